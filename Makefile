@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One pinned set a Python version; the tested one is 3.11.
 CONSTRAINTS = constraints/py$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
 
-.PHONY: install install-dev quickstart test check-slow bench clean
+.PHONY: install install-dev quickstart test check-slow bench docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -40,11 +40,17 @@ test: install-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check-slow: .venv/.installed-slow
-	$(BIN)/python -m pytest -m 'slow or gpu'
+	ALPHITA_RANDOM_TESTS=1 $(BIN)/python -m pytest -m 'slow or gpu or hypothesis'
 
 bench: install-dev
 	$(BIN)/python bench/encode.py
 	$(BIN)/python bench/train_step.py
 
+# The site, in site/: it is read from disk too, and fetches nothing from elsewhere.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: install
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf quickstart build
+	rm -rf quickstart build site

@@ -2,6 +2,9 @@
 
     python bench/adversarial.py bench/adversarial.tsv --to hpo
 
+What NIL costs is told beside: of the mentions that one concept or more is right for, how often the first candidate is
+right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
+
 Columns of the file: kind, origin ("seen" by whoever mended the answers, or "blind"), mention, and what is right: CURIEs
 of which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where
 the string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three,
@@ -22,6 +25,19 @@ from alphita import artefact, machine
 from alphita.normalizer.answering.several import names_in
 
 HERE = Path(__file__).resolve().parent
+FIVE = 5
+COLUMNS = {
+    "mentions": "mentions",
+    "right": "right",
+    "accepted": "accepted",
+    "accepted_wrong": "accepted wrong",
+    "nil": "NIL",
+    "named": "one concept is right",
+    "first": "first candidate",
+    "five": "among five",
+    "lost_first": "NIL though first",
+    "lost_five": "NIL though among five",
+}
 
 
 def judge(right: str, concept: str | None, decision: str | None) -> tuple[bool, bool]:
@@ -36,7 +52,8 @@ def measure(rows: list[dict[str, str]], to: str, error: float) -> dict[str, Any]
     normalizer = alphita.load(to, error=error)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     wrong = []
-    for row, result in zip(rows, normalizer.normalize([row["mention"] for row in rows]), strict=True):
+    results = normalizer.normalize([row["mention"] for row in rows], top_k=FIVE)
+    for row, result in zip(rows, results, strict=True):
         is_right, is_wrong_accept = judge(row["right"], result.concept_id, result.decision)
         if "+" in row["right"]:
             parts = names_in(row["mention"], normalizer.index.rows)
@@ -49,10 +66,31 @@ def measure(rows: list[dict[str, str]], to: str, error: float) -> dict[str, Any]
                 accepted=result.decision == "accept",
                 accepted_wrong=is_wrong_accept,
                 nil=result.decision == "nil",
+                **_of_candidates(row["right"], [each.concept_id for each in result.candidates], result.concept_id),
             )
         if is_wrong_accept:
             wrong.append({**row, "accepted": f"{result.concept_id} {result.concept_name}"})
     return {"counts": {kind: dict(count) for kind, count in counts.items()}, "accepted_wrong": wrong}
+
+
+def _of_candidates(right: str, candidates: list[str], answer: str | None) -> dict[str, bool]:
+    """Return where the right concept of a mention stands, and whether NIL was answered all the same."""
+    wanted = set(right.split("|"))
+    named = ":" in right and "+" not in right
+    first, five = named and candidates[0:1] != [] and candidates[0] in wanted, named and bool(wanted & set(candidates))
+    is_nil = answer is None
+    return {"named": named, "first": first, "five": five, "lost_first": first and is_nil, "lost_five": five and is_nil}
+
+
+def table(found: dict[str, Any], facts: str) -> str:
+    """Return the counts as a page of Markdown."""
+    lines = ["# Mentions made to be answered wrongly, and what NIL costs", "", facts, ""]
+    lines += ["| kind | " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * (len(COLUMNS) + 1)]
+    for kind, count in found["counts"].items():
+        lines.append(f"| {kind} | " + " | ".join(str(int(count[name])) for name in COLUMNS) + " |")
+    lines += ["", "Accepted though wrong:" if found["accepted_wrong"] else "None is accepted though wrong.", ""]
+    lines += [f"- {row['mention']}: {row['accepted']}; right is {row['right']}" for row in found["accepted_wrong"]]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
@@ -69,6 +107,12 @@ def main() -> None:
     facts = {"to": given.to, "error": given.error, "mentions": artefact.hash_file(given.mentions)}
     with artefact.atomic_file(given.out, "w") as file:
         json.dump({**found, **facts, "machine": machine.describe()}, file, indent=1, ensure_ascii=False)
+    told = (
+        f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
+        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the answers), and all."
+    )
+    with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
+        file.write(table(found, told))
     for kind, count in found["counts"].items():
         print(f"{kind:12}", "  ".join(f"{name} {number}" for name, number in count.items()))
     for row in found["accepted_wrong"]:

@@ -2,37 +2,50 @@
 
     python bench/annotate.py --data DATA/hpo_gsc_plus --index hpo.index -o annotation.json
     python bench/annotate.py ... --peer fasthpocr=VENV/bin/python --peer gilda=VENV/bin/python
+    python bench/annotate.py ... --diseases CTD_diseases_2017.tsv --disease-index ctd.index --pubtator ncbi=NCBI.txt
+    python bench/annotate.py ... --speed hpo.index --speed large.index
 
 The first abstracts, by file name, are the development part, on which the least confidence of a phrase is chosen; the
 rest is reported. Ids of the gold standard are those of 2016: each is looked up with its alternative and replaced ids;
 those that are gone are left out, and counted. At document level distinct concepts of each abstract count, at mention
 level start, end and concept together; both are sums over all abstracts. `phenotypes` counts only what lies below
 "Phenotypic abnormality", in gold and answers: some annotators know nothing else.
+
+Of corpora in PubTator's layout the diseases count: spans by start and end, concepts by these and the concept (of a
+mention of several, any of them), documents by distinct concepts. Speed is in words a second of processor time, of all
+threads together, so that what else runs on the machine counts little; the best of `ROUNDS`, each in turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import hashlib
 import json
+import multiprocessing
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alphita import machine
 from alphita.annotating.annotator import Annotator, Settings
 from alphita.annotating.spans import Document
+from alphita.evaluation.benchmarks import _dictionary, _pubtator
 from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.terminology.packaged import find_packaged
+from alphita.terminology.detect import find_packaged
 
 PEERS = Path(__file__).with_name("peers")
 LINE = re.compile(r"\[(\d+)::(\d+)\]\s+(HP_\d+) \|")
 ABNORMALITY = "HP:0000118"
 THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+ROUNDS = 3
+DISEASES = frozenset({"Disease", "SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"})
 Span = tuple[int, int, str]
 
 
@@ -95,8 +108,8 @@ def ours(normalizer: Normalizer, texts: list[str], settings: Settings) -> list[l
     ]
 
 
-def of_peer(name: str, python: str, texts: list[str], index: Index) -> list[list[Span]]:
-    """Run a peer in its own environment."""
+def of_peer(name: str, python: str, texts: list[str], index: Index) -> tuple[list[list[Span]], float]:
+    """Run a peer in its own environment; return its answers and the seconds of processor time that they took."""
     with tempfile.TemporaryDirectory() as folder:
         given, out, names = (Path(folder) / one for one in ("texts.json", "out.json", "names.tsv"))
         given.write_text(json.dumps(texts), encoding="utf-8")
@@ -106,8 +119,8 @@ def of_peer(name: str, python: str, texts: list[str], index: Index) -> list[list
             source = str(names)
         command = [python, str(PEERS / f"annotate_{name}.py"), source, str(given), str(out)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        answers = json.loads(out.read_text(encoding="utf-8"))
-    return [[(start, end, concept) for start, end, concept in some] for some in answers]
+        told = json.loads(out.read_text(encoding="utf-8"))
+    return [[(start, end, concept) for start, end, concept in some] for some in told["answers"]], told["seconds"]
 
 
 def _names(index: Index) -> str:
@@ -125,6 +138,67 @@ def _names(index: Index) -> str:
     return "\n".join(line.replace("\n", " ") for line in lines)
 
 
+def of_pubtator(path: Path, dictionary: _dictionary.Dictionary, annotator: Annotator) -> dict[str, float]:
+    """Return precision, recall and F1 on a corpus, of its diseases: spans, concepts of spans, concepts of documents."""
+    documents = [one for one in _pubtator.documents(path) if not one.again]
+    found = annotator.annotate([Document(one.name, one.text) for one in documents])
+    counts = {level: [0, 0, 0] for level in ("span", "mention", "document")}
+    for document, annotated in zip(documents, found, strict=True):
+        gold: dict[tuple[int, int], set[str]] = {}
+        for mention in document.annotations:
+            if mention.type in DISEASES and mention.ids:
+                concepts = {concept for one in mention.ids for concept in dictionary.find(one)}
+                gold.setdefault((mention.start, mention.end), set()).update(concepts)
+        ours = {(one.start, one.end): _dictionary.bare(one.concept_id) for one in annotated.annotations}
+        wanted, claimed = set().union(*gold.values()), set(ours.values())
+        right = [place for place in ours if place in gold]
+        for level, some in {
+            "span": (len(right), len(ours), len(gold)),
+            "mention": (sum(ours[place] in gold[place] for place in right), len(ours), len(gold)),
+            "document": (len(wanted & claimed), len(claimed), len(wanted)),
+        }.items():
+            counts[level] = [before + one for before, one in zip(counts[level], some, strict=True)]
+    rates: dict[str, float] = {"documents": len(documents)}
+    for level, (right_ones, given, number) in counts.items():
+        rates[f"{level}_precision"] = round(100 * right_ones / max(given, 1), 1)
+        rates[f"{level}_recall"] = round(100 * right_ones / max(number, 1), 1)
+        rates[f"{level}_f1"] = round(200 * right_ones / max(given + number, 1), 1)
+    return rates
+
+
+def speed(path: Path, texts: list[str]) -> dict[str, float]:
+    """Return words a second of processor time, with the encoder and without, and the most memory in MiB."""
+    normalizer = Normalizer(Index.open(path))
+    documents = [Document(str(number), text) for number, text in enumerate(texts)]
+    words = sum(len(text.split()) for text in texts)
+    best = {"alphita --exact": 0.0, "alphita": 0.0}
+    began = time.process_time()
+    Annotator(normalizer)
+    reading = time.process_time() - began
+    for _ in range(ROUNDS):
+        for name in best:
+            # A new one has no memory of answers.
+            annotator = Annotator(normalizer, Settings(exact=name != "alphita"))
+            annotator.annotate([Document("first", "no seizure, possible ataxia")])
+            began = time.process_time()
+            annotator.annotate(documents)
+            best[name] = max(best[name], words / (time.process_time() - began))
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "names": len(normalizer.index),
+        **{name: round(rate) for name, rate in best.items()},
+        "seconds_to_read_the_names": round(reading, 1),
+        "most_memory_mib": round(most),
+    }
+
+
+def alone(path: Path, texts: list[str]) -> dict[str, float]:
+    """Return `speed` as a process of its own measures it."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(speed, path, texts).result()
+
+
 def main() -> None:
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,6 +206,10 @@ def main() -> None:
     parser.add_argument("--index", type=Path, required=True, help="of HPO, from `alphita index hpo`")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--development", type=int, default=60)
+    parser.add_argument("--pubtator", action="append", default=[], metavar="NAME=CORPUS")
+    parser.add_argument("--diseases", type=Path, help="MEDIC or CTD's diseases, which the corpora's ids are sought in")
+    parser.add_argument("--disease-index", type=Path, help="an index of these")
+    parser.add_argument("--speed", action="append", default=[], type=Path, metavar="INDEX")
     parser.add_argument("-o", "--out", type=Path, required=True)
     options = parser.parse_args()
     normalizer = Normalizer(Index.open(options.index))
@@ -157,12 +235,25 @@ def main() -> None:
     }.items():
         answers = [[span for span, _ in some] for some in ours(normalizer, texts[cut:], settings)]
         rows[name] = {"all": scores(gold[cut:], answers), "phenotypes": scores(gold[cut:], answers, within)}
+    speeds: dict[str, Any] = {path.name: alone(path, texts) for path in options.speed}
     for peer in options.peer:
         name, _, python = peer.partition("=")
-        answers = of_peer(name, python, texts[cut:], index)
+        answers, seconds = of_peer(name, python, texts[cut:], index)
+        speeds[name] = round(sum(len(text.split()) for text in texts[cut:]) / seconds)
         rows[name] = {"all": scores(gold[cut:], answers), "phenotypes": scores(gold[cut:], answers, within)}
+    corpora = {}
+    if options.pubtator:
+        diseases = Normalizer(Index.open(options.disease_index))
+        dictionary = _dictionary.read(options.diseases)
+        for one in options.pubtator:
+            name, _, path = one.partition("=")
+            for kind, exact in (("alphita", False), ("alphita --exact", True)):
+                annotator = Annotator(diseases, Settings(exact=exact))
+                corpora[f"{name}, {kind}"] = of_pubtator(Path(path), dictionary, annotator)
     report = {
         "rows": rows,
+        "corpora": corpora,
+        "words_a_second_of_processor_time": speeds,
         "development": development,
         "least_confidence_of_a_phrase": chosen,
         "abstracts": {"development": cut, "reported": len(texts) - cut},
@@ -173,7 +264,7 @@ def main() -> None:
         "machine": machine.describe(),
     }
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(rows, indent=1))
+    print(json.dumps({"rows": rows, "corpora": corpora, "speeds": speeds}, indent=1))
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
+from alphita.index.borrowing import OURS
 from alphita.index.choice import Choice
 from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
 from alphita.index.half import Vectors
-from alphita.index.lenders import OURS
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.calibration_store import FOLDER

@@ -68,7 +68,10 @@ def run(given: argparse.Namespace) -> None:
         given.keep_models,
         given.encoder,
     )
-    electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, arguments.seeds(given.seeds))
+    rows = [electra_rows.BY_NAME[name] for name in names]
+    electra_rows.run(plan, rows, searched, arguments.seeds(given.seeds), dry_run=given.dry_run)
+    if given.dry_run:
+        return
     cells.show(given.output / f"{cells.TABLE}.md")
 
 
@@ -159,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     one.add_argument("--most", type=int, help="pairs of a part of QTRel at most; the paper's numbers by default")
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
+    one.add_argument("--dry-run", action="store_true", help="only say what each training takes")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(electra_rows.KEPT)}")
     made(table)
     one = made(cases)

@@ -231,29 +231,14 @@ def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: C
         untrained: dict[str, Any] = {"figures": {}, "batch": 0, "steps": 0}
         report.write(model.parent / PRETRAINING, untrained, provenance=report.provenance(config=plan.facts()))
         return
-    settings = plan.training(row, seed)
     if not whole(model, "model"):
         shutil.rmtree(model, ignore_errors=True)
         model.parent.mkdir(parents=True, exist_ok=True)
-        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        start = ("--encoder", plan.encoder) if plan.encoder else ()
-        alphita(
-            "train",
-            RECIPE,
-            "--terminology",
-            plan.terminology,
-            *start,
-            "--output",
-            model,
-            "--split",
-            split,
-            "--resume",
-            *sets,
-        )
+        alphita(*_train_words(plan, row, seed, model, split), "--resume")
     manifest = artefact.open_manifest(model, "model")
     with atomic_file(model.parent / LOG, "w") as file:
         file.write((model / LOG).read_text(encoding="utf-8"))
-    asked = config.resolve(Config, sets=[f"{key}={value}" for key, value in settings.items()])
+    asked = config.resolve(Config, sets=[f"{key}={value}" for key, value in plan.training(row, seed).items()])
     figures = {
         "figures": manifest["figures"],
         "batch": asked.batch,
@@ -264,6 +249,14 @@ def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: C
     report.write(
         model.parent / PRETRAINING, figures, provenance=report.provenance(config=manifest["config"], seed=seed)
     )
+
+
+def _train_words(plan: Plan, row: Row, seed: int, model: Path, split: Path) -> list[str | Path]:
+    """Return the command that trains a row."""
+    words: list[str | Path] = ["train", RECIPE, "--terminology", plan.terminology, "--output", model, "--split", split]
+    if plan.encoder:
+        words += ["--encoder", plan.encoder]
+    return words + [word for key, value in plan.training(row, seed).items() for word in ("--set", f"{key}={value}")]
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
@@ -298,7 +291,9 @@ def write_table(facts: Mapping[str, Any], out: Path) -> None:
     cells.write_table(out, figures, facts, electra_table.markdown(rows, sets, judged))
 
 
-def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequence[int]) -> None:
+def run(
+    plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequence[int], *, dry_run: bool = False
+) -> None:
     """Train and score the rows with every seed, and write the table after each.
 
     Args:
@@ -306,6 +301,7 @@ def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequenc
         rows: which.
         searched: names of those that are fine-tuned and searched with.
         seeds: the outer loop.
+        dry_run: only print what each row's training takes.
     """
     facts = plan.facts()
     cells.begin(facts, plan.out)
@@ -319,6 +315,13 @@ def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequenc
         }
         counts = qtrel.write_sets(terminology, found, plan.out / QTREL, seed=0, sizes=sizes)
         report.write(plan.out / QTREL / SETS, {"sets": counts}, provenance=report.provenance(config=facts, seed=0))
+    if dry_run:
+        split = plan.out / QTREL / qtrel.SPLIT
+        for row in rows:
+            if row is not START:
+                model = plan.out / row.name / str(seeds[0]) / MODEL
+                alphita(*_train_words(plan, row, seeds[0], model, split), "--dry-run")
+        return
     for seed in seeds:
         for row in rows:
             if row is START and seed != seeds[0]:

@@ -28,7 +28,7 @@ from alphita import machine
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import resolve
 from alphita.errors import Rejects
-from alphita.terminology import packaged, store
+from alphita.terminology import detect, store
 from alphita.terminology.loaders import obo
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.text import clean_many
@@ -89,7 +89,7 @@ def measure(names: list[str], repeats: int, threads: int, limit: int | None) -> 
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "hpo.terminology"
         with Rejects(None) as rejects:
-            store.save(obo.load([packaged.find_packaged("hpo")], obo.Options(), rejects), place, rejects=rejects)
+            store.save(obo.load([detect.find_packaged("hpo")], obo.Options(), rejects), place, rejects=rejects)
         terms, concepts, queries, gold = held_out(store.load_terminology(place))
         terms, concepts = terms[:limit], concepts[:limit]
         if len(names) == 1:

@@ -147,6 +147,9 @@ def run(given: argparse.Namespace) -> None:
         given.threads,
         given.keep_models,
     )
+    if given.dry_run:
+        italian_rows.tell_costs(plan, rows, arguments.seeds(given.seeds)[0])
+        return
     italian_rows.run(plan, rows, arguments.seeds(given.seeds))
     cells.show(given.output / f"{cells.TABLE}.md")
 
@@ -227,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--sequence-tokens", type=int, default=254, help="of a text for the injection")
     for phase in ("ext", "margin", "injection"):
         one.add_argument(f"--{phase}", action="append", default=[], type=setting, help=f"of {phase}: key=value")
+    one.add_argument("--dry-run", action="store_true", help="only say what each training takes")
     one.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
     one = command(table)
     one.add_argument("out", type=Path, help="what `run` or `graph` made")

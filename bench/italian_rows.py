@@ -198,7 +198,6 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
     if whole(model, "model"):
         return model
     start: Path | str = plan.encoder if row.start is None else trained(plan, BY_NAME[row.start], seed, alphita)
-    held_out = ["--split", str(plan.split)] if plan.split else []
     if row.recipe != "ext_bert":
         extended = trained(plan, BY_NAME["ext"], seed, alphita)
         mentions = plan.out / MENTIONS / str(seed)
@@ -219,27 +218,43 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
                 "--output",
                 mentions,
                 "--force",
-                *held_out,
+                *_held_out(plan),
             )
-    sets = [word for key, value in plan.training(row, seed).items() for word in ("--set", f"{key}={value}")]
     shutil.rmtree(model, ignore_errors=True)
     model.parent.mkdir(parents=True, exist_ok=True)
-    alphita(
-        "train",
-        str(row.recipe),
-        "--terminology",
-        plan.terminology,
-        "--encoder",
-        start,
-        "--output",
-        model,
-        "--resume",
-        *held_out,
-        *sets,
-    )
+    alphita(*_train_words(plan, row, seed, start), "--resume")
     if not plan.keep_models:
         shutil.rmtree(model.with_name(f"{MODEL}.phases"), ignore_errors=True)
     return model
+
+
+def _train_words(plan: Plan, row: Row, seed: int, start: Path | str) -> list[str | Path]:
+    """Return the command that trains a row from `start`."""
+    words: list[str | Path] = ["train", str(row.recipe), "--terminology", plan.terminology, "--encoder", start]
+    words += ["--output", plan.out / row.name / str(seed) / MODEL, *_held_out(plan)]
+    return words + [word for key, value in plan.training(row, seed).items() for word in ("--set", f"{key}={value}")]
+
+
+def _held_out(plan: Plan) -> list[str]:
+    return ["--split", str(plan.split)] if plan.split else []
+
+
+def tell_costs(plan: Plan, rows: Sequence[Row], seed: int) -> None:
+    """Print what each row's training takes, as far as what it starts from is there."""
+    alphita = cells.caller(plan.threads)
+    for row in rows:
+        if row.recipe is None:
+            continue
+        needed = [(plan.out / MENTIONS / str(seed), "mentions")] if row.recipe != "ext_bert" else []
+        start: Path | str = plan.encoder
+        if row.start is not None:
+            start = plan.out / row.start / str(seed) / MODEL
+            needed.append((start, "model"))
+        missing = [str(path) for path, kind in needed if not whole(path, kind)]
+        if missing:
+            say(f"{row.name}: can be told once there is {' and '.join(missing)}")
+        else:
+            alphita(*_train_words(plan, row, seed, start), "--dry-run")
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:

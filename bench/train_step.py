@@ -25,8 +25,8 @@ from alphita.errors import Rejects
 from alphita.evaluation import report
 from alphita.objectives.multi_similarity import term_term
 from alphita.terminology import store
+from alphita.terminology.detect import find_packaged
 from alphita.terminology.loaders import obo
-from alphita.terminology.packaged import find_packaged
 from alphita.terminology.text import clean_many
 from alphita.training.engine.forward import TermForward
 from alphita.training.terms.triples import TripleSampler, usable_triples

@@ -8,6 +8,7 @@
 #                         each with [CLS] and with the mean of its tokens; BASELINES= leaves them out
 #   TERMINOLOGIES=OUTPUT  the folder of what META is imported to, which several runs may share
 #   VECTORS="KIND:FILE"   files of word and concept vectors, as word_vectors:FILE and concept_vectors:FILE,prefix=UMLS
+#   DRY_RUN=1             import META and say what the training takes in time and memory, here and on a GPU; no more
 
 # Read META OUTPUT [DATA] and the environment; set meta, output, data, alphita, further, launch, terminologies, snomed and
 # model.
@@ -35,6 +36,17 @@ begin() {
         exit 2
     fi
     mkdir -p "$output" "$terminologies"
+}
+
+# Train what $1 and the further arguments of `alphita train` say, unless the model is there; with DRY_RUN say what that
+# takes, and end.
+train() {
+    local how=(--resume)
+    if [ -n "${DRY_RUN:-}" ]; then how=(--dry-run); fi
+    if [ ! -e "$model" ] || [ -n "${DRY_RUN:-}" ]; then
+        "${launch[@]}" train "$@" --encoder "$encoder" --output "$model" "${how[@]}" ${further[@]+"${further[@]}"}
+    fi
+    if [ -n "${DRY_RUN:-}" ]; then exit 0; fi
 }
 
 # Import the English names of one source, unless that is done, and tell whether they are there. $1: the terminology;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What each part that an index is given brings, on open data: docs/results/best_answers.json and the tables of docs/answers.md.
+# What each part that an index is given brings, on open data: docs/results/best_answers.json and the tables of docs/results/answers.md.
 #
 #   runs/best_answers.sh FOLDER OUTPUT
 #

@@ -16,6 +16,7 @@
 # all others in META, which the paper names as an addition to come. LANGUAGES=es,fr,de,nl,da,sv, of the translations;
 # GPUS=1; ENCODER, the student; BASELINES, VECTORS (runs/_umls.bash); SETTINGS="key=value ...", of the training, with an
 # OUTPUT of their own. The same command goes on with a run that was cut.
+# DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
 #
 # Settings: the recipe's defaults are the paper's (appendix B): ten epochs, AdamW, learning rate 2e-5 after 5% of
 # warm-up, then linear to 0, weight decay 0.01. The student is paraphrase-multilingual-mpnet-base-v2.
@@ -54,10 +55,7 @@ fi
 taught=$all
 if [ -n "${PAIRS:-}${EDITIONS:-}" ]; then taught=$umls; fi
 
-if [ ! -e "$model" ]; then
-    "${launch[@]}" train multilingual --terminology "$taught" --encoder "$encoder" --output "$model" --resume \
-        --set teacher="$teacher" --set languages="$languages" ${further[@]+"${further[@]}"}
-fi
+train multilingual --terminology "$taught" --set teacher="$teacher" --set languages="$languages"
 
 rows_beside "cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR" cls
 systems=(--model "$model,name=BioLORD-2023-M" --model "$teacher,name=teacher" ${beside[@]+"${beside[@]}"})

@@ -16,6 +16,7 @@
 # GENERATED, a JSONL of {"concept_id", "text"} (the paper: 400,000 definitions, AGCT; `alphita terminology verbalise
 # --prompts` writes the prompts for others); GPUS=1 of this machine; ENCODER, a hub name (which needs a network) or a
 # folder; SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
 #
 # The same command goes on with a run that was cut, in the phase it was in and from its last checkpoint.
 #
@@ -61,10 +62,7 @@ if [ ! -e "$umls" ]; then
 fi
 
 # The training: all phases.
-if [ ! -e "$model" ]; then
-    "${launch[@]}" train biolord --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
-        --set descriptions="$descriptions" ${further[@]+"${further[@]}"}
-fi
+train biolord --terminology "$umls" --set descriptions="$descriptions"
 
 # The evaluation: the base and each phase's model that the run left.
 systems=(--model "$encoder,max_length=128,name=STAMB2")

@@ -12,6 +12,7 @@
 #   ROWS=            names with commas between; all. `python bench/coder_ablation.py rows` lists them
 #   SEEDS=0,1,2      the outer loop: seed 0 of every row comes first
 #   STEPS=1000       optimiser steps of every row, a tenth of them warm-up
+#   ENCODER=minilm   what all rows start from
 #   M=2              times a triple stands in a batch of the recipe coder (the papers: 8, of 8 batches a step)
 #   LEARNING_RATE=1e-4    of every row; chosen on other synonyms: docs/results/log.md
 #   DATA=            the benchmarks' files: psytar, ncbi_disease, hpo_gsc_plus, bc5cdr; without it they are left out
@@ -55,4 +56,5 @@ if [ -n "${DATA:-}" ]; then options+=(--data "$DATA"); fi
 if [ -n "${KEEP_MODELS:-}" ]; then options+=(--keep-models); fi
 exec "$python" "$here/../bench/coder_ablation.py" run --terminology "$english" --split "$split" --output "$output" \
     --rows "${ROWS:-}" --seeds "${SEEDS:-0,1,2}" --steps "${STEPS:-1000}" --m "${M:-2}" \
-    --learning-rate "${LEARNING_RATE:-1e-4}" --benchmarks "${BENCHMARKS:-}" ${options[@]+"${options[@]}"}
+    --learning-rate "${LEARNING_RATE:-1e-4}" --encoder "${ENCODER:-minilm}" \
+    --benchmarks "${BENCHMARKS:-}" ${options[@]+"${options[@]}"}

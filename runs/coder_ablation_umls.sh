@@ -11,6 +11,7 @@
 # By environment: ROWS, some of coder, coder_without, coder_transe_similarity (table 5), ms_rel_sty, ms_rel, ms_sty, ms
 # (table 6), with blanks between; all by default; and what those scripts take, ENCODER but once for both. Those of a
 # paper share their terminologies. What is finished is kept, and a run that was cut goes on.
+# DRY_RUN=1 imports META and says what each training takes in time and memory, here and on a GPU.
 set -euo pipefail
 
 meta=${1:?usage: runs/coder_ablation_umls.sh META OUTPUT [DATA]}

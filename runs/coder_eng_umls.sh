@@ -14,6 +14,7 @@
 # By environment: GPUS=1 of this machine; STEPS=100000; ENCODER, a hub name (which needs a network) or a folder;
 # SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
 # WITHOUT, what the reports lay beside the model (runs/_umls.bash).
+# DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
 #
 # The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
 # checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
@@ -51,12 +52,7 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both -o "$umls"
 fi
 import_snomed
-
-if [ ! -e "$model" ]; then
-    "${launch[@]}" train coder --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
-        --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
-        ${further[@]+"${further[@]}"}
-fi
+train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 papers="dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT allenai/scibert_scivocab_uncased"

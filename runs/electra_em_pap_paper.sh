@@ -19,6 +19,7 @@
 #   SEEDS=0                 the outer loop
 #   CHINESEBLUE=            the folder of its files, for table 4; left out without it
 #   THREADS=                of training and scoring; all cores
+#   DRY_RUN=                1: only import and say what each training takes in time and memory
 #
 # Settings are the recipe's own, which are the paper's (section 4.2.1): 12 layers, 768 wide, 12 heads, generator a
 # third; 128 tokens, learning rate 2e-4, warm-up 10,000 steps. Without PAP 420K steps of batch 128, with it 3400K of
@@ -90,8 +91,10 @@ for setting in ${TRAIN:-}; do further+=(--set "$setting"); done
 for setting in ${QTREL:-}; do further+=(--qtrel "$setting"); done
 for attribute in ${ATTRIBUTES:-}; do further+=(--attribute "$attribute"); done
 rows=${ROWS:-base_128,em_128,em_pap}
+if [ -n "${DRY_RUN:-}" ]; then further+=(--dry-run); fi
 "$python" "$here/../bench/electra.py" run -t "$terminology" "${corpus[@]}" -o "$output/rows" --language "$language" \
     --rows "$rows" --seeds "$seeds" "${further[@]}" ${threads[@]+"${threads[@]}"}
+if [ -n "${DRY_RUN:-}" ]; then exit 0; fi
 seed=${seeds%%,*}
 if [ -e "$output/rows/base_128/$seed/model" ] && [ -e "$output/rows/em_pap/$seed/model" ]; then
     "$python" "$here/../bench/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \

@@ -21,7 +21,7 @@
 #   GRAPH_MODELS=transe,complex,rotate,simple       those that are trained; ROWS may need all
 #   ENCODER=minilm          what all rows start from
 #   EXT='learning_rate=2e-4'    settings of ext_bert, MARGIN='learning_rate=1e-4 accumulation=2' of the contrastive
-#   INJECTION='learning_rate=1e-4'    training, and of the injection: for so few steps, ours. GRAPH=  of the graph models
+#   INJECTION='learning_rate=1e-4 linking=mean'  training, and of the injection: for so few steps, ours. GRAPH=  of graphs
 #   ROWS=                   of the English part; all (`python bench/italian.py rows`)
 #   ITALIAN_ROWS=base,ext,v1,v2,v3,injected,pipelined
 #   CONCEPTS=20000          concepts that are clustered, the same for all rows
@@ -111,7 +111,7 @@ bench graph --terminology "$open" -o "$output/graph" --data "$data/benchmarks" -
 shared=(--encoder "$encoder" --graphs "$output/graph" --seeds "${SEEDS:-0,1,2}" --steps "${STEPS:-300}")
 for setting in ${EXT-learning_rate=2e-4}; do shared+=(--ext "$setting"); done
 for setting in ${MARGIN-learning_rate=1e-4 accumulation=2}; do shared+=(--margin "$setting"); done
-for setting in ${INJECTION-learning_rate=1e-4}; do shared+=(--injection "$setting"); done
+for setting in ${INJECTION-learning_rate=1e-4 linking=mean}; do shared+=(--injection "$setting"); done
 rows=()
 if [ -n "${ROWS:-}" ]; then rows=(--rows "$ROWS"); fi
 if [ -n "${ENTITIES:-}" ]; then rows+=(--keep-models); fi

@@ -15,7 +15,8 @@
 # bench/italian_rows.py); DEVICE=cpu or cuda, of the graph models (the encoders find a GPU by themselves); TRANSLATIONS,
 # a CSV file Term1,Term2,Translation1,Translation2 of the pairs of DATA, which the authors made by hand: without it the
 # pairs are compared in English; EXT, MARGIN, INJECTION, GRAPH: further settings, "key=value ...", with an OUTPUT of
-# their own. The same command goes on with a run that was cut.
+# their own; DRY_RUN=1, only import and say what each training takes whose start is there. The same command goes on with
+# a run that was cut.
 #
 # UMLS_ITA is ICPCITA, MDRITA and MSHITA, and of their concepts those of 13 groups of semantic types (bench/
 # italian_data.py): 123,265 terms of 86,610 concepts in the paper, 415,170 relations of 171 kinds between 69,193 of them
@@ -90,10 +91,14 @@ fi
 
 settings=()
 for setting in ${GRAPH:-}; do settings+=(--set "$setting"); done
-"$python" "$here/../bench/italian.py" graph --terminology "$umls" -o "$output/graph" --device "${DEVICE:-cpu}" \
-    ${scored[@]+"${scored[@]}"} ${settings[@]+"${settings[@]}"}
-
 further=()
+if [ -n "${DRY_RUN:-}" ]; then
+    further+=(--dry-run)
+else
+    "$python" "$here/../bench/italian.py" graph --terminology "$umls" -o "$output/graph" --device "${DEVICE:-cpu}" \
+        ${scored[@]+"${scored[@]}"} ${settings[@]+"${settings[@]}"}
+fi
+
 for setting in ${EXT:-}; do further+=(--ext "$setting"); done
 for setting in ${MARGIN:-}; do further+=(--margin "$setting"); done
 for setting in ${INJECTION:-}; do further+=(--injection "$setting"); done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md, and
-# all tables of the report -> docs/results/models.md; how fast they encode -> docs/results/models_speed.json.
+# all tables of the report -> docs/results/models.json; how fast they encode -> docs/results/models_speed.json.
 #
 #   runs/models.sh DATA E5 [OUTPUT [MPNET]]
 #
@@ -36,15 +36,15 @@ names=(-e "s#$e5#E5#g" -e "s#$data#DATA#g" -e "s#$output/##g")
 if [ -n "${4:-}" ]; then names+=(-e "s#$4#MPNET#g"); fi
 sed -i "${names[@]}" "$here/../docs/results/models_speed.json"
 {
-    echo "# Encoders over the benchmarks: the whole report"
     sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/' | sed "${names[@]}"
-} > "$here/../docs/results/models.md"
+} > "$output/tables.md"
+"$python" "$here/../bench/report_tables.py" "Encoders=$output/tables.md" --out "$here/../docs/results/models.json"
 page=$here/../docs/models.md
 {
     # What the page says above its figures stays; of the report it has the summary.
     sed '/^<!-- figures -->$/q' "$page"
     echo
-    sed -n '/^## Normalization/,/^## [^NS]/p' "$here/../docs/results/models.md" | sed '$d'
+    sed -n '/^## Normalization/,/^## [^NS]/p' "$output/tables.md" | sed '$d'
 } > "$output/models.md"
 cp "$output/models.md" "$page"
 echo "written: docs/models.md; the report is in $output/report"

@@ -17,10 +17,15 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
     os.sched_setaffinity(0, {free[int(worker.removeprefix("gw")) % len(free)]})
 # Beside another program, OpenMP's threads would wait for each other most of the time; read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
-# The same examples each time, so that a change is judged by itself; ALPHITA_RANDOM_TESTS=1 draws new ones.
+# What a power cut would leave is no test's matter, and thousands of waits for the disk take minutes.
+os.fsync = lambda _: None
+# The same examples each time, so that a change is judged by itself, and a third of what a test asks for.
+# ALPHITA_RANDOM_TESTS=1 draws all of them, and new ones (`make check-slow`).
+MANY = bool(os.environ.get("ALPHITA_RANDOM_TESTS"))
+FEW = 3
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("random", deadline=None)
-hypothesis.settings.load_profile("random" if os.environ.get("ALPHITA_RANDOM_TESTS") else "same")
+hypothesis.settings.load_profile("random" if MANY else "same")
 
 
 # Files of minutes: begun last, one worker would be at them while the others have nothing left to do.
@@ -35,12 +40,18 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of long files first."""
+    """Put the tests of long files first, and draw a third of the examples."""
 
     def place(item: pytest.Item) -> int:
         return next((number for number, part in enumerate(LONG) if f"tests/{part}" in item.path.as_posix()), len(LONG))
 
     items.sort(key=place)
+    if not MANY:
+        functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
+        for function in functions:
+            if asked := getattr(function, "_hypothesis_internal_use_settings", None):
+                fewer = hypothesis.settings(asked, max_examples=max(10, asked.max_examples // FEW))
+                function._hypothesis_internal_use_settings = fewer
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

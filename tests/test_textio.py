@@ -9,6 +9,7 @@ import pytest
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
+from alphita.terminology.sssom import line_cells
 from alphita.textio import UNCLOSED, Record, records
 
 BAD = f"not a row of this format: {UNCLOSED}"
@@ -146,9 +147,9 @@ def test_quotes_of_a_spreadsheet_and_of_the_text(cell, plain):
 
 
 def test_cells_of_one_line():
-    assert textio.line_cells('"a,b",c', ",") == ["a,b", "c"]
-    assert textio.line_cells('"a,b,c', ",") == ['"a', "b", "c"]
-    assert textio.line_cells("", ",") == []
+    assert line_cells('"a,b",c', ",") == ["a,b", "c"]
+    assert line_cells('"a,b,c', ",") == ['"a', "b", "c"]
+    assert line_cells("", ",") == []
 
 
 def test_rows_in_which_a_line_is_a_row():

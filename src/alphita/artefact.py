@@ -3,23 +3,16 @@
 A terminology, a split, a model and an index are each such a folder. It is written aside, its files are hashed and
 fsynced, and one rename puts it in place. `manifest.json` says what it is (kind, format version), what is in it (size
 and sha256 of every file, one content hash over all of them) and where it comes from (sources, config, seed, command).
-
-A draft that a kill left behind is removed when its target is next written: the lock that every writer holds on its
-draft tells it from one that is still at work.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import itertools
 import json
 import os
 import re
-import secrets
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from alphita import drafts
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FORMAT_VERSION = 1
@@ -79,19 +73,40 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
         UsageError: the target exists and `force` is not given.
         AlphitaError: the disk is full or the place not writable.
     """
-    target = Path(target)
+    with atomic_folder(Path(target), force=force) as aside:
+        draft = Draft(aside)
+        yield draft
+        _write_manifest(draft, kind)
+
+
+@contextmanager
+def atomic_folder(target: Path, *, force: bool = False, private: bool = False) -> Iterator[Path]:
+    """Write a folder whole or not at all: aside, fsynced, renamed; see `create`, which gives it a manifest.
+
+    Args:
+        target: the folder to create.
+        force: replace an existing target.
+        private: make it readable by its owner only.
+
+    Yields:
+        The folder to write into.
+
+    Raises:
+        UsageError: the target exists and `force` is not given.
+        AlphitaError: it could not be written.
+    """
     try:
         refuse_existing(target, force, " (the old one is moved aside)")
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _aside(target, folder=True) as (aside, _):
-            draft = Draft(aside)
-            yield draft
-            _write_manifest(draft, kind)
-            _sync_tree(aside)
+        with drafts.aside(target, folder=True) as (aside, _):
+            if private:
+                aside.chmod(0o700)
+            yield aside
+            drafts.sync_tree(aside)
             # Looked at again: another process may have written it meanwhile.
             refuse_existing(target, force, " (the old one is moved aside)")
-            _put_in_place(aside, target)
-            _sync_folder(target.parent)
+            drafts.put_in_place(aside, target)
+            drafts.sync_folder(target.parent)
     except Exception as error:
         if not _is_failed_write(error):
             raise
@@ -195,14 +210,14 @@ def atomic_file(
     try:
         refuse_existing(path, force)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _aside(path, private=private) as (aside, descriptor):
+        with drafts.aside(path, private=private) as (aside, descriptor):
             with os.fdopen(descriptor, mode, closefd=False, **text) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             refuse_existing(path, force)
             aside.replace(path)
-            _sync_folder(path.parent)
+            drafts.sync_folder(path.parent)
     except Exception as error:
         if not _is_failed_write(error):
             raise
@@ -224,16 +239,28 @@ def refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
         raise UsageError(f"{path} already exists; choose another name or use --force{what_force_does}")
 
 
+def absolute(path: Path) -> Path:
+    """Return a path from the root on.
+
+    Raises:
+        AlphitaError: it is relative, and the working folder is gone.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise AlphitaError(f"cannot tell where {path} is: the working folder was deleted; go to another") from None
+
+
 def refuse_unwritable(path: Path) -> None:
     """Raise if a file cannot be made at `path`: to be said before the work, not after.
 
     Raises:
         UsageError: it is a folder.
-        AlphitaError: its folder may not be written, or cannot be made.
+        AlphitaError: its folder may not be written, cannot be made, or is the working folder and gone.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file")
-    folder = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+    folder = next(folder for folder in absolute(path).parents if os.path.exists(folder))
     if not folder.is_dir():
         raise AlphitaError(f"cannot write {path}: {folder} is no folder; choose another name")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -247,7 +274,11 @@ def refuse_same(files: Mapping[str, Path]) -> None:
         files: each by what it is called: "the input", "the output".
     """
     for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
+        is_same = (
+            one.samefile(other)
+            if one.exists() and other.exists()
+            else absolute(one).resolve() == absolute(other).resolve()
+        )
         if is_same:
             raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 
@@ -265,71 +296,6 @@ def _not_written(target: Path, error: Exception, so_far: str = "nothing was chan
     # NumPy only counts the bytes that were not written.
     problem = said[0] if said else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
     return AlphitaError(f"could not write {target}: {problem}{other}; {so_far}")
-
-
-@contextmanager
-def _aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
-    """Make a locked draft beside `target`, and remove it at the end unless it was renamed.
-
-    Yields:
-        Its path and its open file descriptor.
-    """
-    _remove_abandoned(target)
-    # Again if another process takes the draft for abandoned in the moment before the lock.
-    while True:
-        aside = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.draft"
-        if folder:
-            aside.mkdir()
-            try:
-                descriptor = os.open(aside, os.O_RDONLY)
-            except FileNotFoundError:
-                continue
-        else:
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-        try:
-            # Where locks do not work no one can take this one either, so that the draft is left in peace.
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not aside.exists():
-                continue
-            yield aside, descriptor
-            return
-        finally:
-            os.close(descriptor)
-            _remove(aside)
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove the drafts of `target` whose writer was killed."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.draft")
-    for draft in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(draft, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(draft)
-            finally:
-                os.close(descriptor)
-
-
-def _remove(draft: Path) -> None:
-    if draft.is_dir():
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-
-
-def _put_in_place(aside: Path, target: Path) -> None:
-    old = _free_name(target) if target.exists() else None
-    if old is not None:
-        target.rename(old)
-    try:
-        aside.rename(target)
-    except OSError:
-        if old is not None:
-            old.rename(target)
-        raise
 
 
 def _write_manifest(draft: Draft, kind: str) -> None:
@@ -365,28 +331,3 @@ def _content_hash(manifest: dict[str, Any]) -> str:
             "files": {name: facts["sha256"] for name, facts in manifest["files"].items()},
         }
     )
-
-
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (name := path.with_name(f"{path.name}.old-{number}")).exists():
-        number += 1
-    return name
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-        else:
-            _sync_folder(path)
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -45,7 +45,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
     from alphita.index.sources import index_of
     from alphita.normalizer.answering.normalizer import Normalizer
 
-    chosen = {name: options.pop(name) for name in Choice._fields if name in options}
+    chosen = {name: options.pop(name) for name in Choice.__dataclass_fields__ if name in options}
     return Normalizer(index_of(to, Choice(**chosen), language=language, threads=options.get("threads")), **options)
 
 

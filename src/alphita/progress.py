@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from alphita.printing import visible
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -123,5 +125,5 @@ def bar(
 
 
 def say(text: str) -> None:
-    """Print one plain line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print one plain line to stderr; see `printing.visible`."""
+    print(visible(text), file=sys.stderr, flush=True)

@@ -160,7 +160,7 @@ def run(folder: Path, sample: Path, *, settings: Mapping[str, Any] | None = None
         sample: CSV with columns mention and concept_id.
         settings: replaces values of `TRAINING`.
     """
-    from alphita.terminology.packaged import find_packaged
+    from alphita.terminology.detect import find_packaged
 
     # What is wrong is told before the minutes of training.
     read_sample(sample)
@@ -233,7 +233,7 @@ def ranking_of(normalizer: Normalizer, queries: Sequence[str], k: int) -> list[l
 
 def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.encoder.encoder import TermEncoder
-    from alphita.evaluation.scoring.metrics import score
+    from alphita.evaluation.scoring.results import score
     from alphita.index.store import build
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.splits import Split

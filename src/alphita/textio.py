@@ -99,10 +99,10 @@ def rows(
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
     lines = io.StringIO(text, newline="")
-    if delimiter != "\t" if quotes is None else quotes:
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    else:
-        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    has_quotes = delimiter != "\t" if quotes is None else quotes
+    reader = csv.reader(
+        lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
+    )
     csv.field_size_limit(MAX_CELL_CHARACTERS)
     while True:
         line = reader.line_num + 1
@@ -187,12 +187,12 @@ def check_header(header: Sequence[str], needed: Sequence[str], file: str | Path,
 
 
 def _check_number(name: str, number: int, header: Sequence[str], file: str | Path, line: int, remedy: str) -> None:
-    if number != 1:
-        near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, header, n=1, cutoff=0.5))
-        problem = f"has the column {name!r} twice" if number else f"has no column {name!r}{near}"
-        remedy = "rename or remove all but one" if number else remedy
-        shown = ", ".join(header) or None
-        raise InputError(problem, file=file, line=line, field=name, value=shown, remedy=remedy)
+    if number == 1:
+        return
+    near = "".join(f"; did you mean {column!r}?" for column in get_close_matches(name, header, n=1, cutoff=0.5))
+    problem = f"has the column {name!r} twice" if number else f"has no column {name!r}{near}"
+    remedy = "rename or remove all but one" if number else remedy
+    raise InputError(problem, file=file, line=line, field=name, value=", ".join(header) or None, remedy=remedy)
 
 
 def packaged(package: str, name: str) -> list[dict[str, str]]:
@@ -200,9 +200,6 @@ def packaged(package: str, name: str) -> list[dict[str, str]]:
     text = importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
     header, *found = (line.split("\t") for line in text.split("\n") if line)
     return [dict(zip(header, cells, strict=True)) for cells in found]
-
-
-# --- cells of one line -----------------------------------------------------------------------------------------------
 
 
 def unquoted(cell: str) -> str:
@@ -218,14 +215,6 @@ def unquoted(cell: str) -> str:
 def tab_cells(line: str) -> list[str]:
     """Return the cells between the tabs of a line, stripped and `unquoted`."""
     return [unquoted(cell.strip()) for cell in line.split("\t")]
-
-
-def line_cells(line: str, delimiter: str) -> list[str]:
-    """Return the cells of a line, of which one in quotes may hold the delimiter; an open quote means nothing."""
-    try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
-    except csv.Error:
-        return line.split(delimiter)
 
 
 # --- row by row: what is wrong is set aside --------------------------------------------------------------------------
@@ -350,16 +339,15 @@ def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Re
         if not cells:
             continue
         number += 1
-        if len(cells) != len(header) and any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
+        if len(cells) == len(header):
+            yield Record(number, line, cells)
+        elif any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
             yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", given.take_back())
-            continue
-        if len(cells) != len(header):
+        else:
             problem = f"{len(cells)} cells, but the header has {len(header)}"
             if len(given.row) > 1:
                 problem += f" (lines {line} to {line + len(given.row) - 1})"
             yield Record(number, line, [], problem, delimiter.join(cells))
-            continue
-        yield Record(number, line, cells)
 
 
 class CsvLines:

@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.annotating.finding import Level, Names
+from alphita.annotating.finding import Finder
+from alphita.annotating.names import Level, Names
 from alphita.annotating.tokens import root, sentences_of, tokens_of
 
 
 @pytest.fixture(scope="module")
-def names(index):
-    return Names(index)
+def finder(index):
+    return Finder(Names(index))
 
 
-def found(names, text):
+def found(finder, text):
     return [
-        (" … ".join(text[start:end] for start, end in hit.pieces), names.index.strings[hit.row], hit.level)
+        (" … ".join(text[start:end] for start, end in hit.pieces), finder.names.index.strings[hit.row], hit.level)
         for sentence in sentences_of(text)
-        for hit in names.find(text, sentence)
+        for hit in finder.find(text, sentence)
     ]
 
 
@@ -48,8 +49,8 @@ def found(names, text):
         ("ｓｅｉｚｕｒｅ", "ｓｅｉｚｕｒｅ", "seizure", Level.SAME),
     ],
 )
-def test_a_name_is_found_as_it_is_written_in_texts(names, text, mention, name, level):
-    assert found(names, text) == ([] if mention is None else [(mention, name, level)])
+def test_a_name_is_found_as_it_is_written_in_texts(finder, text, mention, name, level):
+    assert found(finder, text) == ([] if mention is None else [(mention, name, level)])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,17 @@ def test_a_name_is_found_as_it_is_written_in_texts(names, text, mention, name, l
         ("short fingers and seizures", {"short fingers", "seizures"}),
     ],
 )
-def test_a_shared_head_belongs_to_each_part(names, text, parts):
-    assert {mention for mention, _, _ in found(names, text)} == parts
+def test_a_shared_head_belongs_to_each_part(finder, text, parts):
+    assert {mention for mention, _, _ in found(finder, text)} == parts
+
+
+def test_a_beginning_is_shared_with_the_part_behind_it_alone(finder):
+    mentions = {mention for mention, _, _ in found(finder, "cleft lip, curved fingers and palate")}
+    assert mentions == {"cleft lip", "curved fingers"}
+
+
+def test_words_that_join_sentences_make_no_name_of_what_stands_beside_them(finder):
+    assert found(finder, "short of the affected fingers") == []
 
 
 PIECES = st.sampled_from(
@@ -101,17 +111,17 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.text(max_size=4), max_size=30).map("".join))
-def test_places_are_of_the_text_as_it_was_given(names, text):
+def test_places_are_of_the_text_as_it_was_given(finder, text):
     tokens = tokens_of(text)
     assert all(0 <= token.start < token.end <= len(text) for token in tokens)
     assert all(one.end <= other.start or (one[:2] == other[:2]) for one, other in itertools.pairwise(tokens))
     for sentence in sentences_of(text):
-        for hit in names.find(text, sentence):
+        for hit in finder.find(text, sentence):
             words = " ".join(text[start:end] for start, end in hit.pieces)
             if hit.level < Level.ROOTS:
                 assert hit.asked == words
             said = sorted(filter(None, (root(token.form) for token in tokens_of(words))))
-            own = sorted(filter(None, (root(token.form) for token in tokens_of(names.index.strings[hit.row]))))
+            own = sorted(filter(None, (root(token.form) for token in tokens_of(finder.names.index.strings[hit.row]))))
             assert said == own
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alphita.annotating import job as jobs
+from alphita.annotating import texts
 from alphita.annotating.annotator import Annotator, Settings
 from alphita.annotating.job import Job, run
 from alphita.annotating.spans import Document
@@ -70,6 +74,77 @@ def test_places_are_right_with_line_ends_nul_and_marks(tmp_path, annotator):
     assert record["text"] == text
     assert {one["concept_id"] for one in record["annotations"]} >= {"HP:1", "HP:10"}
     assert all(text[one["start"] : one["end"]] == one["mention"] for one in record["annotations"])
+
+
+def test_half_characters_of_a_table_are_kept_and_counted(tmp_path, annotator):
+    table = tmp_path / "in.jsonl"
+    table.write_text('{"text": "\\ud800 no seizure \\udc00 cleft lip"}\n', encoding="utf-8")
+    summary = run(annotator, Job(Texts(table), tmp_path / "out.jsonl"))
+    assert summary.documents + summary.rejected == 1
+    for record in lines_of(tmp_path / "out.jsonl"):
+        text = record["text"]
+        assert [one["mention"] for one in record["annotations"]] == ["seizure", "cleft lip"]
+        assert all(text[one["start"] : one["end"]] == one["mention"] for one in record["annotations"])
+
+
+def test_one_line_of_any_length_is_read_whole(tmp_path, normalizer):
+    (tmp_path / "a.txt").write_text("a seizure without œdème " * 20_000, encoding="utf-8")
+    summary = run(Annotator(normalizer, Settings(exact=True)), Job(Texts(tmp_path / "a.txt"), tmp_path / "out.jsonl"))
+    assert (summary.words, summary.mentions) == (80_000, 40_000)
+
+
+def test_what_is_longer_than_may_be_is_set_aside(tmp_path, annotator, monkeypatch):
+    monkeypatch.setattr(texts, "LONGEST", 20)
+    (tmp_path / "in").mkdir()
+    for name, size in (("a", 20), ("b", 21), ("c", 81)):
+        (tmp_path / "in" / f"{name}.txt").write_text("x" * size, encoding="utf-8")
+    found = list(Texts(tmp_path / "in").documents())
+    assert [getattr(one, "id", None) for one in found] == ["a", None, None]
+    assert all("longer than" in one.problem for one in found[1:])
+
+
+def test_rejects_of_private_texts_hold_none_of_them(tmp_path, annotator):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bad.txt").write_bytes("Müller".encode("latin-1"))
+    (tmp_path / "in" / "good.txt").write_text("a seizure", encoding="utf-8")
+    run(annotator, Job(Texts(tmp_path / "in"), tmp_path / "out.jsonl", private=True))
+    rejects = (tmp_path / "out.jsonl.rejects.csv").read_text(encoding="utf-8")
+    assert "not valid utf-8" in rejects
+    assert "fc 6c 6c" not in rejects
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o077 == 0
+
+
+SCRAPS = st.sampled_from(
+    [
+        "no ",
+        "seizure",
+        "short and curved fingers",
+        "œdème",
+        "severe ",
+        "left ",
+        "\ud800",
+        "\u202e",
+        "\r\n",
+        "\x00",
+        "🤮",
+    ]
+)
+
+
+@given(pieces=st.lists(SCRAPS | st.text(max_size=3), max_size=25))
+def test_mentions_cues_and_modifiers_are_where_the_text_has_them(normalizer, pieces):
+    text = "".join(pieces)
+    annotator = _exact(normalizer)
+    for one in annotator.annotate([Document("1", text)])[0].annotations:
+        assert text[one.start : one.end] == one.mention
+        assert (one.pieces[0].start, one.pieces[-1].end) == (one.start, one.end)
+        assert all(text[cue.start : cue.end] == cue.cue for cue in one.context)
+        assert all(0 <= word.start < word.end <= len(text) for word in one.modifiers)
+
+
+@functools.cache
+def _exact(normalizer):
+    return Annotator(normalizer, Settings(exact=True))
 
 
 def test_a_broken_job_goes_on_and_gives_the_same_bytes(tmp_path, annotator, monkeypatch):

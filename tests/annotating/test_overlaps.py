@@ -13,7 +13,7 @@ from alphita.annotating.spans import Place
 
 def candidate(start, end, concept="A", confidence=0.5, certain=False, name=False, pieces=None):
     pieces = pieces or (Place(start, end),)
-    return Candidate(pieces, "", concept, concept, concept, confidence, "review", "nearest", name, certain)
+    return Candidate(pieces, "", concept, concept, concept, confidence, "review", "nearest", name, False, certain)
 
 
 def places(candidates):

@@ -10,7 +10,7 @@ import pytest
 from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.model import Tables
-from alphita.training.terms import pair_files
+from alphita.training.terms import terminology_pairs
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 
@@ -50,7 +50,7 @@ def test_files_of_strings(files, tmp_path, capsys):
     arguments = [*files, "--encoder", "m", "--language", "ita", "-o", out]
     assert alphita("bitext", *arguments, "--threshold", "0.5") == 0
     captured = capsys.readouterr()
-    pairs = pair_files.read(out, Rejects(strict=True))
+    pairs = terminology_pairs.read(out, Rejects(strict=True))
     assert ("cardiomyopathy", "cardiomiopatia") in zip(pairs.sources, pairs.translations, strict=True)
     assert pairs.languages == ["it"]
     assert f"{out}: {len(pairs):,} pairs" in captured.out

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from alphita.cli import mentions as command
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.training.mentions.store import Mentions
@@ -78,7 +77,7 @@ def test_language_and_split(asked, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--ambiguous", "drop"), 2, "option 'ambiguous'"),
+        (("--ambiguous", "drop"), 2, "unknown value of ambiguous"),
         (("--language", "xx"), 2, "unknown language"),
         (("--language", "de"), 1, "no name to search for is in the language 'de'"),
         ((), 1, "no name of the terminology occurs in it"),
@@ -96,12 +95,3 @@ def test_an_existing_folder_is_kept(asked, tmp_path, capsys):
     (tmp_path / "x.mentions").mkdir()
     assert alphita(*asked, tmp_path / "a.txt") == 2
     assert "already exists" in capsys.readouterr().err
-
-
-def test_every_setting_is_an_option():
-    from inspect import signature
-
-    from alphita.training.mentions.building import MentionSettings
-
-    options = set(signature(command.mentions).parameters)
-    assert {name if name != "languages" else "language" for name in MentionSettings.model_fields} <= options

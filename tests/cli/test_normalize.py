@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita import artefact
+from alphita import drafts
 from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from tests.books import book
@@ -45,7 +45,7 @@ def test_a_file(index_path, source, tmp_path, capsys):
 
 def test_a_report_that_fails_at_the_end_does_not_deny_the_output(index_path, source, tmp_path, capsys, monkeypatch):
     out, report = tmp_path / "out.csv", tmp_path / "report.json"
-    sync, synced = artefact._sync_folder, []
+    sync, synced = drafts.sync_folder, []
 
     def failing(folder):
         synced.append(folder)
@@ -53,7 +53,7 @@ def test_a_report_that_fails_at_the_end_does_not_deny_the_output(index_path, sou
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(folder)
 
-    monkeypatch.setattr(artefact, "_sync_folder", failing)
+    monkeypatch.setattr(drafts, "sync_folder", failing)
     words = ["normalize", source, "--index", index_path, "--column", "text", "-o", out, "--report", report]
     assert alphita(*words) == 1
     assert capsys.readouterr().err.endswith(

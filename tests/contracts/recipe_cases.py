@@ -13,7 +13,7 @@ import polars as pl
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
-from alphita.training.engine.switching_steps import SwitchingSteps
+from alphita.training.engine.part_steps import SwitchingSteps
 from alphita.training.mentions.injection_steps import InjectionSteps
 from alphita.training.terms.batches import TermSteps
 from alphita.training.text.masked_steps import MaskedSteps
@@ -42,12 +42,14 @@ class Case:
         files: settings that are paths: some of corpus, mentions, graph, teachers.
         steps: the micro-steps of its last phase.
         translated: whether it needs names in two languages.
+        told: what a dry run says of it beside what it says of all.
     """
 
     settings: dict[str, Any]
     files: tuple[str, ...] = ()
     steps: type = TermSteps
     translated: bool = False
+    told: tuple[str, ...] = ()
 
 
 _MARGINS = {"prototypes": 4, "positives": 4, "negatives": 8}
@@ -62,12 +64,22 @@ CASES: dict[str, Case] = {
     "alphita": Case({"batch": 16, "keep_rows": 8, "mu": 0.1, "noise": 0.0, "dev_definitions": 0, "hold_back": False}),
     "kge_margin": Case({"version": "v2", **_MARGINS}),
     # These from translations, other models, text, vectors of a graph.
-    "multilingual": Case({"batch": 16}, translated=True),
+    "multilingual": Case(
+        {"batch": 16}, translated=True, told=("names: 24; translations: 24", "the teacher encodes 24 names")
+    ),
     "ensemble": Case({"batch": 16, "hold_back": False}, files=("teachers",)),
     "ext_bert": Case(
-        {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0}, files=("corpus",), steps=MaskedSteps
+        {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0},
+        files=("corpus",),
+        steps=MaskedSteps,
+        told=("vocabulary: 115 tokens trained", "tokens a word, corpus:", "tokens a word, names:", "sequences:"),
     ),
-    "kge_injection": Case({"batch": 6, **_INJECTION}, files=("mentions", "graph"), steps=InjectionSteps),
+    "kge_injection": Case(
+        {"batch": 6, **_INJECTION},
+        files=("mentions", "graph"),
+        steps=InjectionSteps,
+        told=("entities: 28 of 6 numbers", "6 sequences,"),
+    ),
     "electra_em_pap": Case(
         {
             "vocabulary": 150,
@@ -83,7 +95,9 @@ CASES: dict[str, Case] = {
         steps=SwitchingSteps,
     ),
     "pipelined": Case(
-        {"injection_steps": 5, "injection_warmup_steps": 1, **_INJECTION, **_MARGINS}, files=("mentions", "graph")
+        {"injection_steps": 5, "injection_warmup_steps": 1, **_INJECTION, **_MARGINS},
+        files=("mentions", "graph"),
+        told=("entities are added after layer 1 of 2", "5 steps: about"),
     ),
 }
 OF_NAMES = tuple(name for name, case in CASES.items() if not case.files and not case.translated)

@@ -25,7 +25,7 @@ from alphita.errors import AlphitaError, UsageError
 
 SECONDS = 60
 # How long a slow task takes, if it is not stopped.
-SLOW = 3.0
+SLOW = 1.5
 
 
 @dataclass(frozen=True)

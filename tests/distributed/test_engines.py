@@ -108,7 +108,7 @@ def test_no_row_is_lost_or_doubled_where_workers_are_killed(started, wanted):
     assert len(rows) + len(rejects) == ROWS
 
 
-@pytest.mark.parametrize(("folder", "files"), [("questions", 6), ("written", 9)])
+@pytest.mark.parametrize(("folder", "files"), [("questions", 6), pytest.param("written", 9, marks=pytest.mark.slow)])
 def test_a_killed_driver_goes_on(started, wanted, small_index, source, folder, files):
     process, out = started
     waiting_for(out / "_work" / folder, files, process)

@@ -16,6 +16,7 @@ from alphita.distributed.files import Place
 from alphita.distributed.indexing import EncoderOpening, Parts, build
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import encoding, store
+from alphita.index.choice import Building
 from alphita.index.store import Index
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -72,9 +73,9 @@ def files_of(index: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("half", [False, True])
 def test_the_bytes_are_those_of_one_process(tmp_path, half):
-    alone = store.build(terms(), HashEncoder(), tmp_path / "alone.index", half=half)
+    alone = store.build(terms(), HashEncoder(), tmp_path / "alone.index", how=Building(half=half))
     engine = InProcess()
-    built = build(terms(), "m", tmp_path / "built.index", engine, half=half)
+    built = build(terms(), "m", tmp_path / "built.index", engine, how=Building(half=half))
     assert sorted(engine.done) == [0, 1, 2, 3, 4, 5]  # 40 strings in blocks of 7
     assert engine.checked == 1
     assert engine.released_after == len(engine.done)
@@ -118,7 +119,7 @@ def test_the_parts_of_another_job_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"x\.index\.parts holds the parts of another job \(different: strings_hash\)"):
         build(terms(), "m", out, InProcess())
     with pytest.raises(UsageError, match=r"another job \(different: .*half"):
-        build(terms(word="ache"), "m", out, InProcess(), half=True)
+        build(terms(word="ache"), "m", out, InProcess(), how=Building(half=True))
     anew = InProcess()
     built = build(terms(), "m", out, anew, force=True)
     assert len(anew.done) == 6
@@ -191,7 +192,7 @@ def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
     with pytest.raises(UsageError, match="already exists"):
         build(terms(), "m", tmp_path / "x.index", engine)
     with pytest.raises(UsageError, match="unknown backend"):
-        build(terms(), "m", tmp_path / "y.index", engine, backend="fais")
+        build(terms(), "m", tmp_path / "y.index", engine, how=Building(backend="fais"))
     assert engine.checked == 0
 
 

@@ -18,7 +18,7 @@ class Block:
     """One fenced block.
 
     Attributes:
-        file: the Markdown file's name.
+        file: the Markdown file's path.
         line: 1-based line of its first line of text.
         language: the word after the fence.
         text: what is between the fences.
@@ -35,8 +35,9 @@ class Block:
         return f"{self.file}:{self.line}"
 
 
-def blocks(path: Path) -> list[Block]:
-    """Return the fenced blocks of a Markdown file."""
+def blocks(path: Path, root: Path | None = None) -> list[Block]:
+    """Return the fenced blocks of a Markdown file, which is named as it stands below `root`, else by its name alone."""
+    name = path.relative_to(root).as_posix() if root is not None else path.name
     found: list[Block] = []
     lines = path.read_text(encoding="utf-8").splitlines()
     before, number = "", 0
@@ -47,10 +48,10 @@ def blocks(path: Path) -> list[Block]:
             while number < len(lines) and lines[number].rstrip() != "```":
                 number += 1
             if number == len(lines):
-                raise ValueError(f"{path.name}:{start}: the block is not closed")
+                raise ValueError(f"{name}:{start}: the block is not closed")
             reason = NOT_RUN.match(before)
             text = "\n".join(lines[start:number])
-            found.append(Block(path.name, start + 1, opening[1], text, reason[1] if reason else None))
+            found.append(Block(name, start + 1, opening[1], text, reason[1] if reason else None))
             before = ""
         elif lines[number].strip():
             before = lines[number].strip()

@@ -1,8 +1,10 @@
-"""Settings, benchmarks and the Italian system's tables in the docs are generated; ALPHITA_UPDATE_DOCS=1 writes them."""
+"""Reference pages and the Italian system's tables in the docs are generated; ALPHITA_UPDATE_DOCS=1 writes them."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import itertools
 import json
 import os
 import re
@@ -12,6 +14,13 @@ from pathlib import Path
 import pytest
 
 from alphita import config, registry
+from alphita.index.store import build
+from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.service.app import create
+from alphita.service.settings import Settings
+from tests.docs import reference
+from tests.doubles import HashEncoder, small_terminology
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS.parent / "bench"))
@@ -47,7 +56,9 @@ def check(page: Path, mark: str, generated: str) -> None:
     expected = block.sub(lambda found: f"{found[1]}{generated}\n{found[3]}", text)
     if os.environ.get("ALPHITA_UPDATE_DOCS"):
         page.write_text(expected, encoding="utf-8")
-    assert text == expected or os.environ.get("ALPHITA_UPDATE_DOCS"), "run with ALPHITA_UPDATE_DOCS=1"
+        return
+    changes = difflib.unified_diff(text.splitlines(), expected.splitlines(), "page", "code", n=0, lineterm="")
+    assert text == expected, "run with ALPHITA_UPDATE_DOCS=1\n" + "\n".join(itertools.islice(changes, 40))
 
 
 @pytest.mark.parametrize("recipe", registry.names("alphita.recipes"))
@@ -57,6 +68,22 @@ def test_settings_in_the_docs_are_the_codes(recipe: str) -> None:
 
 def test_benchmarks_in_the_docs_are_the_codes() -> None:
     check(DOCS / "reference" / "benchmarks.md", "benchmarks", benchmark_list())
+
+
+def test_the_command_line_in_the_docs_is_the_codes() -> None:
+    check(DOCS / "reference" / "commands.md", "commands", reference.command_line())
+
+
+def test_python_in_the_docs_is_the_codes() -> None:
+    check(DOCS / "reference" / "python.md", "python", reference.python())
+
+
+def test_what_is_served_in_the_docs_is_the_codes(tmp_path: Path) -> None:
+    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index")
+    normalizer = Normalizer(index, encoder=HashEncoder())
+    with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store:
+        document = create(Settings(), normalizer, store).openapi()
+    check(DOCS / "reference" / "rest.md", "rest", reference.rest(document))
 
 
 @pytest.mark.parametrize("part", ["open", "part", "english", "italian"])

@@ -8,9 +8,9 @@ import torch
 
 from alphita import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
-from alphita.encoder.injecting import inject
 from alphita.errors import InputError, UsageError
 from alphita.training.engine.forward import TermForward
+from alphita.training.mentions.injection_run import inject
 
 from .conftest import TERMS, write_model
 

@@ -41,6 +41,7 @@ def test_facts(minilm):
     assert minilm.tokenize(["heart attack"]) == [[101, 2540, 2886, 102]]
 
 
+@pytest.mark.slow
 def test_sentence_transformers_gives_the_same_vectors(minilm, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     vectors = minilm.encode(TERMS)

@@ -105,6 +105,7 @@ def test_the_package_is_absent(monkeypatch):
     assert module._packaged_minilm() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_trained_weights_are_those_that_their_manifest_names_and_both_libraries_open_them(name: str) -> None:
     folder = resolve(name)

@@ -60,6 +60,7 @@ def test_it_says_what_the_weights_learned(shipped, whole) -> None:
     assert (shipped.folder / learned.FILE).read_bytes() == (whole.folder / learned.FILE).read_bytes()
 
 
+@pytest.mark.slow
 def test_it_can_be_trained(name, whole) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def test_of_two_writers_the_first_to_finish_wins(tmp_path):
 
 
 def test_a_draft_taken_for_abandoned_before_its_lock_is_made_again(tmp_path, monkeypatch):
-    lock = artefact.fcntl.flock
+    lock = fcntl.flock
     taken: list[Path] = []
 
     def late(descriptor: int, operation: int) -> None:
@@ -122,7 +123,7 @@ def test_a_draft_taken_for_abandoned_before_its_lock_is_made_again(tmp_path, mon
             draft.rmdir()
             taken.append(draft)
 
-    monkeypatch.setattr(artefact.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with artefact.create(tmp_path / "X", "model") as draft:
         assert draft.path not in taken
         (draft.path / "a").touch()
@@ -133,7 +134,7 @@ def test_where_locks_do_not_work_drafts_are_written_and_left(tmp_path, monkeypat
     def refused(descriptor: int, operation: int) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(artefact.fcntl, "flock", refused)
+    monkeypatch.setattr(fcntl, "flock", refused)
     (tmp_path / ".X.1-01234567.draft").mkdir()
     with artefact.create(tmp_path / "X", "model") as draft:
         (draft.path / "a").touch()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from alphita.graph import kge, models
-from alphita.graph.row_gradients import RowGradients
+from alphita.graph.states import RowGradients
 
 N, RELATIONS = 50, 3
 

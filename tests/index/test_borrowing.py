@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from alphita.errors import InputError, UsageError
-from alphita.index import lenders
+from alphita.index import borrowing
+from alphita.index.borrowing import Lender
 from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment
-from alphita.index.lenders import Lender
 from alphita.index.segment import BORROWED_STANDING
 from alphita.index.sources import enrichment_of, index_of, terminology_of
 from alphita.index.store import Index, build
@@ -64,7 +64,7 @@ def table(path: Path, text: str) -> Path:
 
 def indexed(tmp_path: Path, own: str = OWN, lent: str = LENT, **fields: object) -> Index:
     terms = load_terminology(terminology_of(table(tmp_path / "own.csv", own)))
-    lender = lenders.lender_of(load_terminology(terminology_of(table(tmp_path / "lent.csv", lent))))
+    lender = borrowing.lender_of(load_terminology(terminology_of(table(tmp_path / "lent.csv", lent))))
     given = Enrichment(lender._replace(**fields), None, "no")
     return build(terms, HashEncoder(), tmp_path / "own.index", enrichment=given)
 
@@ -186,7 +186,7 @@ def test_xrefs_of_the_terminology_lend(tmp_path):
     )
     terms = load_terminology(terminology_of(table(tmp_path / "own.obo", obo)))
     lent = table(tmp_path / "lent.csv", "id,name\nM:1,Fever fit\nM:1,Febrile seizure\n")
-    lender = lenders.lender_of(load_terminology(terminology_of(lent)))
+    lender = borrowing.lender_of(load_terminology(terminology_of(lent)))
     index = build(terms, HashEncoder(), tmp_path / "own.index", enrichment=Enrichment(lender, None, "no"))
     assert {one[:2] for one in borrowed(index)} == {("X:1", "Fever fit"), ("X:1", "Febrile seizure")}
 
@@ -247,26 +247,26 @@ def test_an_unknown_way_of_learning_is_told():
 
 
 def test_what_comes_along_says_whence_each_name_is():
-    folder = lenders.shipped_folder()
+    folder = borrowing.shipped_folder()
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     told = {one["name"] for one in manifest["sources"]}
-    lender = lenders.shipped_lender()
+    lender = borrowing.shipped_lender()
     assert set(lender.names["source"].unique()) <= told
     assert all(one["licence"] for one in manifest["sources"])
     # What is share-alike, or may only be measured, is not among them.
     assert not {one["licence"] for one in manifest["sources"]} & {"CC-BY-SA-4.0", "measure only"}
-    assert (folder / lenders.NAMES).stat().st_size < 15_000_000
+    assert (folder / borrowing.NAMES).stat().st_size < 15_000_000
 
 
 def test_a_damaged_table_is_told(tmp_path, monkeypatch):
     import shutil
 
     copy = tmp_path / "names"
-    shutil.copytree(lenders.shipped_folder(), copy)
-    (copy / lenders.NAMES).write_bytes(b"PAR1")
-    monkeypatch.setattr(lenders, "shipped_folder", lambda: copy)
+    shutil.copytree(borrowing.shipped_folder(), copy)
+    (copy / borrowing.NAMES).write_bytes(b"PAR1")
+    monkeypatch.setattr(borrowing, "shipped_folder", lambda: copy)
     with pytest.raises(InputError):
-        lenders.shipped_lender()
+        borrowing.shipped_lender()
 
 
 def test_a_lender_has_only_exact_names_of_live_concepts_that_have_two(tmp_path):
@@ -288,7 +288,7 @@ name: Gone
 synonym: "Left" EXACT []
 is_obsolete: true
 """
-    lender: Lender = lenders.lender_of(load_terminology(terminology_of(table(tmp_path / "x.obo", obo))))
+    lender: Lender = borrowing.lender_of(load_terminology(terminology_of(table(tmp_path / "x.obo", obo))))
     assert list(lender.names.select("id", "name").iter_rows()) == [("X:1", "Fever"), ("X:1", "Pyrexia")]
 
 

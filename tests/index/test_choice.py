@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -101,7 +102,7 @@ def indexed(monkeypatch) -> list[str]:
 
     def spy(terminology: Path, out: Path, what: str, chosen: Choice, threads: int | None) -> None:
         models.append(str(chosen.model))
-        index(terminology, out, what, chosen._replace(model="alphita-en", learn="no", borrow=False), threads)
+        index(terminology, out, what, replace(chosen, model="alphita-en", learn="no", borrow=False), threads)
 
     monkeypatch.setattr(sources, "_index", spy)
     return models

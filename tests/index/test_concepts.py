@@ -156,6 +156,44 @@ def test_ids_aliases_and_retired_ids_find_their_concept(make):
     ]
 
 
+def test_codes_of_other_vocabularies_find_their_concepts(make):
+    stated = rows(
+        ["concept", "predicate", "object"],
+        ("T:1", "oboInOwl:hasDbXref", "UMLS:C1"),
+        ("T:1", "skos:exactMatch", "MESH:D1"),
+        ("T:2", "oboInOwl:hasDbXref", "MESH:D2"),
+        ("T:1", "oboInOwl:hasDbXref", "MESH:D2"),
+        ("T:1", "oboInOwl:hasDbXref", "MESH:D2"),
+        ("T:2", "skos:broadMatch", "MESH:D3"),
+        ("T:1", "oboInOwl:hasDbXref", "T:2"),
+        ("T:X", "oboInOwl:hasDbXref", "MESH:D4"),
+    )
+    index = make(tables(xrefs=stated))
+    asked = ["UMLS:C1", "MESH:D1", "MESH:D2", "MESH:D3", "T:2", "MESH:D4", "", "UMLS:C"]
+    assert [ids_of(index, rows) for rows in index.coded(asked)] == [
+        ["T:1"],
+        ["T:1"],
+        ["T:1", "T:2"],
+        [],
+        [],
+        [],
+        [],
+        [],
+    ]
+    assert index.coded([]) == []
+
+
+def test_codes_of_exact_terms_are_codes_of_their_concepts(make):
+    coded = tables()
+    coded.terms = coded.terms.with_columns(
+        source=pl.lit("SNOMEDCT_US"),
+        code=pl.when(pl.col("string") == "Fit").then(pl.lit("91")).when(pl.col("string") == "Spell").then(pl.lit("5")),
+        scope=pl.lit("exact"),
+    )
+    index = make(coded)
+    assert [ids_of(index, rows) for rows in index.coded(["SNOMEDCT:91", "SNOMEDCT:5"])] == [["T:1"], []]
+
+
 def test_what_is_shown_of_a_concept(make):
     index = make(
         tables(
@@ -248,10 +286,11 @@ def test_an_index_of_an_earlier_version_opens_with_what_it_has(make):
     from alphita.index.segment import Segment
 
     folder = index.path / "segments/000"
-    for name in ("parents.npy", "parent_offsets.npy", "known_ids.arrow", "known_rows.npy"):
+    for name in ("parents.npy", "parent_offsets.npy", "known_ids.arrow", "known_rows.npy", "codes.arrow"):
         (folder / name).unlink()
     segment = Segment(folder)
     assert segment.concept_rows(["T:1", "T:5"]).tolist() == [index.concept_rows(["T:1"])[0], -1]
+    assert segment.coded(["T:1", "MESH:D1"]) == [[], []]
     assert segment.parents_of(0).tolist() == []
     with pytest.raises(InputError, match=r"without parents of concepts.*build the index again"):
         segment.descendants(0)

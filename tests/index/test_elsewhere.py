@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from alphita.index.borrowing import prepared
 from alphita.index.elsewhere import MOST_WORDS, absent, hashed, hits, shares
-from alphita.index.lenders import prepared
 
 NAMES = prepared(
     pl.DataFrame(

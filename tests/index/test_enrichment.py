@@ -11,14 +11,13 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.head import FILE, Head
 from alphita.errors import InputError
 from alphita.index import enrichment
+from alphita.index.borrowing import shipped_lender
 from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment, lent_share, own_names
 from alphita.index.learning import Learned, is_held_back
-from alphita.index.lenders import shipped_lender
 from alphita.index.segment import collect
-from alphita.index.sources import enrichment_of, terminology_of
+from alphita.index.sources import enrichment_of, reusing, terminology_of
 from alphita.index.store import Index, build
-from alphita.index.updating import reusing
 from alphita.normalizer.answering.calibration_store import ESTIMATED, FOLDER
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.calibrating.fitting import held_out

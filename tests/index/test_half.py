@@ -11,6 +11,7 @@ from alphita import registry
 from alphita.errors import InputError
 from alphita.index import half
 from alphita.index.backends import exact
+from alphita.index.choice import Building
 from alphita.index.neighbours import nearest, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index, build
@@ -126,7 +127,7 @@ def test_recall_against_float32_on_384_numbers():
 def indexes(tmp_path) -> tuple[Index, Index]:
     """The same strings in full and in half precision."""
     return tuple(
-        build(small_terminology(), HashEncoder(), tmp_path / f"{name}.index", half=name == "half")
+        build(small_terminology(), HashEncoder(), tmp_path / f"{name}.index", how=Building(half=name == "half"))
         for name in ("full", "half")
     )
 
@@ -189,7 +190,7 @@ def test_a_part_of_the_strings_is_searched_alone(indexes):
 def test_sums_of_hundreds_of_vectors_are_not_rounded(tmp_path):
     # Added up in half precision, numbers of one sign would lose a hundredth and more.
     rows = [("T:1", f"thing {number}", "exact") for number in range(900)]
-    index = build(SmallTerminology(rows), HashEncoder(), tmp_path / "x.index", half=True)
+    index = build(SmallTerminology(rows), HashEncoder(), tmp_path / "x.index", how=Building(half=True))
     expected = np.array(index.vectors, np.float64).sum(axis=0)
     np.testing.assert_allclose(sums_of(index)[0], expected, atol=1e-3)
     assert np.abs(expected).max() > 100

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.index import ngrams, pieces
+from alphita.index import ngrams, strings
 from alphita.index.ngrams import Ngrams, build
-from alphita.index.pieces import DENSE_SCRIPTS, cut
+from alphita.index.strings import DENSE_SCRIPTS, cut
 
 STRINGS = ["acute renal failure", "chronic renal failure", "fit", "fits", "kidney", "renal", "x", "糖尿", "糖尿病"]
 
@@ -112,7 +112,7 @@ def test_similarity_is_that_of_the_definition(strings, queries, tmp_path_factory
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "STRINGS_AT_ONCE", 2)
+    monkeypatch.setattr(strings, "STRINGS_AT_ONCE", 2)
     for name in ("QUERIES_AT_ONCE", "PAIRS_AT_ONCE", "TABLE_NUMBERS", "STRINGS_A_SHARD"):
         monkeypatch.setattr(ngrams, name, 2)
     check(STRINGS, ["renal failure", "fitz", "", "糖尿", "acute kidney", "zzz"], tmp_path / "ngrams")

@@ -14,10 +14,9 @@ import pytest
 from alphita import registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.neighbours import unit
-from alphita.index.servers import SERVERS, Hit, _postgres, _postgres_copying, _postgres_loading, pgvector
+from alphita.index.servers import SERVERS, Hit, _postgres, _postgres_loading, check_name, connect, module_of, pgvector
 from alphita.index.servers._content import IndexContent, probes_of
-from alphita.index.servers._opening import check_name, connect, module_of
-from alphita.index.servers._recall import Measure
+from alphita.index.servers._postgres_loading import Measure
 from alphita.index.store import build
 from tests.doubles import HashEncoder, small_terminology
 from tests.index.server_contract import (
@@ -239,7 +238,7 @@ def stored(server: pgvector.PostgresIndex) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("blocks", [7, 10_000])
 def test_an_update_is_the_same_as_loading_anew(server, database, mixed, monkeypatch, blocks):
-    monkeypatch.setattr(_postgres_copying, "STRINGS_AT_ONCE", blocks)
+    monkeypatch.setattr(_postgres, "STRINGS_AT_ONCE", blocks)
     rows = dict(itertools.islice(mixed[1].rows.items(), 300))
     loaded(server, Rows(rows))
     with pgvector.connect(database, "anew") as anew:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,23 @@ def table(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory) -> Path:
+    """A cache that has the index of the table already."""
+    folder = tmp_path_factory.mktemp("filled")
+    (folder / "findings.csv").write_text(TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALPHITA_CACHE", str(folder / "cache"))
+        index_of(folder / "findings.csv")
+    return folder / "cache"
+
+
+@pytest.fixture
+def full(cache, filled) -> Path:
+    shutil.copytree(filled, cache)
+    return cache
+
+
 def made(cache: Path, kind: str) -> list[Path]:
     return sorted((cache / kind).glob(f"*.{kind}"))
 
@@ -51,7 +69,7 @@ def test_a_file_is_imported_and_indexed_once(cache, table, monkeypatch):
     assert (len(made(cache, "index")), len(made(cache, "terminology"))) == (1, 1)
 
 
-def test_the_same_content_elsewhere_is_the_same_index_and_other_content_is_not(cache, table, tmp_path):
+def test_the_same_content_elsewhere_is_the_same_index_and_other_content_is_not(full, table, tmp_path):
     first = index_of(table)
     (tmp_path / "copy").mkdir()
     copy = tmp_path / "copy" / table.name
@@ -61,7 +79,7 @@ def test_the_same_content_elsewhere_is_the_same_index_and_other_content_is_not(c
     assert index_of(table).path != first.path
 
 
-def test_terminologies_and_indexes_are_taken_as_they_are(cache, table):
+def test_terminologies_and_indexes_are_taken_as_they_are(full, table):
     terminology = terminology_of(table)
     index = index_of(terminology)
     assert terminology_of(terminology) == terminology
@@ -100,9 +118,9 @@ def test_a_model_is_no_terminology(cache):
 
 @pytest.mark.parametrize("harm", ["emptied", "byte", "gone", "manifest", "version"])
 @pytest.mark.parametrize("kind", ["index", "terminology"])
-def test_what_is_damaged_is_made_again(cache, table, capsys, kind, harm):
+def test_what_is_damaged_is_made_again(full, table, capsys, kind, harm):
     content = index_of(table).content_hash
-    (folder,) = made(cache, kind)
+    (folder,) = made(full, kind)
     file = max((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
     if harm == "emptied":
         file.write_bytes(b"")
@@ -122,7 +140,7 @@ def test_what_is_damaged_is_made_again(cache, table, capsys, kind, harm):
     assert sources._opened(folder, lambda path: path) == folder
 
 
-def test_another_version_makes_its_own(cache, table, monkeypatch):
+def test_another_version_makes_its_own(full, table, monkeypatch):
     first = index_of(table)
     monkeypatch.setattr(sources, "MADE_BY", ["9.9.9"])
     assert index_of(table).path != first.path
@@ -146,7 +164,7 @@ def test_a_cache_that_cannot_be_written_serves_this_process(tmp_path, table, mon
     assert index_of(table).path == first.path
 
 
-def test_the_cache_is_its_owners(cache, table):
+def test_the_cache_is_its_owners(full, table):
     assert index_of(table).path.parent.stat().st_mode & 0o077 == 0
 
 
@@ -168,8 +186,6 @@ def test_two_processes_make_it_once(cache, table):
 
 
 def test_a_model_with_a_byte_changed_is_told(cache, table, tmp_path, monkeypatch):
-    import shutil
-
     copy = tmp_path / "alphita-en"
     shutil.copytree(resolving.resolve("alphita-en"), copy)
     file = copy / "onnx" / "model_int8.onnx"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.terminology.text import DEFAULT_RULES
 from tests.doubles import HashEncoder, SmallTerminology, small_terminology
@@ -117,7 +118,7 @@ def test_excluded_strings_are_left_out(tmp_path):
 
 @pytest.mark.parametrize("backend", ["exact", "faiss"])
 def test_search_finds_a_string_by_its_vector(tmp_path, backend):
-    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", backend=backend)
+    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", how=Building(backend=backend))
     similarity, rows = index.search(3.0 * np.array(index.vectors), 2)  # any length: cosines are compared
     assert rows[:, 0].tolist() == list(range(12))
     np.testing.assert_allclose(similarity[:, 0], 1.0, atol=1e-6)
@@ -129,7 +130,7 @@ def test_letters_are_stored_unless_left_out(index, tmp_path):
     similarity, rows = index.ngrams.search(index.ngrams.vectorize(["cephalgai"]), 1)
     assert index.strings[rows[0, 0]] == "cephalgia"
     assert 0.5 < similarity[0, 0] < 1
-    bare = build(small_terminology(), HashEncoder(), tmp_path / "bare.index", letters=False)
+    bare = build(small_terminology(), HashEncoder(), tmp_path / "bare.index", how=Building(letters=False))
     assert bare.ngrams is None
     assert bare.manifest["letters"] is None
     assert not (bare.path / "segments/000/ngrams").exists()
@@ -146,7 +147,7 @@ def many_terms() -> SmallTerminology:
 
 def test_an_approximate_backend_is_measured_and_stands_in_the_manifest(tmp_path):
     encoder = HashEncoder(dim=32)
-    index = build(many_terms(), encoder, tmp_path / "x.index", backend="ivf_pq")
+    index = build(many_terms(), encoder, tmp_path / "x.index", how=Building(backend="ivf_pq"))
     search = index.manifest["search"]
     assert search["recall_at_1"] >= 0.99
     assert search["probes"] == 1000
@@ -165,7 +166,7 @@ def test_an_approximate_backend_is_measured_and_stands_in_the_manifest(tmp_path)
 def test_an_approximate_backend_that_misses_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("alphita.index.backends.ivf_pq.STEPS", [{"nprobe": 1, "scored_again": 1}])
     with pytest.raises(InputError, match=r"finds the nearest string for only .*--backend faiss"):
-        build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", backend="ivf_pq")
+        build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", how=Building(backend="ivf_pq"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,9 +213,9 @@ def test_an_encoder_of_the_wrong_shape_is_refused(tmp_path):
 
 def test_unknown_backend_and_rule(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'exact'"):
-        build(small_terminology(), HashEncoder(), tmp_path / "x", backend="exakt")
+        build(small_terminology(), HashEncoder(), tmp_path / "x", how=Building(backend="exakt"))
     with pytest.raises(UsageError, match="unknown cleaning rule 'shout'"):
-        build(small_terminology(), HashEncoder(), tmp_path / "x", rules=["shout"])
+        build(small_terminology(), HashEncoder(), tmp_path / "x", how=Building(rules=["shout"]))
 
 
 def test_an_encoder_of_another_dimension_or_content_is_refused(index):

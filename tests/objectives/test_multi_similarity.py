@@ -171,20 +171,6 @@ def test_computes_in_float32_under_autocast(mining) -> None:
     assert low.grad.dtype == torch.bfloat16
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10**6), mining=st.booleans(), setting=st.sampled_from([PAPER, GENTLE]))
-def test_repeats_given_by_times_equal_repeats_gathered(seed, mining, setting) -> None:
-    e, concept = batch(6, 5, 3, seed)
-    times = torch.randint(1, 4, (6,), generator=torch.Generator().manual_seed(seed))
-    place = torch.repeat_interleave(torch.arange(6), times)
-    gathered = value_and_slope(lambda x: term_term(x[place], concept[place], mining=mining, **setting), e)
-    distinct = value_and_slope(lambda x: term_term(x, concept, times=times, mining=mining, **setting), e)
-    assert distinct[0] == pytest.approx(gathered[0], rel=1e-10, abs=1e-14)
-    torch.testing.assert_close(distinct[1][0], gathered[1][0], rtol=1e-8, atol=1e-12)
-    once = term_term(e, concept, times=torch.ones(6, dtype=torch.int64), mining=mining, **setting)
-    assert once.item() == pytest.approx(term_term(e, concept, mining=mining, **setting).item(), rel=1e-12)
-
-
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), mining=st.booleans())
 def test_order_length_and_names_of_concepts_do_not_matter(seed, mining) -> None:

@@ -55,21 +55,18 @@ def test_parts_add_up_to_the_whole() -> None:
     torch.testing.assert_close(parts, detection(flat, replaced))
 
 
-@given(st.integers(0, 30), st.integers(1, 9), st.sampled_from([0.5, 1.0, 2.0]), st.integers(0, 99))
-def test_a_lot_draws_the_token_of_the_loop(p: int, v: int, temperature: float, seed: int) -> None:
+@given(st.integers(0, 30), st.integers(1, 9), st.integers(0, 99))
+def test_a_lot_draws_the_token_of_the_loop(p: int, v: int, seed: int) -> None:
     logits = logits_of((p, v), seed, 2.0)
     lots = torch.from_numpy(1 - np.random.default_rng(seed).random(p))
-    assert drawn(logits, lots, temperature=temperature).tolist() == reference.drawn(
-        logits.tolist(), lots.tolist(), temperature
-    )
+    assert drawn(logits, lots).tolist() == reference.drawn(logits.tolist(), lots.tolist())
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0])
-def test_even_lots_draw_each_token_as_often_as_it_is_likely(temperature: float) -> None:
+def test_even_lots_draw_each_token_as_often_as_it_is_likely() -> None:
     logits, n = logits_of((1, 8), 3).float(), 100_000
     lots = (torch.arange(n) + 0.5) / n
-    counts = torch.bincount(drawn(logits.expand(n, 8), lots, temperature=temperature), minlength=8)
-    expected = n * torch.softmax(logits[0] / temperature, 0)
+    counts = torch.bincount(drawn(logits.expand(n, 8), lots), minlength=8)
+    expected = n * torch.softmax(logits[0], 0)
     assert float((counts - expected).abs().max()) < 2.0
 
 
@@ -107,7 +104,5 @@ def test_what_does_not_fit_is_refused() -> None:
         guessing(torch.zeros(3, 4), torch.zeros(2, dtype=torch.long))
     with pytest.raises(ValueError, match=r"logits \(p, v\) and lots"):
         drawn(torch.zeros(3, 4), torch.zeros(4))
-    with pytest.raises(ValueError, match="temperature must be above 0, not 0"):
-        drawn(torch.zeros(3, 4), torch.ones(3), temperature=0)
     with pytest.raises(ValueError, match=r"logits and replaced \(n,\): got"):
         detection(torch.zeros(3), torch.zeros(4, dtype=torch.bool))

@@ -9,14 +9,13 @@ import torch
 from safetensors.numpy import load_file
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.objectives.multi_similarity import term_term
 from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
 from alphita.recipes import coder
 from alphita.terminology.splits import hold_out_synonyms
-from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.store import Terminology
 from alphita.training.engine.forward import TermForward
 from alphita.training.terms.names import TrainingNames
 from alphita.training.terms.triples import TripleSampler, usable_triples
@@ -37,39 +36,6 @@ SMALL = {
 
 def lines(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def test_defaults_are_the_papers() -> None:
-    config = coder.Config()
-    assert (config.k, config.m, config.accumulation, config.max_length, config.pooling) == (128, 8, 8, 32, "cls")
-    assert (config.alpha, config.beta, config.lam, config.eps, config.mu) == (2.0, 50.0, 0.5, 0.1, 1.0)
-    assert (config.alpha_rel, config.beta_rel, config.lam_rel, config.eps_rel) == (2.0, 50.0, 0.5, 0.1)
-    assert (config.learning_rate, config.warmup_steps, config.steps, config.mining) == (2e-5, 10_000, 100_000, True)
-    assert all(field.description for field in coder.Config.model_fields.values())
-
-
-@pytest.mark.parametrize("bad", ["m=3", "k=1", "lamda=0.5", "steps=0", "relation_matrix=cubic", "pooling=max"])
-def test_impossible_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(coder.Config, sets=[bad])
-
-
-def test_training_draws_synonyms_together(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    names = TrainingNames(terminology)
-    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
-
-    def nearest_is_synonym(folder: Path) -> float:
-        vectors = TermEncoder.load(folder, precision="fp32", pooling="mean").encode(names.strings)
-        similarity = vectors @ vectors.T
-        np.fill_diagonal(similarity, -1)
-        return float((concepts[similarity.argmax(1)] == concepts).mean())
-
-    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL))
-    assert nearest_is_synonym(tmp_path / "m") > nearest_is_synonym(model) + 0.3
-    log = lines(tmp_path / "m")
-    assert log[-1]["loss"] < 0.7 * log[0]["loss"]
-    for line in log:
-        assert line["loss"] == pytest.approx(line["term_loss"] + line["relation_loss"], abs=2e-6)
 
 
 def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path) -> None:
@@ -113,26 +79,6 @@ def test_a_repeated_row_is_encoded_once(terminology: Terminology, model: Path, t
     assert 4 <= min(seen[1:]) <= max(seen) <= 24
 
 
-def test_held_out_strings_do_not_train(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
-    split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
-    assert len(split) > 5
-    tokenized: set[str] = set()
-    tokenize = TermEncoder.tokenize
-
-    def spying(self: TermEncoder, strings):
-        tokenized.update(strings)
-        return tokenize(self, strings)
-
-    monkeypatch.setattr(TermEncoder, "tokenize", spying)
-    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 2}), split=split)
-    assert tokenized
-    assert not tokenized & split.cleaned
-    manifest = artefact.verify(tmp_path / "m", "model")
-    assert manifest["split"] == split.hash
-    assert manifest["terminology"] == terminology.content_hash
-    assert manifest["config"]["k"] == 16
-
-
 def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
     terminology: Terminology, model: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
@@ -168,7 +114,7 @@ def test_a_run_that_was_begun_before_there_was_noise_goes_on(
 def test_relation_matrices_are_saved_with_their_labels(
     kind: str, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
-    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2, "known_triples": True})
+    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2})
     coder.train(terminology, str(model), tmp_path / "m", config)
     tensors = load_file(tmp_path / "m" / "relations.safetensors")
     labels = artefact.open_manifest(tmp_path / "m", "model")["relation_labels"]
@@ -223,10 +169,3 @@ def test_sentence_transformers_opens_the_model(terminology: Terminology, model: 
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(strings, normalize_embeddings=True)
     ours = TermEncoder.load(tmp_path / "m", precision="fp32").encode(strings)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-def test_reopened_terminology_trains_the_same(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    config = coder.Config(**SMALL | {"steps": 3})
-    a = coder.train(terminology, str(model), tmp_path / "a", config)
-    b = coder.train(load_terminology(terminology.path), str(model), tmp_path / "b", config)
-    assert a["loss"] == b["loss"]

@@ -12,19 +12,17 @@ import torch
 from safetensors.numpy import load_file
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.recipes import coder_transe
 from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables, empty
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.training.engine.forward import TermForward
-from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.name_groups import NameGroupSampler
 from alphita.training.terms.names import TrainingNames
-from alphita.training.terms.triples import KnownTriples, usable_triples
+from alphita.training.terms.triples import usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
 from tests.tiny import tiny_terminology
@@ -85,36 +83,17 @@ def sampled(terminology: Terminology, config: coder_transe.Config):
     triples = usable_triples(
         terminology.triples, names.offsets, len(terminology.relation_labels), inverse=config.inverse_relations
     )
-    known = KnownTriples(triples) if config.known_triples else None
     sampler = NameGroupSampler(
-        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed, known=known
+        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed
     )
     return names, sampler.batch(0)
 
 
-def test_defaults_are_the_papers() -> None:
-    config = coder_transe.Config()
-    assert (config.batch_terms, config.most_names, config.accumulation, config.max_length) == (256, 8, 8, 32)
-    assert (config.alpha, config.beta, config.lam, config.eps, config.mining) == (2.0, 50.0, 0.5, 0.1, True)
-    assert (config.mu, config.margin, config.semantic_type_weight, config.pooling) == (1.0, 1.0, 0.0, "cls")
-    assert (config.learning_rate, config.steps) == (2e-5, 1_000_000)
-    assert all(field.description for field in coder_transe.Config.model_fields.values())
-
-
-@pytest.mark.parametrize("bad", ["margin=0", "batch_terms=5", "most_names=86", "pooling=max", "mu=-1", "m=8"])
-def test_impossible_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(coder_transe.Config, sets=[bad])
-
-
-@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("mining", [True, False])
-def test_loss_of_a_batch_is_the_papers_sum(
-    terminology: Terminology, model: Path, tmp_path: Path, known: bool, mining: bool
-) -> None:
+def test_loss_of_a_batch_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path, mining: bool) -> None:
     """The logged losses equal loops in float64 over all rows, repeats too; the step's rate leaves r, W, b as drawn."""
     constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "eps": 0.002, "mining": mining}
-    weights = {"mu": 0.7, "margin": 2.0, "semantic_type_weight": 0.1, "known_triples": known}
+    weights = {"mu": 0.7, "margin": 2.0, "semantic_type_weight": 0.1}
     config = coder_transe.Config(**ONE_BATCH | constants | weights)
     figures = coder_transe.train(terminology, str(model), tmp_path / "m", config)
     names, batch = sampled(terminology, config)
@@ -235,30 +214,6 @@ def test_relation_vectors_are_saved_with_their_labels(
     coder_transe.train(terminology, str(model), tmp_path / "m", config)
     assert artefact.open_manifest(tmp_path / "m", "model")["relation_labels"] == labels
     assert load_file(tmp_path / "m" / "relations.safetensors")["vectors"].shape == (len(labels), 32)
-
-
-def test_a_cut_and_resumed_run_gives_the_unbroken_one(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    config = coder_transe.Config(**SMALL | {"steps": 24, "semantic_type_weight": 0.1, "accumulation": 2})
-    coder_transe.train(terminology, str(model), tmp_path / "whole", config)
-    step = TermSteps.__call__
-
-    def failing(self: TermSteps, number: int, share: float):
-        if number == 2 * 17:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", failing)
-    with pytest.raises(KeyboardInterrupt):
-        coder_transe.train(terminology, str(model), tmp_path / "cut", config)
-    assert not (tmp_path / "cut").exists()
-    assert (tmp_path / "cut.training" / "step-00000010" / "state.json").exists()
-    monkeypatch.setattr(TermSteps, "__call__", step)
-    coder_transe.train(terminology, str(model), tmp_path / "cut", config, resume=True)
-    for name in ("model.safetensors", "relations.safetensors", "semantic_types.safetensors"):
-        assert artefact.hash_file(tmp_path / "cut" / name) == artefact.hash_file(tmp_path / "whole" / name)
-    assert lines(tmp_path / "cut")[-1]["loss"] == lines(tmp_path / "whole")[-1]["loss"]
 
 
 def test_a_terminology_that_cannot_train_is_refused_with_a_remedy(model: Path, tmp_path: Path) -> None:

@@ -91,33 +91,6 @@ def log(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_defaults_are_the_papers() -> None:
-    found = electra_em_pap.Config()
-    assert (found.layers, found.hidden, found.heads, found.intermediate) == (12, 768, 12, 0)
-    assert found.generator == pytest.approx(1 / 3)
-    assert (found.masked, found.weight, found.rho, found.gamma, found.negatives) == (0.15, 50.0, 0.05, 4.0, 2)
-    assert (found.learning_rate, found.batch, found.max_length, found.steps) == (2e-4, 16, 128, 3_400_000)
-    assert (found.scratch, found.entities, found.together) == (True, True, True)
-
-
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        (["rho=1"], "rho"),
-        (["dev_synonyms=3"], "dev_sequences"),
-        (["keep=best"], "dev scores"),
-        (["dev_attributes=5", "rho=0"], "dev_attributes"),
-        (["segmenter=spaces"], "segmenter"),
-        (["languages=en:1,it:2"], "without weights"),
-        (["hidden=33"], "hidden=33 must be a multiple of heads=12, as 36 is"),
-        (["hidden=30", "heads=4"], "hidden=30 must be a multiple of heads=4, as 32 is"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        resolve(electra_em_pap.Config, sets=bad)
-
-
 def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
     assert resolve(electra_em_pap.Config, sets=["scratch=false", "hidden=33"]).hidden == 33
 

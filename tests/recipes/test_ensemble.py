@@ -9,7 +9,6 @@ import torch
 from scipy.linalg import orthogonal_procrustes
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.index.learning import held_back_of
@@ -160,9 +159,3 @@ def test_a_teacher_with_other_vectors_is_refused(folder, terminology, tmp_path) 
 def test_no_teacher_is_an_error_that_says_what_to_set(folder, terminology, tmp_path) -> None:
     with pytest.raises(UsageError, match="--set teachers=MODEL,MODEL"):
         ensemble.train(terminology, str(folder / "student"), tmp_path / "m", ensemble.Config(**SMALL))
-
-
-@pytest.mark.parametrize("bad", ["batch=0", "noise=2", "max_length=1"])
-def test_impossible_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(ensemble.Config, sets=[bad])

@@ -15,13 +15,13 @@ from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder import wordpieces
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injecting import inject
 from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.recipes import ext_bert
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
+from alphita.training.mentions.injection_run import inject
 from alphita.training.text import corpus_sequences, masked_steps
 from alphita.training.text.masked_language import NAME, MaskedLanguageHead
 from alphita.training.text.masked_steps import MaskedSteps
@@ -67,28 +67,6 @@ def same_weights(one: Path, other: Path) -> None:
     assert [file.name for file in files] == [f"{NAME}.safetensors", "model.safetensors"]
     for file in files:
         assert artefact.hash_file(file) == artefact.hash_file(other / file.name), file.name
-
-
-def test_defaults_are_the_papers_where_it_states_them() -> None:
-    defaults = ext_bert.Config()
-    assert (defaults.vocabulary, defaults.masked, defaults.pooling) == (15_000, 0.15, "mean")
-    for name in ("max_length", "batch", "epochs", "learning_rate", "warmup_steps", "accumulation"):
-        assert "not stated" in str(ext_bert.Config.model_fields[name].description), name
-
-
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        ("dev_synonyms=3", "dev_share"),
-        ("vocabulary=-1", "vocabulary"),
-        ("masked=0", "masked"),
-        ("languages=en:1,it:4", "without weights"),
-        ("dev_share=1", "dev_share"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(bad: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        resolve(ext_bert.Config, sets=[bad])
 
 
 def test_keep_best_needs_a_dev_share() -> None:
@@ -223,24 +201,6 @@ def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
         if name not in ("rows_per_second", "steps_per_second", "idle_share"):
             assert figures[name] == value, name
     assert not (tmp_path / "cut.training").exists()
-
-
-def test_a_dry_run_tells_sizes_and_writes_nothing(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, capsys
-) -> None:
-    assert ext_bert.train(terminology, str(model), tmp_path / "m", config(corpus), dry_run=True) == {}
-    told = capsys.readouterr().err
-    for part in (
-        "vocabulary: 120 tokens trained",
-        "tokens a word, corpus:",
-        "tokens a word, names:",
-        "sequences:",
-        "trained numbers:",
-        "12 steps: about",
-        "memory: about",
-    ):
-        assert part in told
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_best_weights_are_kept(

@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import AlphitaError, InputError, UsageError
@@ -45,20 +44,6 @@ def same_files(one: Path, other: Path) -> None:
     assert files == ["masked_language_head.safetensors", "model.safetensors"]
     for name in files:
         assert artefact.hash_file(one / name) == artefact.hash_file(other / name), name
-
-
-def test_defaults_are_the_papers() -> None:
-    found = kge_injection.Config()
-    assert (found.layer, found.batch, found.steps, found.warmup_steps) == (8, 6, 40_000, 4_000)
-    assert (found.learning_rate, found.weight_decay, found.share, found.pooling) == (1e-5, 0.01, 0.15, "mean")
-
-
-@pytest.mark.parametrize(
-    "bad", ["batch=0", "share=0", "linking=max", "layer=-1", "dev_synonyms=3", "languages=it", "keep=best", "nearest=0"]
-)
-def test_bad_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(kge_injection.Config, file=None, sets=[bad])
 
 
 def test_it_learns_to_link_and_its_model_is_one_like_others(terminology, model, tmp_path, capsys) -> None:
@@ -157,21 +142,6 @@ def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
 
     assert losses("cut") == losses("whole")
     assert len(losses("whole")) == 36
-
-
-def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(terminology, model, paths, tmp_path, capsys) -> None:
-    settings = config(paths, steps=80)
-    assert kge_injection.train(terminology, str(model), tmp_path / "m", settings, dry_run=True) == {}
-    told = capsys.readouterr().err
-    for part in (
-        "dry run of kge_injection",
-        "entities: 28 of 6 numbers",
-        "trained numbers:",
-        "6 sequences,",
-        "80 steps:",
-    ):
-        assert part in told
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder import vocabulary
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
@@ -23,9 +22,9 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita.training.engine import teachers
+from alphita.training.terms import translation_data
 from alphita.training.terms.batches import TermSteps
-from alphita.training.terms.pair_batches import PairBatches, numbered
-from alphita.training.terms.translation_data import Wanted, gather
+from alphita.training.terms.translation_data import PairBatches, Wanted, gather, numbered
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -101,22 +100,6 @@ def say_whether_it_normalizes(folder: Path, normalize: bool) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
     pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-
-
-def test_defaults_are_the_papers() -> None:
-    config = multilingual.Config()
-    assert (config.epochs, config.learning_rate, config.weight_decay, config.schedule) == (10.0, 2e-5, 0.01, "linear")
-    assert (config.source, config.pooling, config.steps, config.warmup_steps) == ("en", "mean", 0, -1)
-    assert (config.batch, config.max_length, config.accumulation) == (64, 128, 1)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    ["batch=0", "pairing=some", "temperature=0.5", "source=en,it", "source=english!", "dev_synonyms=3", "keep=best"],
-)
-def test_impossible_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(multilingual.Config, sets=[bad])
 
 
 @pytest.mark.parametrize("normalized", [False, True])
@@ -384,11 +367,9 @@ def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
 def test_dev_scores_are_logged_and_the_best_weights_kept(
     terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    from alphita.training.terms import translation_dev
-
     settings = SMALL | {"dev_pairs": 6, "evaluate_every": 5, "schedule": "constant", "steps": 20, "warmup_steps": 0}
     scores = iter([0.2, 0.9, 0.1, 0.3, 0.9])
-    monkeypatch.setattr(translation_dev, "accuracy", lambda *_: {"dev_acc1": next(scores)})
+    monkeypatch.setattr(translation_data, "accuracy", lambda *_: {"dev_acc1": next(scores)})
     figures = multilingual.train(
         terminology, str(model), tmp_path / "best", multilingual.Config(**settings, keep="best")
     )
@@ -400,17 +381,6 @@ def test_dev_scores_are_logged_and_the_best_weights_kept(
     lines = [json.loads(line) for line in (tmp_path / "ten" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "dev_acc1_it" in line] == [5, 10]
     assert artefact.open_manifest(tmp_path / "ten", "model")["dev_pairs"] == {"de": 3, "it": 3}
-
-
-def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(
-    terminology: Terminology, model: Path, tmp_path: Path, capsys
-) -> None:
-    config = multilingual.Config(**SMALL | {"steps": 80})
-    assert multilingual.train(terminology, str(model), tmp_path / "m", config, dry_run=True) == {}
-    told = capsys.readouterr().err
-    for part in ("names: 48; translations: 48", "trained numbers:", "80 steps: about", "the teacher encodes 48 names"):
-        assert part in told
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_languages_are_drawn_by_weight(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError
 from alphita.recipes import sapbert
 from alphita.terminology.store import Terminology
 from alphita.training.engine.forward import TermForward
@@ -33,20 +33,6 @@ SMALL = {
 def terminology(tmp_path_factory) -> Terminology:
     """32 concepts: 24 of three names and 8 of two."""
     return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology", relations=False)
-
-
-def test_defaults_are_the_papers() -> None:
-    config = sapbert.Config()
-    assert (config.pairs, config.most_pairs, config.max_length, config.pooling) == (256, 50, 25, "cls")
-    assert (config.alpha, config.beta, config.lam, config.margin) == (2.0, 50.0, 0.5, 0.2)
-    assert (config.learning_rate, config.schedule, config.warmup_steps, config.accumulation) == (2e-5, "constant", 0, 1)
-    assert (config.weight_decay, config.steps) == (0.01, 50_000)
-
-
-@pytest.mark.parametrize("bad", ["pairs=1", "most_pairs=0", "alpha=0", "eps=0.1", "languages=en:1,it:2"])
-def test_impossible_settings_are_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match=bad.split("=")[0]):
-        resolve(sapbert.Config, sets=[bad])
 
 
 def test_languages_may_be_chosen() -> None:

@@ -40,14 +40,11 @@ def term_term(e, n, **settings) -> float:
     return ms_loss(S, tau, **settings)
 
 
-def term_relation_term(e_h, r, e_t, t, M, known=None, **settings) -> float:
-    """L_MS_rel of k triples: heads e_h, relations r, tails e_t of the concepts t, matrices M[r].
-
-    known[i][j], where given, says that (h_i, r_i, t_j) is in the graph.
-    """
+def term_relation_term(e_h, r, e_t, t, M, **settings) -> float:
+    """L_MS_rel of k triples: heads e_h, relations r, tails e_t of the concepts t, matrices M[r]."""
     k = len(e_h)
     S = [[cos(M[r[i]].T @ e_h[i], e_t[j]) for j in range(k)] for i in range(k)]
-    tau = [[int(t[i] == t[j] or (known is not None and bool(known[i][j]))) for j in range(k)] for i in range(k)]
+    tau = [[int(t[i] == t[j]) for j in range(k)] for i in range(k)]
     return ms_loss(S, tau, **settings)
 
 

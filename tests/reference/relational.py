@@ -21,13 +21,10 @@ def transe_margin(h, r, t, t_corrupted, R, m) -> float:
     return total / len(h)
 
 
-def transe_similarity(h, r, t, concepts, R, known=None, **settings) -> float:
+def transe_similarity(h, r, t, concepts, R, **settings) -> float:
     k = len(h)
     S = [[-norm(h[i] + R[r[i]] - t[j]) for j in range(k)] for i in range(k)]
-    tau = [
-        [int(concepts[i] == concepts[j] or (known is not None and bool(known[i][j]))) for j in range(k)]
-        for i in range(k)
-    ]
+    tau = [[int(concepts[i] == concepts[j]) for j in range(k)] for i in range(k)]
     return ms_loss(S, tau, **settings)
 
 

@@ -25,11 +25,11 @@ def guessing(logits, true) -> tuple[float, np.ndarray]:
     return (total / len(counted) if counted else 0.0), slope
 
 
-def drawn(logits, lots, temperature) -> list[int]:
+def drawn(logits, lots) -> list[int]:
     """Return the first token of each row up to which the probabilities add up to the row's lot."""
     tokens = []
     for row, lot in zip(logits, lots, strict=True):
-        p = softmax([x / temperature for x in row])
+        p = softmax(row)
         total, token = p[0], 0
         while total < lot and token + 1 < len(p):
             token += 1

@@ -152,22 +152,6 @@ def test_a_value_that_the_table_lacks_is_found_by_a_projection_that_knows_the_ot
     assert any(match.route == "predicted" for product in found for match in product.matches) == knows
 
 
-def test_names_encoded_apart_are_added(tmp_path: Path, terminology: Terminology) -> None:
-    weight, bias = write_projection(tmp_path, gamma=3.0, together=False)
-    encoder = ProjectingEncoder(tmp_path)
-    store.build(terminology, encoder, tmp_path / "a.search")
-    search = ProductSearch.load(tmp_path / "a.search", encoder=encoder)
-    query = encoder.encode(["nausea"])[0]
-    (found,) = search.rank(["nausea"], route="predicted")
-    for product in found:
-        titles = encoder.encode([clean(product.title)])[0]
-        expected = max(
-            reference.predicted(query, titles + encoder.encode([name])[0], weight, bias, 3.0)
-            for name in ("indication", "main ingredient", "route")
-        )
-        assert product.score == pytest.approx(expected, abs=2e-3)
-
-
 def test_conditions(search: ProductSearch) -> None:
     def titles(*where: str) -> set[str]:
         (found,) = search.rank(["tympanitis"], where=where)

@@ -75,6 +75,11 @@ def test_capabilities(lab, release, version, model):
         ("application/fhir+xml", "json", 200),
         ("*/*", "xml", 406),
         ("*/*", "application/fhir json", 200),
+        ("application/fhir+json; fhirVersion=5.0", "", 406),
+        ("application/fhir+json; fhirVersion=5.0, application/fhir+json; q=0.5", "", 200),
+        ("application/fhir+json;q=0, application/fhir+xml", "", 406),
+        ("application/json;q=0.001", "", 200),
+        ("", "", 200),
     ],
 )
 def test_only_json(lab, accept, format_, status):
@@ -163,3 +168,23 @@ def test_a_known_system_and_its_version(tmp_path):
     with pytest.raises(fhir_lookup.Fault, match="another version") as caught:
         fhir_lookup.answer(index, {**asked, "version": ["2001"]}, "r4")
     assert caught.value.status == 404
+
+
+def test_every_answer_is_documented_as_it_is_given(lab):
+    document = lab.as_().get("/openapi.json").json()
+    paths = {path: found for path, found in document["paths"].items() if path.startswith("/fhir/")}
+    assert len(paths) == 6
+    for found in paths.values():
+        for operation in found.values():
+            assert "_format" in [one["name"] for one in operation["parameters"]]
+            assert {"200", "400", "406"} <= set(operation["responses"])
+            for status, answer in operation["responses"].items():
+                assert list(answer["content"]) == ["application/fhir+json"], status
+
+
+@pytest.mark.parametrize("path", ["/fhir", "/fhir/", "/fhir/r4", "/fhir/r6/metadata", "/fhir/r4/Patient/1"])
+def test_what_is_not_there_is_an_outcome(lab, path):
+    answer = lab.as_().get(path, follow_redirects=False)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/fhir+json"
+    assert answer.json()["resourceType"] == "OperationOutcome"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import normalizing
@@ -250,7 +251,7 @@ def test_embed_is_limited_too(normalizer):
 
 
 def test_an_index_without_letters_is_searched_by_vectors(tmp_path):
-    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", letters=False)
+    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", how=Building(letters=False))
     with client_of(Normalizer(index, encoder=HashEncoder())) as client:
         found = client.get("/search", params={"q": "epileptic seizures"}).json()["concepts"]
         assert found[0]["id"] == "T:1"

@@ -22,7 +22,17 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     status_code_conformance,
 )
 
-OURS = ("/normalize", "/embed", "/search", "/concepts/{identifier}", "/mappings", "/health", "/ready", "/metrics")
+OURS = (
+    "/normalize",
+    "/annotate",
+    "/embed",
+    "/search",
+    "/concepts/{identifier}",
+    "/mappings",
+    "/health",
+    "/ready",
+    "/metrics",
+)
 PROMISED = [status_code_conformance, content_type_conformance, response_schema_conformance]
 
 

@@ -38,7 +38,7 @@ def served(monkeypatch):
 
 
 def test_on_this_machine_it_goes_by_this_machines_names(served, index_path):
-    command.serve(to=index_path, port=0, allow_host=["review.local"])
+    command.serve(to=index_path, port=0, hosts=["review.local"])
     assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "review.local"}
     assert served["settings"].access == "local"
     assert served["store"] is None
@@ -51,7 +51,7 @@ def test_answers_are_sent_at_once(served, index_path):
 
 
 def test_behind_a_proxy_any_name_will_do(served, index_path):
-    command.serve(to=index_path, port=0, trust_user_header="X-User", proxy=["10.0.0.0/8"])
+    command.serve(to=index_path, port=0, trust_user_header="X-User", proxies=["10.0.0.0/8"])
     assert served["settings"].hosts == ()
     assert served["settings"].proxies == ("10.0.0.0/8",)
 
@@ -67,7 +67,7 @@ def test_a_store_is_made_and_closed(served, index_path, tmp_path):
 def test_options_reach_the_settings(served, index_path):
     command.serve(to=index_path, port=0, window_ms=3, queue=7, rate=0, log_mentions=True, seconds=2, max_rows=9)
     settings = served["settings"]
-    assert (settings.window, settings.queue, settings.rate) == (0.003, 7, 0)
+    assert (settings.window_ms, settings.queue, settings.rate) == (3, 7, 0)
     assert (settings.log_mentions, settings.seconds, settings.max_rows) == (True, 2, 9)
 
 

@@ -247,3 +247,20 @@ def test_random_releases_against_what_was_written(old: Random, new: Random) -> N
     assert {(row["concept"], row["old"]) for row in rows["synonym_lost"]} == lost
     assert len(rows["synonym_added"]) == len(won)
     assert concepts("moved") == {concept for concept in both if parents(old, concept) != parents(new, concept)}
+
+
+def test_a_prefix_that_changed_with_the_release_is_told_and_seen_through(build: Build) -> None:
+    text = OLD.replace("X:", "Y:").replace("name: Otitis\n", "name: Inflamed ear\n")
+    moved = changes(build("a", OLD), build("b", text))
+    assert moved.prefixes == {"X": "Y"}
+    assert {kind: count for kind, count in moved.counts.items() if count} == {"renamed": 1}
+    assert moved.table["concept"].to_list() == ["Y:3"]
+    assert "ids under X: are under Y: now" in moved.summary()
+    assert moved.as_json()["prefixes"] == {"X": "Y"}
+
+
+def test_other_concepts_under_another_prefix_are_other_concepts(build: Build) -> None:
+    other = "\n\n".join(f"[Term]\nid: Y:{number}\nname: Other {number}" for number in range(1, 9))
+    found = changes(build("a", OLD), build("b", f"format-version: 1.2\n\n{other}\n"))
+    assert found.prefixes == {}
+    assert found.counts["added"] == 8

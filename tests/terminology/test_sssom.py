@@ -126,3 +126,46 @@ def test_random_and_mutated_files_give_a_clear_error_or_mappings(data: st.DataOb
             message = str(error)
         assert str(path) in message
         assert found is None or all(0 <= mapping.confidence <= 1 for mapping in found.mappings)
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        ("#curie_map:\n#  odd: [\n", 2),
+        ("#license: 'open\n", 1),
+        ('#license: "open\\"\n', 1),
+        ("#creator_id: {a: 1\n#  more: 2\n", 1),
+        ("#license: x\n#no key\n", 2),
+        ("#license: @x\n", 1),
+        ("#  no key\n", 1),
+    ],
+)
+def test_metadata_that_are_no_yaml_are_an_error(write: Write, block: str, line: int) -> None:
+    path = write("a.sssom.tsv", block + "subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n")
+    with pytest.raises(InputError, match=r"the metadata are no YAML: .*; each line of the block") as caught:
+        sssom.read(path, Rejects())
+    assert caught.value.line == line
+
+
+def test_metadata_that_are_yaml_are_read(write: Write) -> None:
+    block = """# curie_map:
+#   A: "http://a.example/#"
+# creator_id:
+#   - orcid:1
+# - orcid:2
+## a remark
+#
+# mapping_set_description: >-
+#   free text: [with
+#   what "it holds
+# other: [a,
+#   b]
+# mapping_set_title: a long
+#   title
+# mapping_set_version: '1''s'
+# license: https://l.example # a remark
+"""
+    path = write("a.sssom.tsv", block + "subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n")
+    found = sssom.read(path, Rejects())
+    assert found.source["version"] == "1''s"
+    assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0, "")]

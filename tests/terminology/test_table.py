@@ -11,7 +11,7 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _lines, _table_rows, _text_blocks, table
+from alphita.terminology.loaders import _files, _table_rows, _text_blocks, table
 from alphita.terminology.store import Terminology
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load
@@ -413,7 +413,7 @@ def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write
 
 
 def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lines, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(_files, "MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
     path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
     with pytest.raises(InputError, match=r"x\.csv:3: a line of more than 16 MB"):
@@ -541,3 +541,13 @@ def test_columns_of_parquet_that_cannot_be_read_are_named(tmp_path: Path, cells:
     pl.DataFrame({"id": cells, "term": ["One", "Two"]}).write_parquet(path)
     with pytest.raises(InputError, match=said):
         table.load([path], table.Options(prefix="L"), Rejects(None))
+
+
+def test_of_two_preferred_names_of_a_concept_the_first_is_and_the_other_is_counted(load: Load, tmp_path: Path) -> None:
+    rows = "X:1,Eins,yes,de\nX:1,Uno,yes,de\nX:1,One,yes,en\nX:1,Eins,yes,de\nX:2,Zwei,yes,de\n"
+    (tmp_path / "terms.csv").write_text(f"id,term,preferred,language\n{rows}", encoding="utf-8")
+    terminology, rejects = load(table, tmp_path / "terms.csv")
+    assert rejects == []
+    found = {(term.string, term.preferred) for term in terminology.concept("X:1").terms}
+    assert found == {("Eins", True), ("Uno", False), ("One", True)}
+    assert terminology.manifest["dropped"] == {"repeated rows": 1, "further preferred names, kept as synonyms": 1}

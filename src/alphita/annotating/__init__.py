@@ -2,7 +2,9 @@
 
 texts.py        files -> documents
 tokens.py       a text -> sentences and words, with their places in the text as it was given
-finding.py      names of the index in a text, in any order and inflection; a shared head belongs to each part
+names.py        the names of an index by their roots, and what is alike them
+equivalents.py  words that stand for each other, learned from the synonyms of the terminology
+finding.py      names in a text, in any order and inflection; a shared head belongs to each part
 windows.py      other phrases that may mean a concept, for the encoder and the ranker to judge
 overlaps.py     which of several spans stands: one rule
 context.py      negated, possible, family, historical, hypothetical: rules in context_en.tsv and its like

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +11,9 @@ from typing import NamedTuple
 
 from alphita.annotating.answers import Answers, Span
 from alphita.annotating.context import Rules, load_rules
-from alphita.annotating.finding import Names, is_code
+from alphita.annotating.finding import Finder, Hit, is_code
 from alphita.annotating.modifiers import modifiers_of
+from alphita.annotating.names import Names
 from alphita.annotating.overlaps import Candidate, settle
 from alphita.annotating.spans import Annotated, Annotation, Document, Place
 from alphita.annotating.tokens import Sentence, sentences_of
@@ -29,6 +32,8 @@ class Settings:
         precision: keep mentions of at least this confidence, 0 to 1: as far as the confidence holds for such texts, at
             least this share of what is kept is right; None: the two thresholds below.
         name_confidence: the least confidence of what is a name, but for order and inflection.
+        alike_confidence: of what would be a name if a word stood for another, or has no more in common with one than
+            roots, if the normalizer answers the same concept.
         phrase_confidence: of other phrases.
         context_rules: a file of rules in place of those that come with Alphita; None: these.
     """
@@ -36,6 +41,7 @@ class Settings:
     exact: bool = False
     precision: float | None = None
     name_confidence: float = 0.3
+    alike_confidence: float = 0.3
     phrase_confidence: float = 0.8
     context_rules: Path | None = None
 
@@ -45,7 +51,7 @@ class Settings:
         Raises:
             UsageError: one is no probability, or a precision is asked of what has no confidence.
         """
-        for name in ("precision", "name_confidence", "phrase_confidence"):
+        for name in ("precision", "name_confidence", "alike_confidence", "phrase_confidence"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= 1.0:
                 raise UsageError(f"{name} must be between 0 and 1, not {value}")
@@ -71,12 +77,30 @@ class Annotator:
             UsageError: a precision is asked, and the index has no confidence.
         """
         self.normalizer, self.settings = normalizer, settings or Settings()
-        if self.settings.precision is not None and normalizer.calibration is None:
-            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
+        self._check()
         self.rules: Rules = load_rules(self.settings.context_rules)
-        self._names = Names(normalizer.index)
-        self._windows = Windows(normalizer.index, self._names.knows)
-        self._answers = Answers(normalizer, self._windows)
+        names = Names(normalizer.index)
+        self._finder = Finder(names)
+        self._windows = Windows(normalizer.index, names.knows)
+        self._answers = Answers(normalizer, names, self._windows)
+
+    def keeping(self, settings: Settings) -> Annotator:
+        """Return an annotator of other settings with the same names and the same memory of answers.
+
+        Raises:
+            InputError: a rule of context is wrong.
+            UsageError: a precision is asked, and the index has no confidence.
+        """
+        other = copy.copy(self)
+        other.settings = settings
+        other._check()
+        if settings.context_rules != self.settings.context_rules:
+            other.rules = load_rules(settings.context_rules)
+        return other
+
+    def _check(self) -> None:
+        if self.settings.precision is not None and self.normalizer.calibration is None:
+            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
 
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
@@ -117,18 +141,23 @@ class Annotator:
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
         found = []
         for sentence in sentences_of(text):
-            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in self._names.find(text, sentence)}
-            names = list(spans)
+            hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
+            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in hits}
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
-                    pieces = (window.place,)
-                    if window.is_joined and any(_is_within(one, window.place) for one in names):
+                    from_here = bisect_left(hits, window.place.start, key=_start)
+                    to_there = bisect_left(hits, window.place.end, key=_start)
+                    within = [hit for hit in hits[from_here:to_there] if _is_within(hit.pieces, window.place)]
+                    if (window.place,) in spans or (window.is_joined and within):
                         # "Curved fingers and severe scoliosis" is two things, one of which has a name.
                         continue
-                    if window.asked in defined and is_short_form(window.asked):
-                        spans[pieces] = Span(pieces, defined[window.asked], None)
-                    elif pieces not in spans and not is_code(window.asked):
-                        spans[pieces] = Span(pieces, window.asked, None)
+                    asked = window.asked
+                    if asked in defined and is_short_form(asked):
+                        asked = defined[asked]
+                    elif is_code(asked):
+                        continue
+                    names = frozenset(hit.row for hit in within)
+                    spans[(window.place,)] = Span((window.place,), asked, None, names)
             found.append(_Asked(sentence, list(spans.values())))
         return found
 
@@ -138,7 +167,13 @@ class Annotator:
             return one.is_name
         if self.settings.precision is not None:
             return one.confidence >= self.settings.precision
-        return one.confidence >= (self.settings.name_confidence if one.is_name else self.settings.phrase_confidence)
+        if one.is_name:
+            return one.confidence >= self.settings.name_confidence
+        return one.confidence >= (self.settings.alike_confidence if one.is_alike else self.settings.phrase_confidence)
+
+
+def _start(hit: Hit) -> int:
+    return hit.pieces[0].start
 
 
 def _is_within(pieces: Sequence[Place], place: Place) -> bool:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alphita.annotating.finding import Hit, Level
+from alphita.annotating.finding import Hit
+from alphita.annotating.names import Level, Names
 from alphita.annotating.overlaps import Candidate
 from alphita.annotating.spans import Place
 from alphita.annotating.windows import Windows
@@ -17,6 +18,7 @@ from alphita.index.store import Index
 from alphita.mappings.record import Decision
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, Result
+from alphita.terminology.text import clean_many
 
 # Answers kept for strings that come again.
 MOST_KEPT = 200_000
@@ -30,47 +32,63 @@ class Span(NamedTuple):
         pieces: its parts in the text.
         asked: the string to look up: the words themselves, or what the text defines them to stand for.
         hit: the name that it is; None: it is a phrase.
+        within: the names that stand in a phrase, as rows of the index.
     """
 
     pieces: tuple[Place, ...]
     asked: str
     hit: Hit | None
+    within: frozenset[int] = frozenset()
 
 
 class Answers:
     """Answers spans with one normalizer; what was answered is remembered."""
 
-    def __init__(self, normalizer: Normalizer, windows: Windows) -> None:
+    def __init__(self, normalizer: Normalizer, names: Names, windows: Windows) -> None:
         """Answer with a normalizer; `windows` screens phrases by their letters first."""
-        self.normalizer, self._windows = normalizer, windows
+        self.normalizer, self._names, self._windows = normalizer, names, windows
         self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
-        # None: screened out. Replaced when it is full.
-        self._known: dict[str, Result | None] = {}
+        # Both are replaced when the first is full.
+        self._known: dict[str, Result] = {}
+        self._nearest: dict[str, int | None] = {}
         # By the row of the string.
         self._named: dict[int, Candidate | None] = {}
+        self._concepts_of: dict[int, frozenset[str]] = {}
 
     def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
         if len(self._known) > MOST_KEPT:
-            self._known = {}
-        known = self._known
-        names = dict.fromkeys(one.asked for one in spans if one.hit is not None and one.asked not in known)
-        phrases = [one.asked for one in spans if one.hit is None]
-        phrases = [asked for asked in dict.fromkeys(phrases) if asked not in known and asked not in names]
-        near = self._windows.near(phrases)
-        known.update((asked, None) for asked, is_near in zip(phrases, near, strict=True) if not is_near)
-        asked = [*names, *(asked for asked, is_near in zip(phrases, near, strict=True) if is_near)]
-        known.update(zip(asked, self.normalizer.normalize(asked), strict=True))
-        return [self._candidate(one, known[one.asked]) for one in spans]
+            self._known, self._nearest = {}, {}
+        known, nearest = self._known, self._nearest
+        phrases = [one.asked for one in spans if one.hit is None and one.asked not in nearest]
+        new = list(dict.fromkeys(phrases))
+        nearest.update(zip(new, self._windows.nearest(new), strict=True))
+        asked = dict.fromkeys(one.asked for one in spans if one.asked not in known and self._is_asked(one))
+        known.update(zip(asked, self.normalizer.normalize(list(asked)), strict=True))
+        return [self._candidate(one, known[one.asked]) if self._is_asked(one) else None for one in spans]
 
-    def _candidate(self, span: Span, result: Result | None) -> Candidate | None:
-        if result is None or result.concept_id is None or result.concept_id in self._left_out:
+    def _is_asked(self, span: Span) -> bool:
+        """Tell whether a span is a name, or a phrase with letters of one that does not stand in it by itself."""
+        if span.hit is not None:
+            return True
+        near = self._nearest[span.asked]
+        return near is not None and near not in span.within
+
+    def _candidate(self, span: Span, result: Result) -> Candidate | None:
+        if result.concept_id is None or result.concept_id in self._left_out:
             return None
         by_abbreviation = result.method == ABBREVIATION
         if by_abbreviation and span.asked.islower() and " " not in span.asked:
             # "ie" and "ms" in small letters are words.
             return None
+        if span.hit is None and self._is_strange(str(result.matched_term)):
+            return None
         is_name = span.hit is not None and span.hit.level < Level.ROOTS
+        is_alike = (
+            span.hit is not None
+            and (span.hit.level == Level.ALIKE or " " in span.asked)
+            and result.concept_id in self._concepts(span.hit.row)
+        )
         return Candidate(
             span.pieces,
             span.asked,
@@ -81,6 +99,7 @@ class Answers:
             result.decision,
             ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
             is_name,
+            is_alike,
             result.decision == "accept" or (span.hit is not None and span.hit.level == Level.SAME),
         )
 
@@ -91,13 +110,18 @@ class Answers:
         """
         found: list[Candidate | None] = []
         for one in spans:
-            if one.hit is None or one.hit.level == Level.ROOTS:
+            hit = one.hit
+            if hit is None or hit.level == Level.ALIKE or (hit.level == Level.ROOTS and " " not in one.asked):
                 found.append(None)
                 continue
-            if one.hit.row not in self._named:
-                self._named[one.hit.row] = self._name(one, one.hit.row)
-            named = self._named[one.hit.row]
-            found.append(None if named is None else named._replace(pieces=one.pieces, asked=one.asked))
+            if hit.row not in self._named:
+                self._named[hit.row] = self._name(one, hit.row)
+            named = self._named[hit.row]
+            if named is not None:
+                named = named._replace(pieces=one.pieces, asked=one.asked)
+                if hit.level == Level.ROOTS:
+                    named = named._replace(decision="review", method=NEAREST)
+            found.append(named)
         return found
 
     def _name(self, span: Span, string: int) -> Candidate | None:
@@ -118,8 +142,21 @@ class Answers:
         decision: Decision = "accept" if is_alone else "review"
         written = segment.terms.column("string")[term].as_py()
         return Candidate(
-            span.pieces, span.asked, concept.id, concept.name, written, None, decision, EXACT, True, is_alone
+            span.pieces, span.asked, concept.id, concept.name, written, None, decision, EXACT, True, True, is_alone
         )
+
+    def _is_strange(self, matched: str) -> bool:
+        """Tell whether an answer rests on a name that is not looked for."""
+        row = int(self.normalizer.index.rows(clean_many([matched], self.normalizer.index.rules))[0])
+        return row in self._names.strange
+
+    def _concepts(self, string: int) -> frozenset[str]:
+        """Return the concepts that the string of a row names."""
+        if string not in self._concepts_of:
+            segment = self.normalizer.index.segment
+            rows = segment.term_concept[int(segment.offsets[string]) : int(segment.offsets[string + 1])].tolist()
+            self._concepts_of[string] = frozenset(self.normalizer.index.concept(row).id for row in rows)
+        return self._concepts_of[string]
 
     @property
     def _allowed(self) -> np.ndarray:
@@ -136,5 +173,8 @@ def left_out(index: Index) -> frozenset[str]:
         row = int(index.concept_rows([record["concept"]])[0])
         if row >= 0:
             below = index.segment.descendants(row).tolist() if record["below"] == "yes" else []
-            found.update(str(index.segment.concepts.column("id")[one].as_py()) for one in [row, *below])
+            for one in [row, *below]:
+                concept = index.concept(one)
+                if record["words"] == "any" or " " not in concept.name:
+                    found.add(concept.id)
     return frozenset(found)

@@ -22,11 +22,12 @@ for every text; a phrase that several have ("possible") is read as the text's ow
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.resources
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from alphita.annotating.spans import CATEGORIES, Category, Context, Place
 from alphita.annotating.tokens import Sentence, bare
@@ -122,7 +123,8 @@ class Rules:
         found: list[list[_Cue]] = []
         section: list[Context] = []
         before = 0
-        language = language_of(text)
+        # Asked for where a phrase is of several languages.
+        language = functools.cache(lambda: language_of(text))
         for sentence in sentences:
             gap = text[before : sentence.start]
             is_heading = ("\n" in gap or before == 0) and _HEADING.match(text, sentence.start) is not None
@@ -135,7 +137,7 @@ class Rules:
         return Contexts(found)
 
     def _sentence(
-        self, text: str, sentence: Sentence, language: str, *, at_line: bool
+        self, text: str, sentence: Sentence, language: Callable[[], str], *, at_line: bool
     ) -> tuple[list[_Cue], list[Context]]:
         """Return the cues of a sentence, and those of them that are the heading of a section."""
         said = _said(text, sentence)
@@ -159,7 +161,7 @@ class Rules:
                     headed.append(context)
         return cues, headed
 
-    def _matches(self, said: Sequence[_Said], language: str) -> Iterator[tuple[int, int, list[Rule]]]:
+    def _matches(self, said: Sequence[_Said], language: Callable[[], str]) -> Iterator[tuple[int, int, list[Rule]]]:
         """Yield the phrases of a sentence from left to right, the longest at each place: first word, end, rules."""
         place = 0
         while place < len(said):
@@ -167,7 +169,8 @@ class Rules:
             while size:
                 rules = self._rules.get(tuple(one.word for one in said[place : place + size]))
                 if rules is not None:
-                    yield place, place + size, rules.get(language) or next(iter(rules.values()))
+                    own = rules.get(language()) if len(rules) > 1 else None
+                    yield place, place + size, own or next(iter(rules.values()))
                     break
                 size -= 1
             place += max(size, 1)
@@ -264,10 +267,17 @@ def load_rules(path: Path | None = None) -> Rules:
 
 def language_of(text: str) -> str:
     """Return in which of `LANGUAGES` a text is likeliest to be, by its first characters."""
-    import py3langid
+    return str(_identifier().classify(text[:LOOKED_AT])[0])
 
-    py3langid.set_languages(list(LANGUAGES))
-    return str(py3langid.classify(text[:LOOKED_AT])[0])
+
+@functools.cache
+def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
+    """Return what tells our languages apart: its own, for setting them takes longer than asking."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(list(LANGUAGES))
+    return identifier
 
 
 def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:

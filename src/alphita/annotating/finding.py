@@ -3,8 +3,8 @@
 A window of words is looked up by its key: the sorted roots of its words, without those that say nothing ("of", "the").
 So "fingers, short", "shortness of the fingers" and "short finger" are one key. A window grows word by word to the right
 for as long as each word's root stands in some name, as an automaton would go on from state to state, and no name is
-longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. `Level` tells how
-close the hit is: where only the roots agree, the normalizer tells what the words mean.
+longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. Where only the roots
+agree, or a word stands for another, the normalizer tells what the words mean.
 
 "Short and curved fingers" holds two names: what stands before "and" shares the head behind it, and in "cleft lip and
 palate" what stands behind it shares the beginning.
@@ -14,39 +14,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
+from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow.compute as pc
-
-from alphita.annotating.function_words import COMMON, CONJUNCTIONS, INSIDE, OUTSIDE
+from alphita.annotating.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
+from alphita.annotating.names import MOST_WORDS, Level, Names
 from alphita.annotating.spans import Place
-from alphita.annotating.tokens import Sentence, Token, forms, root, singular
-from alphita.index.store import Index
+from alphita.annotating.tokens import Sentence, Token, root
 
-MOST_WORDS = 8
 # Words of a window, with those that say nothing.
 MOST_TOKENS = 12
-STRINGS_AT_ONCE = 65_536
-LONGEST_ACRONYM = 5
-SHORTEST_NAME = 3
 # Letters of a word that may be a noun's adjective: "hypotonic".
 SHORTEST_DERIVED = 7
 # Of parts that share a head: how many, and how long.
 MOST_ITEMS, MOST_ITEM_TOKENS, MOST_SHARED = 5, 4, 3
-_CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
-
-
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
-
-
-class Level(IntEnum):
-    """How a window equals a name: the closest first."""
-
-    SAME = 0
-    INFLECTED = 1
-    ROOTS = 2
 
 
 class Hit(NamedTuple):
@@ -70,123 +52,101 @@ def is_code(mention: str) -> bool:
     return _CODE.fullmatch(mention) is not None
 
 
-class Names:
-    """The names of an index, to be found in texts."""
+class Finder:
+    """Finds the names of an index in sentences."""
 
-    def __init__(self, index: Index) -> None:
-        """Read the names of an index: some seconds for 300,000."""
-        self.index = index
-        self._rows: dict[str, int | tuple[int, ...]] = {}
-        self._roots: set[str] = set()
-        self._shouted = _acronyms(index)
-        strings = index.strings.array
-        for start in range(0, len(strings), STRINGS_AT_ONCE):
-            for row, string in enumerate(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), start):
-                self._add(row, string)
+    def __init__(self, names: Names) -> None:
+        """Find these names."""
+        self.names = names
 
-    def _add(self, row: int, string: str) -> None:
-        roots = [found for form in forms(string) if (found := root(form))]
-        if not roots or len(roots) > MOST_WORDS or len(string) < SHORTEST_NAME - (row in self._shouted):
-            return
-        if len(roots) == 1 and (string in COMMON or not any(map(str.isalpha, string))):
-            return
-        self._roots.update(roots)
-        key = " ".join(sorted(roots))
-        before = self._rows.get(key)
-        self._rows[key] = row if before is None else (*(before if isinstance(before, tuple) else (before,)), row)
-
-    def knows(self, form: str) -> bool:
-        """Tell whether a word's root stands in some name."""
-        return root(form) in self._roots
-
-    def find(self, text: str, sentence: Sentence) -> list[Hit]:
-        """Return every window of a sentence that is a name; they may overlap."""
+    def find(self, text: str, sentence: Sentence, *, alike: bool = True) -> list[Hit]:
+        """Return every window of a sentence that is a name, or with `alike` alike one; they may overlap."""
         found: list[Hit] = []
         tokens = sentence.tokens
+        roots = [root(token.form) for token in tokens]
+        known = self.names.roots
         for first, token in enumerate(tokens):
-            if first and tokens[first - 1].start == token.start:
+            if roots[first] not in known or (first and tokens[first - 1].start == token.start):
                 continue
-            roots: list[str] = []
+            said: list[str] = []
+            is_plain = alike
             for last in range(first, min(first + MOST_TOKENS, len(tokens))):
                 token = tokens[last]
                 if last > first and token.joins == "|":
                     break
-                said = root(token.form)
-                if not said:
-                    if not roots:
-                        break
+                is_plain = is_plain and token.form not in OUTSIDE and token.form not in CONJUNCTIONS
+                is_plain = is_plain and (last == first or token.joins == "")
+                if not roots[last]:
                     continue
-                if said not in self._roots or len(roots) == MOST_WORDS:
+                if roots[last] not in known or len(said) == MOST_WORDS:
                     break
-                roots.append(said)
+                said.append(roots[last])
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
-                hit = self._hit(text, tokens[first : last + 1], roots)
+                hit = self._hit(text, tokens[first : last + 1], said, is_plain)
                 if hit is not None:
                     found.append(hit)
-        return list(dict.fromkeys([*found, *self._shared(text, tokens)]))
+        shared = list(self._shared(text, tokens))
+        if shared:
+            found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
+        return list(dict.fromkeys([*found, *shared]))
 
-    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str]) -> Hit | None:
-        rows = self._rows.get(roots[0] if len(roots) == 1 else " ".join(sorted(roots)))
-        if rows is None:
-            return None
-        start, end = tokens[0].start, tokens[-1].end
+    def _is_apart(self, hit: Hit, tokens: Sequence[Token], shared: Sequence[Hit]) -> bool:
+        """Tell whether a hit is a borrowed name for two things ("cleft lip and palate") that have own names too."""
+        (start, end), index = hit.pieces[0], self.names.index
+        is_joined = any(token.form in CONJUNCTIONS and start < token.start < end for token in tokens)
+        return (
+            is_joined
+            and bool(index.segment.borrowed[int(index.segment.offsets[hit.row])])
+            and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
+        )
+
+    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool) -> Hit | None:
+        """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
+        rows = self.names.rows(roots)
+        if not rows:
+            alike = self.names.alike(roots) if is_plain else None
+            if alike is None:
+                return None
+            place = Place(tokens[0].start, tokens[-1].end)
+            return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
+        place = Place(tokens[0].start, tokens[-1].end)
+        mention = text[place.start : place.end]
         is_joined = all(token.joins == "" for token in tokens[1:])
-        mention = text[start:end]
-        closest = self._closest(rows, [token.form for token in tokens], mention, is_joined)
-        if closest is None or is_code(mention):
+        closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
+        if closest is None:
             return None
-        if (
-            len(roots) == 1
-            and closest[1] == Level.ROOTS
-            and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing"))
-        ):
-            # "order" is no disorder of sorting, "imprinting" no finding.
+        row, level = closest
+        if is_code(mention):
             return None
+        if level == Level.ROOTS:
+            if len(roots) == 1 and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
+                # "order" is no disorder of sorting, "imprinting" no finding.
+                return None
+            if any(token.form in OUTSIDE for token in tokens):
+                # "Disorders characterized by" are no disorder of character.
+                return None
         # Words of one root are asked as the name that they make.
-        is_derived = closest[1] == Level.ROOTS and len(roots) > 1
-        asked = self.index.strings[closest[0]] if is_derived else mention
-        return Hit((Place(start, end),), asked, *closest)
-
-    def _closest(
-        self, rows: int | tuple[int, ...], spoken: Sequence[str], mention: str, is_joined: bool
-    ) -> tuple[int, Level] | None:
-        """Return the name that is closest to a window, and how close; None if none of them may be meant."""
-        best: tuple[Level, int] | None = None
-        bag = sorted(filter(None, map(singular, spoken)))
-        for row in rows if isinstance(rows, tuple) else (rows,):
-            if row in self._shouted and not _CAPITALS.fullmatch(mention):
-                continue
-            own = forms(self.index.strings[row])
-            if own == list(spoken):
-                level = Level.SAME
-            elif not is_joined:
-                # Across a comma or a bracket only the name as it is written.
-                continue
-            else:
-                level = Level.INFLECTED if sorted(filter(None, map(singular, own))) == bag else Level.ROOTS
-            if best is None or (level, row) < best:
-                best = (level, row)
-        return None if best is None else (best[1], best[0])
+        is_derived = level == Level.ROOTS and len(roots) > 1
+        return Hit((place,), self.names.index.strings[row] if is_derived else mention, row, level)
 
     def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
         for items in _joined(tokens):
-            first = items[0]
             for place, item in enumerate(items):
                 own = [item[-size:] for size in range(1, MOST_SHARED + 1)]
                 for other in items[place + 1 :]:
                     for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:])
-            for item in items[1:]:
+            first: list[Token] = items[0]
+            for before, item in pairwise(items):
+                # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
+                first = before if len(before) > 1 else first
                 own = [item[:size] for size in range(1, MOST_SHARED + 1)]
                 for size in range(1, min(MOST_SHARED, len(first) - 1) + 1):
                     for part in own:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
-
-    def _is_in_order(self, row: int, tokens: Sequence[Token]) -> bool:
-        return list(map(singular, forms(self.index.strings[row]))) == [singular(token.form) for token in tokens]
 
     def _made(self, text: str, beginnings: Sequence[Sequence[Token]], end: Sequence[Token]) -> Iterator[Hit]:
         end = _trimmed(end)
@@ -196,14 +156,14 @@ class Names:
                 continue
             tokens = [*beginning, *end]
             roots = [said for token in tokens if (said := root(token.form))]
-            rows = self._rows.get(" ".join(sorted(roots)))
-            if rows is None or len(roots) < 2:
+            if len(roots) < 2 or not (rows := self.names.rows(roots)):
                 continue
             pieces = tuple(Place(part[0].start, part[-1].end) for part in (beginning, end))
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
-            closest = self._closest(rows, [token.form for token in tokens], asked, is_joined=True)
+            spoken = [token.form for token in tokens]
+            closest = self.names.closest(rows, spoken, asked, is_joined=True)
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
-            if closest is not None and closest[1] < Level.ROOTS and self._is_in_order(closest[0], tokens):
+            if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)
 
 
@@ -243,16 +203,3 @@ def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     while last > first and tokens[last - 1].form in INSIDE:
         last -= 1
     return tokens[first:last]
-
-
-def _acronyms(index: Index) -> frozenset[int]:
-    """Return the short strings of an index that its terms write in capitals only; in a text they must be so too."""
-    segment = index.segment
-    lengths = pc.utf8_length(index.strings.array).to_numpy()
-    found = []
-    written = segment.terms.column("string")
-    for row in np.flatnonzero(lengths <= LONGEST_ACRONYM).tolist():
-        terms = written.slice(int(segment.offsets[row]), int(segment.offsets[row + 1] - segment.offsets[row]))
-        if all(_CAPITALS.fullmatch(term.strip()) and not term.isdecimal() for term in terms.to_pylist()):
-            found.append(row)
-    return frozenset(found)

@@ -24,7 +24,8 @@ OUTSIDE = _words(
     "cannot including included include includes shows showed shown show reveals revealed reveal presents",
     "presented presenting reports reported report described describe describes associated characterized",
     "characterised diagnosed noted observed found seen denies denied developed develops suggest suggests",
-    "suggested suggesting consistent compatible caused causes causing cause result results resulting due patient",
+    "suggested suggesting consistent compatible caused causes causing cause affecting involving following resulted",
+    "result results resulting due patient",
     "patients pt pts man woman boy girl child children family families mother father brother sister year years",
     "old day days week weeks month months age aged case cases study history che chi cui non si ha ho hanno era",
     "erano sono stato stata stati state paziente pazienti ma se quando perche anche ich du er sie es wir ihr ist",
@@ -40,4 +41,8 @@ COMMON = _words(
     "syndromes condition abnormality abnormalities anomaly anomalies defect defects other none unknown",
     "unspecified male female position frequency frequent variable rare common present absent positive negative",
     "phenotype history family",
+)
+# Words of a name that say how or where a finding is; texts leave them out.
+QUALIFIERS = _words(
+    "generalized unilateral bilateral proximal distal congenital isolated primary idiopathic conspicuously"
 )

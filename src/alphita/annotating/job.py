@@ -10,11 +10,7 @@ The output is written from the part when the last chunk is in, and appears whole
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import os
-import secrets
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -113,7 +109,9 @@ def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = F
     if str(job.out) == STDOUT:
         return _to_stdout(annotator, job, writer, today)
     out = Path(job.out)
-    artefact.refuse_existing(out, force)
+    # An output that is there already, and a journal beside it: a kill came between the two.
+    if not (resume and beside(out, ".journal").exists()):
+        artefact.refuse_existing(out, force)
     if not writer.FOLDER:
         artefact.refuse_unwritable(out)
     if str(job.texts.path) != "-":
@@ -218,40 +216,32 @@ def _finish(annotator: Annotator, job: Job, writer: ModuleType, journal: Journal
     number = sum(chunk.counts.get("documents", 0) for chunk in journal.chunks)
     header = _header(annotator, journal.date, number)
     tally = _Tally()
-    if writer.FOLDER:
-        _write_folder(out, writer.write(header, tally.through(_read(part))), job.private)
+    if not part.exists() and out.exists():
+        # Killed when all but this was done.
+        pass
+    elif writer.FOLDER:
+        with artefact.atomic_folder(out, force=True, private=job.private) as folder:
+            for name, content in writer.write(header, tally.through(_read(part))):
+                (folder / name).write_bytes(content)
     else:
         with artefact.atomic_file(out, private=job.private) as file:
             for piece in writer.write(header, tally.through(_read(part))):
                 file.write(piece)
-    with Rejects(job.rejects_file, private=job.private) as rejects:
-        for line in rejected.read_bytes().splitlines():
-            source, at, field, value, problem = json.loads(line)
-            rejects.add(problem, file=source, line=at, field=field, value=value)
-    part.unlink()
-    rejected.unlink()
+    count = sum(chunk.counts.get("rejected", 0) for chunk in journal.chunks)
+    if rejected.exists():
+        with Rejects(job.rejects_file, private=job.private) as rejects:
+            for line in rejected.read_bytes().splitlines():
+                source, at, field, value, problem = json.loads(line)
+                rejects.add(problem, file=source, line=at, field=field, value=value)
+    part.unlink(missing_ok=True)
+    rejected.unlink(missing_ok=True)
     journal.remove()
-    return tally.summary(header, str(out), rejects.count, resumed, str(job.rejects_file) if rejects.count else None)
+    return tally.summary(header, str(out), count, resumed, str(job.rejects_file) if count else None)
 
 
 def _read(part: Path) -> Iterator[Annotated]:
     with open(part, "rb") as lines:
         yield from map(read_line, lines)
-
-
-def _write_folder(out: Path, files: Iterator[tuple[str, bytes]], private: bool) -> None:
-    """Write a folder whole or not at all; one that is there already is moved aside."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}-{secrets.token_hex(4)}.draft")
-    draft.mkdir(mode=0o700 if private else 0o777)
-    try:
-        for name, content in files:
-            (draft / name).write_bytes(content)
-        if out.exists():
-            numbers = (out.with_name(f"{out.name}.old-{number}") for number in itertools.count(1))
-            out.rename(next(name for name in numbers if not name.exists()))
-        draft.rename(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _discard(out: Path, journal: Journal) -> None:

@@ -29,6 +29,7 @@ class Candidate(NamedTuple):
         decision: "accept" or "review".
         method: see `Annotation`.
         is_name: whether it is a name, but for order and inflection.
+        is_alike: whether words of a name, or their equivalents, name the concept that the normalizer answers.
         is_certain: see above.
     """
 
@@ -41,6 +42,7 @@ class Candidate(NamedTuple):
     decision: Decision | None
     method: str
     is_name: bool
+    is_alike: bool
     is_certain: bool
 
     @property

@@ -58,6 +58,7 @@ class Texts:
 
         Raises:
             UsageError: a column of what has none, or an unknown encoding.
+            InputError: there is no such file or folder.
         """
         try:
             "".encode(self.encoding)
@@ -65,6 +66,8 @@ class Texts:
             raise UsageError(f"unknown encoding {self.encoding!r}; e.g. utf-8, cp1252, latin-1") from None
         if not self.is_table and (self.column or self.id_column):
             raise UsageError("plain texts have no columns; leave out --column and --id-column, or give a table")
+        if not self.is_table and str(self.path) != "-" and not Path(self.path).exists():
+            raise InputError("no such file or folder", file=self.path)
 
     @property
     def is_table(self) -> bool:
@@ -97,8 +100,6 @@ class Texts:
         elif self.is_table:
             yield from self._rows()
         else:
-            if not path.exists():
-                raise InputError("no such file or folder", file=path)
             yield self._file(path, path.stem)
 
     def _file(self, path: Path, name: str) -> Document | Unusable:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from alphita.annotating.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
 from alphita.annotating.spans import Place
 from alphita.annotating.tokens import Sentence, Token, root
@@ -22,9 +20,11 @@ from alphita.terminology.text import clean_many
 
 MOST_WORDS = 7
 # Cosine of character n-grams of the nearest name, 0 to 1, at least.
-LETTERS = 0.45
+LETTERS = 0.6
 # Share of a window's words whose roots stand in names, at least.
 KNOWN = 0.6
+_BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
+UNKNOWN = -1
 _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
 LONGEST_SHORT_FORM = 8
 
@@ -54,6 +54,9 @@ class Windows:
         """Return the windows of a sentence that pass the screen of words."""
         found = []
         for phrase in _phrases(sentence.tokens):
+            if any(_BAND.fullmatch(token.form) for token in phrase):
+                # "Chromosome 2q35" is a place, whatever syndrome has its name.
+                continue
             known = [self.knows(token.form) for token in phrase]
             for first, last in _bounds(phrase):
                 words = phrase[first : last + 1]
@@ -67,14 +70,20 @@ class Windows:
                     found.append(Window(place, text[place.start : place.end], is_joined))
         return found
 
-    def near(self, asked: Sequence[str]) -> list[bool]:
-        """Tell which strings are near some name by their letters; short forms in capitals always are."""
+    def nearest(self, asked: Sequence[str]) -> list[int | None]:
+        """Return the row of the name that each string is nearest to by its letters.
+
+        None: none is near. -1: it is not known which, and the string may mean something: short forms in capitals, and
+        all strings of an index without n-grams.
+        """
         ngrams = self.index.ngrams
         if ngrams is None or not asked:
-            return [True] * len(asked)
-        similarity, _ = ngrams.search(ngrams.vectorize(clean_many(asked, self.index.rules)), 1)
-        near = np.asarray(similarity)[:, 0] >= LETTERS
-        return [bool(one) or is_short_form(string) for one, string in zip(near.tolist(), asked, strict=True)]
+            return [UNKNOWN] * len(asked)
+        similarity, rows = ngrams.search(ngrams.vectorize(clean_many(asked, self.index.rules)), 1)
+        return [
+            UNKNOWN if is_short_form(string) else row if near >= LETTERS else None
+            for near, row, string in zip(similarity[:, 0].tolist(), rows[:, 0].tolist(), asked, strict=True)
+        ]
 
 
 def is_short_form(string: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphita import __version__
+from alphita import __version__, printing
 from alphita.cli import (
     annotate,
     bitext,
@@ -64,9 +64,9 @@ app.add_typer(terminology.app, name="terminology")
 app.add_typer(train.app, name="train", cls=train.RecipeGroup)
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(graph.app, name="graph")
-app.command("mentions")(mentions.mentions)
-app.command("bitext")(bitext.bitext)
-app.command("evaluate")(evaluate.evaluate)
+app.command("mentions", cls=Brief)(mentions.mentions)
+app.command("bitext", cls=Brief)(bitext.bitext)
+app.command("evaluate", cls=Brief)(evaluate.evaluate)
 app.command("index", cls=Brief)(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
@@ -96,7 +96,8 @@ def main() -> None:
     before, code = sys.stdout, 0
     output = _write_utf8()
     try:
-        code = _run()
+        with printing.guarded():
+            code = _run()
         _flush()
     except (OSError, SystemExit):
         # Where a pipe is closed, click and rich leave with 1 by themselves.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from alphita import progress
 from alphita.errors import Rejects
+from alphita.options import Option
 
-TextField = Annotated[str, typer.Option(help="The field of .jsonl that holds the text.")]
+TEXT_FIELD = Option(help="The field of .jsonl that holds the text.")
 
 
 def tell_unreadable(rejects: Rejects) -> None:

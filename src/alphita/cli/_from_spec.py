@@ -1,36 +1,22 @@
-"""Options of a command, from the fields of `alphita.normalizer.spec.Spec`: each is spelled there, once."""
+"""The command line of a dataclass of options: see `alphita.options`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, fields
-from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from alphita.normalizer.spec import Spec
+from alphita.options import Running, Spelled, made, spelled
 
+Options = TypeVar("Options")
 # Of a context's notes: the help is to show all.
 ALL = "alphita.help_all"
-
-
-def option(name: str) -> Any:  # noqa: ANN401 - of typer, which tells no type
-    """Return what typer shows for a field."""
-    shown = Spec.option(name)
-    if shown.positional:
-        return typer.Argument(metavar=shown.metavar, help=shown.help)
-    return typer.Option(
-        *Spec.flags(name),
-        metavar=shown.metavar,
-        help=shown.help,
-        rich_help_panel=shown.panel,
-        min=shown.least,
-        max=shown.most,
-    )
+SHOWN = inspect.Parameter.KEYWORD_ONLY
 
 
 class Brief(TyperCommand):
@@ -54,43 +40,86 @@ def _show_all(ctx: typer.Context, asked: bool) -> None:
 HelpAll = Annotated[
     bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every option, and exit.")
 ]
-Engine = Annotated[str | None, option("engine")]
-Workers = Annotated[int | None, option("workers")]
-Address = Annotated[str | None, option("address")]
-GpusPerWorker = Annotated[float, option("gpus_per_worker")]
-NoBorrow = Annotated[bool, option("no_borrow")]
-Names = Annotated[list[Path] | None, option("names")]
-Learn = Annotated[str, option("learn")]
-ShippedModel = Annotated[str | None, option("model")]
-Precision = Annotated[str, option("precision")]
-Device = Annotated[str, option("device")]
-Threads = Annotated[int | None, option("threads")]
-AllowedError = Annotated[float | None, option("error")]
 
 
-def with_options(command: Callable[[Spec], None]) -> Callable[..., None]:
-    """Return a command whose options are the fields of `Spec`, all of them."""
-    hints = get_type_hints(Spec)
-    repeated = {name for name, hint in hints.items() if get_origin(hint) is tuple}
-    parameters = []
-    for each in fields(Spec):
-        hint, default = hints[each.name], inspect.Parameter.empty if each.default is MISSING else each.default
-        if each.name in repeated:
-            hint, default = list[get_args(hint)[0]] | None, None  # type: ignore[misc]
-        shown = Annotated[hint, option(each.name)]  # type: ignore[valid-type]
-        parameters.append(
-            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
-        )
+def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[..., None]:  # noqa: ANN401
+    """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel.
 
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=HelpAll))
+    Args:
+        command: takes the dataclass.
+        **eager: options that are not of it and act by themselves, as typer annotates them.
+    """
+    (of,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
+    options = list(spelled(of))
+    parameters = [_parameter(each) for each in options]
+    parameters += [inspect.Parameter(name, SHOWN, default=None, annotation=shown) for name, shown in eager.items()]
+    if any(each.option.panel for each in options):
+        parameters.append(inspect.Parameter("help_all", SHOWN, default=False, annotation=HelpAll))
 
     @functools.wraps(command)
-    def expanded(*, help_all: bool, **values: Any) -> None:  # noqa: ANN401 - shown by its callback
-        for name in repeated:
-            values[name] = tuple(values[name] or ())
-        command(Spec(**values))
+    def expanded(**values: Any) -> None:  # noqa: ANN401 - as they are typed
+        for each in options:
+            if _unsets(each):
+                values[each.name] = not values.pop(_typed(each), False)
+            elif _repeats(each) and not values.get(each.name):
+                values.pop(each.name, None)
+            elif _repeats(each):
+                values[each.name] = tuple(values[each.name])
+        command(made(of, values))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
+
+
+def option(of: type, name: str) -> Any:  # noqa: ANN401 - of typer, which tells no type
+    """Return what typer shows for an option of a dataclass."""
+    return _shown(next(each for each in spelled(of) if each.name == name))
+
+
+def _shown(each: Spelled) -> Any:  # noqa: ANN401
+    how = each.option
+    if how.positional:
+        return typer.Argument(metavar=how.metavar, help=how.help)
+    return typer.Option(
+        *each.flags,
+        metavar=how.metavar,
+        help=how.help,
+        rich_help_panel=how.panel,
+        min=how.least,
+        max=how.most,
+        envvar=how.envvar,
+    )
+
+
+def _parameter(each: Spelled) -> inspect.Parameter:
+    hint, default = each.hint, inspect.Parameter.empty if each.default is MISSING else each.default
+    if _repeats(each):
+        hint = list[get_args(hint)[0]]  # type: ignore[misc]
+        if each.default is not MISSING:
+            hint, default = hint | None, None
+    elif get_origin(hint) is Literal:
+        hint = str  # which values there are, what it is for says, in one way everywhere
+    elif _unsets(each):
+        default = False
+    return inspect.Parameter(_typed(each), SHOWN, default=default, annotation=Annotated[hint, _shown(each)])
+
+
+def _repeats(each: Spelled) -> bool:
+    return get_origin(each.hint) is Sequence or (get_origin(each.hint) is tuple and get_args(each.hint)[1:] == (...,))
+
+
+def _unsets(each: Spelled) -> bool:
+    """Tell whether an option sets what is true by default to false, and nothing else."""
+    return each.default is True and len(each.flags) == 1 and each.flags[0].startswith("--no-")
+
+
+def _typed(each: Spelled) -> str:
+    """Return the name of what is typed for an option."""
+    return f"no_{each.name}" if _unsets(each) else each.name
+
+
+# Of commands that take few options, as parameters.
+Precision = Annotated[str, option(Running, "precision")]
+Device = Annotated[str, option(Running, "device")]
+Threads = Annotated[int | None, option(Running, "threads")]

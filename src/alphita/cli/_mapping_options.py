@@ -1,38 +1,51 @@
-"""Options that the commands which write files of mappings have in common, and how they are read."""
+"""What the commands that write files of mappings have in common."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from types import ModuleType
 
 from alphita import progress, registry
+from alphita.mappings.formats import PREFIXES, Header, _curies, _names, day_of
+from alphita.options import STRICT, Option, group, option
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format", help=f"Of the output: {registry.listed('alphita.mappings.formats')}; told by its name otherwise."
-    ),
-]
-SetId = Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")]
-SetVersion = Annotated[str, typer.Option(help="Version of the mapping set.")]
-Licence = Annotated[str, typer.Option(help="URI of the mapping set's licence (SSSOM).")]
-Day = Annotated[str, typer.Option(help="Day of the mappings, as 2026-01-31.")]
-SourceVocabulary = Annotated[
-    str, typer.Option(help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP.")
-]
-SourceSystem = Annotated[str, typer.Option(help="URI of the input's code system (FHIR).")]
-SourceVersion = Annotated[str, typer.Option(help="Version of the input's codes.")]
-TargetSystem = Annotated[str, typer.Option(help="CURIE prefix of the terminology NIL was not found in.")]
-Prefixes = Annotated[
-    list[str] | None, typer.Option("--prefix", metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
-]
-Concepts = Annotated[Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+SET = "What is said of the mappings"
+PRIVATE = Option(help="Strings are patient data: rejects give line numbers only.")
+FORMATS = registry.listed("alphita.mappings.formats")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """A file of mappings to write."""
+
+    output: Path = option(..., "--output", "-o", help="Output file.")
+    format: str = option("", help=f"Of the output: {FORMATS}; told by its name otherwise.")
+    said: Header = group(Header, panel=SET)
+    prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=SET)
+    concepts: Path | None = option(
+        None, panel=SET, help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need."
+    )
+    strict: bool = option(False, like=STRICT)
+    force: bool = option(False, help="Replace an existing output.")
+
+    @property
+    def writer(self) -> ModuleType:
+        """The format.
+
+        Raises:
+            UsageError: there is none of that name, or the output's name tells none.
+        """
+        return _names.chosen(self.output, self.format, "--format")
+
+    def header(self) -> Header:
+        """Return what is said of the file, but for OMOP's ids.
+
+        Raises:
+            UsageError: a date that is none, or a prefix.
+        """
+        return replace(self.said, date=day_of(self.said.date), prefixes=_curies.prefixes_of(self.prefixes))
 
 
 def tell_losses(output: Path, losses: Counter[str], set_aside: int) -> None:

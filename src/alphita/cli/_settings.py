@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from typer.core import TyperCommand
+from alphita.cli._from_spec import Brief
 
 
-class SettingsCommand(TyperCommand):
+class SettingsCommand(Brief):
     """A command of a registry's choice, with that choice's settings and citation below the help."""
 
     choice: ModuleType

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from alphita import machine
+from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
+from alphita.options import Running, group, option
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -17,86 +18,88 @@ if TYPE_CHECKING:
     from alphita.training.mentions.from_mappings import InTime
 
 
-def calibrate(
-    index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
-    split: Annotated[
-        Path | None,
-        typer.Option(
-            help="The split that the encoder was trained with; its calibration part is used. Not needed if "
-            "the encoder was never trained on this terminology."
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."),
-    ] = None,
-    from_mappings: Annotated[
-        Path | None,
-        typer.Option(
-            help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
-            "and it is said what was gained on it."
-        ),
-    ] = None,
-    carry_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="Instead of fitting, take over the calibration of this index, of the same encoder, or lend that of a "
-            "model (alphita-en) to an index of another: for a terminology with too few synonyms. Answers are accepted "
-            "with a margin, none is certified.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all drawing.")] = 0,
-    precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
-    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing calibration aside.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CalibrateSpec:
+    """Which index to calibrate, and by what."""
+
+    index: Path = option(..., help="Index folder, from 'alphita index'.")
+    split: Path | None = option(
+        None,
+        help="The split that the encoder was trained with; its calibration part is used. Not needed if "
+        "the encoder was never trained on this terminology.",
+    )
+    labels: Path | None = option(
+        None, help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."
+    )
+    from_mappings: Path | None = option(
+        None,
+        help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
+        "and it is said what was gained on it.",
+    )
+    carry_from: Path | None = option(
+        None,
+        "--from",
+        help="Instead of fitting, take over the calibration of this index, of the same encoder, or lend that of a "
+        "model (alphita-en) to an index of another: for a terminology with too few synonyms. Answers are accepted "
+        "with a margin, none is certified.",
+    )
+    output: Path | None = option(None, "--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
+    seed: int = option(0, least=0, help="Of all drawing.")
+    running: Running = group(Running)
+    force: bool = option(False, help="Move an existing calibration aside.")
+
+
+@with_options
+def calibrate(spec: CalibrateSpec) -> None:
     """Fit the ranker and its confidence on held-out synonyms, and say what may be accepted unseen."""
-    threads = machine.set_threads(threads)
+    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita import artefact
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.normalizer.answering.calibration_store import FOLDER
+
+    if spec.carry_from is not None and (spec.split or spec.labels or spec.from_mappings):
+        raise UsageError("--from takes a calibration as it is: --split, --labels and --from-mappings would not be used")
+    index = Index.open(spec.index)
+    out = spec.output or spec.index / FOLDER
+    artefact.refuse_existing(out, spec.force)
+    encoder = TermEncoder.load(index.model_path, **asdict(running))
+    if spec.carry_from is None:
+        _fit(spec, index, encoder, out)
+        return
+    carried = _carried(index, encoder, spec.carry_from, running.threads)
+    carried.save(out, force=spec.force)
+    origin = carried.fields["carried_over_from"]["population"]
+    print(f"taken over: its confidence was fitted on {origin}; here it is estimated, not certified")
+    for error, threshold in carried.accept.items():
+        at = "nothing is accepted" if threshold is None else f"accepted from a confidence of {threshold:.4f} on"
+        print(f"{error:>8.1%}  {at}")
+    print(f"calibration: {out}")
+
+
+def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> None:
+    """Fit a calibration, and say what was gained on the decisions held out, if decisions are learned from."""
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.normalizer.calibrating.fitting import fit
     from alphita.normalizer.calibrating.labels import read_labels
     from alphita.terminology.splits import Split
     from alphita.training.mentions import from_mappings as learning
 
-    if carry_from is not None and (split is not None or labels is not None or from_mappings is not None):
-        raise UsageError("--from takes a calibration as it is: --split, --labels and --from-mappings would not be used")
-    opened = Index.open(index)
-    out = output or index / FOLDER
-    artefact.refuse_existing(out, force)
-    encoder = TermEncoder.load(opened.model_path, precision=precision, device=device, threads=threads)
-    if carry_from is not None:
-        carried = _carried(opened, encoder, carry_from, threads)
-        carried.save(out, force=force)
-        origin = carried.fields["carried_over_from"]["population"]
-        print(f"taken over: its confidence was fitted on {origin}; here it is estimated, not certified")
-        for error, threshold in carried.accept.items():
-            at = "nothing is accepted" if threshold is None else f"accepted from a confidence of {threshold:.4f} on"
-            print(f"{error:>8.1%}  {at}")
-        print(f"calibration: {out}")
-        return
-    known = [] if labels is None else read_labels(labels)
-    decisions = None if from_mappings is None else _decisions(from_mappings)
+    labels = [] if spec.labels is None else read_labels(spec.labels)
+    decisions = None if spec.from_mappings is None else _decisions(spec.from_mappings)
     if decisions is not None:
-        known += learning.labels(decisions.learned)
-        before = learning.found_right(Normalizer(opened, encoder=encoder), decisions.held_out)
-    fitted = fit(opened, lambda: encoder, split=None if split is None else Split.load(split), labels=known, seed=seed)
-    fitted.save(out, force=force)
+        labels += learning.labels(decisions.learned)
+        before = learning.found_right(Normalizer(index, encoder=encoder), decisions.held_out)
+    split = None if spec.split is None else Split.load(spec.split)
+    fitted = fit(index, lambda: encoder, split=split, labels=labels, seed=spec.seed)
+    fitted.save(out, force=spec.force)
     print(_text(fitted, out))
     if decisions is not None:
-        after = learning.found_right(Normalizer(opened, encoder=encoder, calibration=fitted), decisions.held_out)
-        _tell_gain(out, decisions, {"before": before, "after": after}, seed=seed)
+        after = learning.found_right(Normalizer(index, encoder=encoder, calibration=fitted), decisions.held_out)
+        _tell_gain(out, decisions, {"before": before, "after": after}, seed=spec.seed)
 
 
-def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int) -> Calibration:
+def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | None) -> Calibration:
     """Return the calibration of an index that was calibrated, or of a model, by folder or name."""
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index

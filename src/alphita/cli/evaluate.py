@@ -3,102 +3,56 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, NamedTuple
 
 import typer
 
 from alphita import registry
+from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
+from alphita.evaluation.choice import EvaluationChoice
+from alphita.options import HOW, THREADS, group, option
 
 BENCHMARKS = "alphita.evaluation.benchmarks"
 UNTESTED = "untested on real data"
 
 
-def evaluate(
-    benchmarks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[BENCHMARK...]", help="Their names, or files of your own; all: those whose data are there."
-        ),
-    ] = None,
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", "-m", help="alphita-en, minilm, a model folder, a hub name or a baseline's kind; repeatable."
-        ),
-    ] = None,
-    baselines: Annotated[
-        list[str] | None,
-        typer.Option("--baseline", "-b", help="The same; the first one is what others are laid beside."),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder of the benchmarks' files.")] = None,
-    terminology: Annotated[
-        Path | None, typer.Option("--terminology", "-t", help="For benchmarks that are made of a terminology.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--output", "-o", help="The report folder to create.")] = Path("report"),
-    skipped: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="BENCHMARK", help="Leave one out of all; repeatable.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value or BENCHMARK.key=value; repeatable.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals and pictures.")] = 0,
-    pictures: Annotated[
-        bool, typer.Option("--pictures", help="Draw the terminology's terms as the encoders place them (t-SNE).")
-    ] = False,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Size of every thread pool; by default one a core.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing report (it is moved aside).")] = False,
-    shown: Annotated[bool, typer.Option("--list", help="List the benchmarks and leave.")] = False,
-    about: Annotated[
-        str | None, typer.Option(metavar="BENCHMARK", help="What a benchmark is, needs and is set by; and leave.")
-    ] = None,
-    compared: Annotated[
-        tuple[Path, Path] | None, typer.Option("--compare", metavar="A B", help="Two report folders to compare.")
-    ] = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSpec:
+    """What to score on what, or which reports to compare."""
+
+    choice: EvaluationChoice = group(EvaluationChoice)
+    terminology: Path | None = option(
+        None, "--terminology", "-t", help="For benchmarks that are made of a terminology."
+    )
+    output: Path = option(Path("report"), "--output", "-o", help="The report folder to create.")
+    threads: int | None = option(None, like=THREADS, panel=HOW)
+    force: bool = option(False, panel=HOW, help="Replace an existing report (it is moved aside).")
+    list: bool = option(False, help="List the benchmarks and leave.")
+    about: str | None = option(None, metavar="BENCHMARK", help="What a benchmark is, needs and is set by; and leave.")
+    compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Two report folders to compare.")
+
+
+@with_options
+def evaluate(spec: EvaluateSpec) -> None:
     """Score encoders and baselines on benchmarks: one report with intervals, differences and published numbers.
+
+    alphita evaluate sts --data benchmarks/ --model alphita-en --baseline tfidf -o report
 
     A system may carry options: path/to/model,pooling=cls,max_length=25,name=mine or bm25,k1=1.2. Kinds: encoder (just
     its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE, graph_vectors:FOLDER,
     normalizer:MODEL.
     """
-    if shown:
+    if spec.list:
         _list()
-    elif about:
-        _about(about)
-    elif compared:
-        _compare(*compared, seed=seed)
+    elif spec.about:
+        _about(spec.about)
+    elif spec.compare:
+        _compare(*spec.compare, seed=spec.choice.seed)
     else:
-        chosen = _Chosen(
-            benchmarks or [],
-            models or [],
-            baselines or [],
-            data,
-            terminology,
-            skipped or [],
-            settings or [],
-            seed,
-            pictures,
-        )
-        _run(chosen, out, threads, force=force)
-
-
-class _Chosen(NamedTuple):
-    """What was asked for, in the order of `alphita.evaluation.run.EvaluationPlan`; nothing is opened yet."""
-
-    benchmarks: list[str]
-    models: list[str]
-    baselines: list[str]
-    data: Path | None
-    terminology: Path | None
-    skipped: list[str]
-    settings: list[str]
-    seed: int
-    pictures: bool
+        _run(spec)
 
 
 def _list() -> None:
@@ -148,13 +102,14 @@ def _compare(first: Path, second: Path, *, seed: int) -> None:
     Console().print(comparison.render(comparison.compare(first, second, seed=seed)))
 
 
-def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> None:
-    if not chosen.benchmarks:
+def _run(spec: EvaluateSpec) -> None:
+    choice, out = spec.choice, spec.output
+    if not choice.benchmarks:
         raise UsageError(f"name a benchmark, or all; choose from {registry.names(BENCHMARKS)}")
-    if not chosen.models and not chosen.baselines:
+    if not choice.models and not choice.baselines:
         raise UsageError("name a system to score: --model minilm, --model path/to/model, --baseline tfidf")
-    if chosen.data is not None and not chosen.data.is_dir():
-        raise UsageError(f"--data: there is no folder {chosen.data}")
+    if choice.data is not None and not choice.data.is_dir():
+        raise UsageError(f"--data: there is no folder {choice.data}")
     from rich.console import Console
 
     from alphita import machine
@@ -163,9 +118,9 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
     from alphita.evaluation.run import EvaluationPlan, run
     from alphita.terminology.store import load_terminology
 
-    machine.set_threads(threads)
-    opened = load_terminology(chosen.terminology) if chosen.terminology else None
-    report = run(EvaluationPlan(**{**chosen._asdict(), "terminology": opened}), out, force=force)
+    machine.set_threads(spec.threads)
+    terminology = load_terminology(spec.terminology) if spec.terminology else None
+    report = run(EvaluationPlan(**vars(choice), terminology=terminology), out, force=spec.force)
     Console().print(markdown.summary_tables(report))
     print(f"the report: {out / 'report.html'}")
     failed = [

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from alphita import machine, registry
+from alphita.cli._from_spec import Threads
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
 
@@ -51,9 +52,7 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
         config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
         device: Annotated[str, typer.Option(help="Where it runs: cpu, cuda.")] = "cpu",
-        threads: Annotated[
-            int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")
-        ] = None,
+        threads: Threads = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
         force: Annotated[
             bool, typer.Option("--force", help="Replace existing vectors and, without --resume, an unfinished run.")

@@ -3,173 +3,80 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from alphita import artefact, machine, progress
-from alphita.cli._from_spec import (
-    Address,
-    Device,
-    Engine,
-    GpusPerWorker,
-    HelpAll,
-    Learn,
-    Names,
-    NoBorrow,
-    Precision,
-    Threads,
-    Workers,
-)
+from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
-from alphita.normalizer.spec import CLUSTER, HOW, chosen, refuse_without_engine
+from alphita.index.choice import Building, Choice
+from alphita.options import CLUSTER, HOW, Cluster, Running, group, option
+
+if TYPE_CHECKING:
+    from alphita.index.store import Index
 
 # Beside what `Choice` knows: the whole encoder is trained before it is indexed with.
 FULL = "full"
 
 
-def index(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to create, e.g. X.index.")],
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="hpo, icd10cm, a terminology's file or folder as it is published, or an X.terminology folder.",
-        ),
-    ] = None,
-    terminology: Annotated[Path | None, typer.Option(help="Terminology folder; the same as SOURCE.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Encoder: alphita-en, alphita-multi, minilm, a model folder or a hub name; by default alphita-en "
-            "where all names are English, else alphita-multi; with --update that index's own."
-        ),
-    ] = None,
-    update: Annotated[
-        Path | None,
-        typer.Option(
-            help="An index by the same model, say of the last release: its strings keep their vectors, and only new "
-            "ones are encoded."
-        ),
-    ] = None,
-    backend: Annotated[
-        str,
-        typer.Option(
-            help="What searches the vectors: auto (by their number), faiss (all are compared), ivf_pq or hnsw "
-            "(approximate, with measured recall), exact (the slow reference).",
-            rich_help_panel=HOW,
-        ),
-    ] = "auto",
-    no_letters: Annotated[
-        bool,
-        typer.Option(
-            "--no-letters",
-            help="Store no character n-grams: a smaller index that misses misspellings.",
-            rich_help_panel=HOW,
-        ),
-    ] = False,
-    half: Annotated[
-        bool,
-        typer.Option(
-            "--half",
-            help="Store the vectors in half precision: half the size on disk, near the same.",
-            rich_help_panel=HOW,
-        ),
-    ] = False,
-    exclude_split: Annotated[
-        Path | None,
-        typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.", rich_help_panel=HOW),
-    ] = None,
-    no_borrow: NoBorrow = False,
-    names: Names = None,
-    learn: Learn = "seconds",
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    engine: Engine = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus_per_worker: GpusPerWorker = 0.0,
-    parts: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder or URL, shared by all machines, for what is encoded already; OUTPUT.parts otherwise. A job "
-            "that was broken off goes on with it.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing index aside and make a new one.")] = False,
-    help_all: HelpAll = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class IndexSpec:
+    """What to index, how and where to."""
+
+    output: Path = option(..., "--output", "-o", help="Index folder to create, e.g. X.index.")
+    source: str | None = option(
+        None,
+        positional=True,
+        metavar="SOURCE",
+        help="hpo, icd10cm, a terminology's file or folder as it is published, or an X.terminology folder.",
+    )
+    terminology: Path | None = option(None, help="Terminology folder; the same as SOURCE.")
+    model: str | None = option(
+        None,
+        help="Encoder: alphita-en, alphita-multi, minilm, a model folder or a hub name; by default alphita-en "
+        "where all names are English, else alphita-multi; with --update that index's own.",
+    )
+    update: Path | None = option(
+        None,
+        help="An index by the same model, say of the last release: its strings keep their vectors, and only new "
+        "ones are encoded.",
+    )
+    building: Building = group(Building)
+    exclude_split: Path | None = option(
+        None, panel=HOW, help="Leave out the strings that this split holds out, to evaluate on them."
+    )
+    given: Choice = group(Choice, without=("model",))
+    running: Running = group(Running, panel=HOW)
+    cluster: Cluster = group(Cluster)
+    parts: str | None = option(
+        None,
+        panel=CLUSTER,
+        help="Folder or URL, shared by all machines, for what is encoded already; OUTPUT.parts otherwise. A job "
+        "that was broken off goes on with it.",
+    )
+    force: bool = option(False, help="Move an existing index aside and make a new one.")
+
+
+@with_options
+def index(spec: IndexSpec) -> None:
     """Encode a terminology's strings into an index: vectors, terms and model in one folder.
 
     alphita index hpo -o hpo.index
     """
-    if engine is None:
-        refuse_without_engine(
-            {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts}
-        )
-    elif update is not None:
+    spec.cluster.check(parts=spec.parts)
+    if spec.cluster.engine is not None and spec.update is not None:
         raise UsageError("--update encodes on this machine; leave out --engine")
-    if (source is None) == (terminology is None):
+    if (spec.source is None) == (spec.terminology is None):
         raise UsageError("name one terminology: alphita index hpo -o hpo.index")
-    of_worker, threads = threads, machine.set_threads(threads)
-    from alphita.distributed.engines import open_engine
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.index.choice import languages_of, model_for
-    from alphita.index.sources import enrichment_of, terminology_of
-    from alphita.index.store import Index, build, check_backend
-    from alphita.index.updating import reusing
-    from alphita.terminology.splits import Split
-    from alphita.terminology.store import load_terminology
-
-    # What is wrong is said before the minutes of work, not after.
-    check_backend(backend)
-    artefact.refuse_existing(output, force, " (the old one is moved aside)")
-    if source is not None and Path(source).exists():
-        artefact.refuse_same({"the source": Path(source), "the output": output})
-    terminology = terminology or terminology_of(str(source))
-    read = {"the terminology": terminology, "the split": exclude_split, "the model": model and Path(model)}
-    for what, path in read.items():
-        # A model may also be a name that the hub knows.
-        if path and path.exists():
-            artefact.refuse_same({what: path, "the output": output})
-    if learn == FULL:
-        if model is not None or update is not None:
+    threads = machine.set_threads(spec.running.threads)
+    terminology = _checked(spec)
+    if spec.given.learn == FULL:
+        if spec.model is not None or spec.update is not None:
             raise UsageError(f"--learn {FULL} trains the encoder first: leave out --model and --update")
-        model, learn = str(_trained(terminology, exclude_split, output)), "seconds"
-    with nullcontext() if engine is None else open_engine(engine, workers, address, gpus_per_worker) as opened:
-        terms = load_terminology(terminology)
-        exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
-        options: dict[str, Any] = {
-            "exclude": exclude,
-            "backend": backend,
-            "letters": not no_letters,
-            "half": half,
-            "force": force,
-            "enrichment": enrichment_of(chosen(no_borrow, names, learn)),
-        }
-        old = None if update is None else Index.open(update)
-        model = model or (str(old.model_path) if old else model_for(languages_of(terms)))
-        if opened is None:
-            encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
-            blocks = None if old is None else reusing(old, encoder, half=half)
-            built = build(terms, encoder, output, blocks=blocks, **options)
-        else:
-            from alphita.distributed import indexing
-
-            built = indexing.build(
-                terms,
-                model,
-                output,
-                opened,
-                parts=parts,
-                precision=precision,
-                device=device,
-                threads=of_worker,
-                **options,
-            )
+        model = str(_trained(terminology, spec.exclude_split, spec.output))
+        spec = replace(spec, model=model, given=replace(spec.given, learn="seconds"))
+    built = _built(spec, terminology, threads)
     from alphita.normalizer.calibrating.carrying import LEAST_COMPARED, lend_where_missing
 
     if not lend_where_missing(built, threads=threads):
@@ -177,23 +84,78 @@ def index(
             f"of fewer than {LEAST_COMPARED} strings and another model than Alphita's own: its answers have no "
             "confidence until 'alphita calibrate --from' gives it one"
         )
-    counts = built.manifest["counts"]
-    left_out = f" ({len(exclude):,} held-out strings left out)" if exclude else ""
-    print(
+    print(_text(built, spec.output))
+    progress.say(f"next: alphita normalize INPUT --to {spec.output} -o OUT.csv")
+
+
+def _checked(spec: IndexSpec) -> Path:
+    """Return the terminology's folder; what is wrong is said before the minutes of work, not after."""
+    from alphita.index.sources import terminology_of
+
+    spec.building.check()
+    artefact.refuse_existing(spec.output, spec.force, " (the old one is moved aside)")
+    if spec.source is not None and Path(spec.source).exists():
+        artefact.refuse_same({"the source": Path(spec.source), "the output": spec.output})
+    terminology = spec.terminology or terminology_of(str(spec.source))
+    read = {
+        "the terminology": terminology,
+        "the split": spec.exclude_split,
+        "the model": spec.model and Path(spec.model),
+    }
+    for what, path in read.items():
+        # A model may also be a name that the hub knows.
+        if path and path.exists():
+            artefact.refuse_same({what: path, "the output": spec.output})
+    return terminology
+
+
+def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
+    """Build the index here, or by an engine, whose workers have the threads that were asked for, not `threads`."""
+    from alphita.distributed import indexing
+    from alphita.distributed.engines import open_engine
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.index.choice import languages_of, model_for
+    from alphita.index.sources import enrichment_of, reusing
+    from alphita.index.store import Index, build
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+
+    with nullcontext() if spec.cluster.engine is None else open_engine(*asdict(spec.cluster).values()) as engine:
+        terms = load_terminology(terminology)
+        options: dict[str, Any] = {
+            "exclude": frozenset() if spec.exclude_split is None else Split.load(spec.exclude_split).cleaned,
+            "enrichment": enrichment_of(spec.given),
+            "force": spec.force,
+        }
+        old = None if spec.update is None else Index.open(spec.update)
+        model = spec.model or (str(old.model_path) if old else model_for(languages_of(terms)))
+        if engine is not None:
+            where = terms, model, spec.output, engine
+            return indexing.build(*where, spec.building, spec.running, parts=spec.parts, **options)
+        encoder = TermEncoder.load(model, **asdict(replace(spec.running, threads=threads)))
+        blocks = None if old is None else reusing(old, encoder, half=spec.building.half)
+        return build(terms, encoder, spec.output, spec.building, blocks=blocks, **options)
+
+
+def _text(built: Index, output: Path) -> str:
+    """Return what an index holds, in some lines."""
+    facts = built.manifest
+    counts, excluded, search = facts["counts"], facts["excluded"]["strings"], facts["search"]
+    left_out = f" ({excluded:,} held-out strings left out)" if excluded else ""
+    lines = [
         f"{output}: {counts['strings']:,} strings of {counts['terms']:,} terms and {counts['concepts']:,} concepts, "
         f"{built.dim} numbers each{left_out}"
-    )
-    if borrowed := (built.manifest.get("borrowed") or {}).get("names"):
-        print(f"{borrowed:,} of the names are borrowed from other vocabularies (--no-borrow leaves them out)")
-    if head := built.manifest.get("head"):
-        print(f"head: {head['reason']}")
-    search = built.manifest["search"]
+    ]
+    if borrowed := (facts.get("borrowed") or {}).get("names"):
+        lines.append(f"{borrowed:,} of the names are borrowed from other vocabularies (--no-borrow leaves them out)")
+    if head := facts.get("head"):
+        lines.append(f"head: {head['reason']}")
     if "recall_at_1" in search:
-        print(
-            f"search by {built.manifest['backend']}: the nearest string is found for {search['recall_at_1']:.1%} of "
+        lines.append(
+            f"search by {facts['backend']}: the nearest string is found for {search['recall_at_1']:.1%} of "
             f"{search['probes']:,} misspelt ones"
         )
-    progress.say(f"next: alphita normalize INPUT --to {output} -o OUT.csv")
+    return "\n".join(lines)
 
 
 def _trained(terminology: Path, split: Path | None, output: Path) -> Path:

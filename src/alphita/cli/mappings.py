@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
 
 import typer
 
 from alphita.cli import _mapping_options as options
 from alphita.cli import mappings_migrate
+from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, _curies, _names, day_of, lost_anew
+from alphita.mappings.formats import Header, _names, lost_anew
 from alphita.mappings.record import Mapping
+from alphita.options import group, option
 
 app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
 # Mentions that are encoded together.
@@ -29,66 +31,52 @@ def _mappings() -> None:
     pass
 
 
-@app.command("convert")
-def convert(
-    input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of mappings.")],
-    output: options.Output,
-    format_: options.Format = "",
-    from_: Annotated[str, typer.Option("--from", help="Format of the input; told by its name otherwise.")] = "",
-    set_id: options.SetId = "",
-    set_version: options.SetVersion = "",
-    licence: options.Licence = "",
-    date: options.Day = "",
-    source_vocabulary: options.SourceVocabulary = "",
-    source_system: options.SourceSystem = "",
-    source_version: options.SourceVersion = "",
-    target_system: options.TargetSystem = "",
-    prefix: options.Prefixes = None,
-    concepts: options.Concepts = None,
-    strict: options.Strict = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
-    ] = False,
-    force: options.Force = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ConvertSpec:
+    """What to convert, and into what."""
+
+    input: Path = option(..., positional=True, metavar="INPUT", help="File of mappings.")
+    from_: str = option("", help="Format of the input; told by its name otherwise.")
+    writing: options.Writing = group(options.Writing)
+    private: bool = option(False, like=options.PRIVATE)
+
+
+@app.command("convert", cls=Brief)
+@with_options
+def convert(spec: ConvertSpec) -> None:
     """Write a file of mappings in another format.
+
+    alphita mappings convert answers.csv -o answers.sssom.tsv
 
     What the new format cannot hold is counted and printed. Rows that cannot be read or written go to
     OUTPUT.rejects.csv.
     """
-    reader = _names.chosen(input_, from_, "--from", to_read=True)
-    writer = _names.chosen(output, format_, "--format")
-    if output.exists() and (not force or output.samefile(input_)):
+    reader = _names.chosen(spec.input, spec.from_, "--from", to_read=True)
+    writing, output = spec.writing, spec.writing.output
+    writer = writing.writer
+    if output.exists() and (not writing.force or output.samefile(spec.input)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    header = Header(
-        set_id=set_id,
-        version=set_version,
-        licence=licence,
-        date=day_of(date),
-        source_vocabulary=source_vocabulary,
-        source_system=source_system,
-        source_version=source_version,
-        target_system=target_system,
-        prefixes=_curies.prefixes_of(prefix),
-    )
-    if concepts is not None:
+    header = writing.header()
+    if writing.concepts is not None:
         from alphita.mappings.concepts import load
 
         # It is read again to be written; what is to be told of it is told then.
         unread, silent = Rejects(), replace(header, tell=lambda text: None)
-        ids = {one for found in reader.read(input_, silent, unread) for one in (found.concept_id or "").split("|")}
-        header = replace(header, target_info=load(concepts, ids).get)
+        read = reader.read(spec.input, silent, unread)
+        ids = {concept for mapping in read for concept in (mapping.concept_id or "").split("|")}
+        header = replace(header, target_info=load(writing.concepts, ids).get)
     part = output.with_name(output.name + ".part")
     losses: Counter[str] = Counter()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with Rejects(options.rejects_of(output), strict=strict, private=private) as rejects:
-            count = _write(input_, reader, writer, header, part, rejects, losses, private=private)
+        with Rejects(options.rejects_of(output), strict=writing.strict, private=spec.private) as rejects:
+            count = _write(spec.input, reader, writer, header, part, rejects, losses, private=spec.private)
             writer.finish(header, part, output)
     except OSError as error:
         raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     print(f"{output}: {count:,} mappings read")
     options.tell_losses(output, +losses, rejects.count)
 

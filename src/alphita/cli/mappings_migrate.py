@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphita import artefact, progress
+from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def migrate(
         list[str] | None, typer.Option(help="Only this project; may be repeated. All by default.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="New candidates a row.")] = 5,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    threads: Threads = None,
 ) -> None:
     """Carry decisions to a new release of the terminology: replaced concepts follow, doubtful rows are open again.
 

@@ -2,89 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from alphita import artefact, machine
-from alphita.cli._corpora import TextField, tell_unreadable
+from alphita.cli._corpora import TEXT_FIELD, tell_unreadable
+from alphita.cli._from_spec import with_options
 from alphita.errors import Rejects
+from alphita.options import HOW, REMAKE, THREADS, group, option
+from alphita.training.mentions.settings import KEPT, MentionSettings
 
 
-def mentions(
-    corpus: Annotated[
-        list[Path],
-        typer.Argument(metavar="CORPUS", help="Files of text, a document a line, or .jsonl; each may be .gz."),
-    ],
-    terminology: Annotated[Path, typer.Option("--terminology", "-t", help="Whose names are searched.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The X.mentions folder to create.")],
-    encoder: Annotated[
-        str, typer.Option(help="Whose tokenizer makes the tokens: alphita-en, minilm, a model folder or a hub name.")
-    ] = "minilm",
-    language: Annotated[
-        list[str] | None, typer.Option(help="Search names of this language, such as it; may be repeated; all if none.")
-    ] = None,
-    split: Annotated[Path | None, typer.Option(help="Its held-out strings are no mentions, nor near one.")] = None,
-    text_field: TextField = "text",
-    window: Annotated[int, typer.Option(min=1, help="Tokens of a context.")] = 32,
-    contexts: Annotated[int, typer.Option(min=1, help="Contexts kept of each name.")] = 4,
-    sequence_tokens: Annotated[
-        int, typer.Option(min=0, help="Keep whole documents too, in pieces of so many tokens; 0: none.")
-    ] = 0,
-    most_mentions: Annotated[int, typer.Option(min=1, help="Mentions of such a piece.")] = 119,
-    ambiguous: Annotated[
-        str, typer.Option(help="Names of several concepts: leave_out, or keep as a mention of each.")
-    ] = "leave_out",
-    accents: Annotated[str, typer.Option(help="keep, or strip those of Latin letters.")] = "keep",
-    acronyms: Annotated[bool, typer.Option(help="Find names of 2 to 4 capitals in capitals only.")] = True,
-    least_characters: Annotated[int, typer.Option(min=1, help="Characters of a name that is searched.")] = 3,
-    stop: Annotated[
-        list[str] | None, typer.Option(help="A name not to search, beside common words; may be repeated.")
-    ] = None,
-    held_out_text: Annotated[
-        bool, typer.Option("--held-out-text", help="Keep texts in which a held-out string stands.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choice of contexts.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
-) -> None:
-    """Find a terminology's names in a corpus, and keep contexts of each to train with."""
-    machine.set_threads(threads)
-    from alphita import config
+@dataclass(frozen=True, kw_only=True)
+class MentionsSpec:
+    """Which names to find in which corpus, and where to keep them."""
+
+    corpus: tuple[Path, ...] = option(
+        ..., positional=True, metavar="CORPUS", help="Files of text, a document a line, or .jsonl; each may be .gz."
+    )
+    terminology: Path = option(..., "--terminology", "-t", help="Whose names are searched.")
+    output: Path = option(..., "--output", "-o", help="The X.mentions folder to create.")
+    encoder: str = option(
+        "minilm", help="Whose tokenizer makes the tokens: alphita-en, minilm, a model folder or a hub name."
+    )
+    split: Path | None = option(None, help="Its held-out strings are no mentions, nor near one.")
+    text_field: str = option("text", like=TEXT_FIELD, panel=KEPT)
+    settings: MentionSettings = group(MentionSettings)
+    threads: int | None = option(None, like=THREADS, panel=HOW)
+    force: bool = option(False, like=REMAKE)
+
+
+@with_options
+def mentions(spec: MentionsSpec) -> None:
+    """Find a terminology's names in a corpus, and keep contexts of each to train with.
+
+    alphita mentions notes.txt -t hpo.terminology -o notes.mentions
+    """
+    machine.set_threads(spec.threads)
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita.training.mentions import building as mentions_of
+    from alphita.training.mentions.building import build
 
-    artefact.refuse_existing(output, force, " (the old one is moved aside)")
-    settings = config.resolve(
-        mentions_of.MentionSettings,
-        base={
-            "languages": language or [],
-            "accents": accents,
-            "acronyms": acronyms,
-            "ambiguous": ambiguous,
-            "least_characters": least_characters,
-            "window": window,
-            "contexts": contexts,
-            "sequence_tokens": sequence_tokens,
-            "most_mentions": most_mentions,
-            "held_out_text": held_out_text,
-            "seed": seed,
-            "stop": stop or [],
-        },
-    )
+    output = spec.output
+    artefact.refuse_existing(output, spec.force, " (the old one is moved aside)")
     with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
-        counts = mentions_of.build(
-            corpus,
-            load_terminology(terminology),
-            encoder,
+        counts = build(
+            spec.corpus,
+            load_terminology(spec.terminology),
+            spec.encoder,
             output,
-            settings,
-            split=Split.load(split) if split else None,
-            text_field=text_field,
+            spec.settings,
+            split=Split.load(spec.split) if spec.split else None,
+            text_field=spec.text_field,
             rejects=rejects,
-            force=force,
+            force=spec.force,
         )
     tell_unreadable(rejects)
     print(

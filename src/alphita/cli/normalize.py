@@ -28,14 +28,14 @@ def normalize(spec: Spec) -> None:
     from stdin or a pipe is read once, and there a definition serves its own row alone.
     """
     spec.check_engine()
-    if spec.engine is None:
+    if spec.cluster.engine is None:
         _one_file(spec)
     else:
-        _shards(spec, spec.engine)
+        _shards(spec)
 
 
 def _one_file(spec: Spec) -> None:
-    machine.set_threads(spec.threads)
+    machine.set_threads(spec.running.threads)
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
     from alphita.normalizer.writing.run import run
@@ -45,14 +45,14 @@ def _one_file(spec: Spec) -> None:
     if not job.table.is_stream:
         next(job.table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
-    index = index_of(spec.to, spec.choice(), language=spoken, threads=spec.threads, verify=spec.verify or None)
+    index = index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
     summary = run(spec.normalizer(index), job, resume=spec.resume, force=spec.force)
     _report(spec, summary)
     # The answers themselves may be going to stdout.
     print(text_of(summary, spec.audit), file=sys.stderr if job.to_stdout else sys.stdout)
 
 
-def _shards(spec: Spec, engine: str) -> None:
+def _shards(spec: Spec) -> None:
     """Normalise Parquet to a folder of Parquet, by several processes or machines."""
     from alphita.distributed.engines import open_engine
     from alphita.distributed.job import Shards, run, some_mentions
@@ -62,11 +62,11 @@ def _shards(spec: Spec, engine: str) -> None:
     if spec.report is not None:
         artefact.refuse_unwritable(spec.report)
     spoken = None if is_index(spec.to) else language_of(some_mentions(spec.input, spec.output, spec.column))
-    settings = spec.settings(index_of(spec.to, spec.choice(), language=spoken, threads=spec.threads).path)
+    settings = spec.settings(index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads).path)
     if spec.verify:
         artefact.verify(settings.index, "index")
     shards = Shards(spec.input, spec.output, settings, spec.code_column, spec.frequency_column, spec.private)
-    with open_engine(engine, spec.workers, spec.address, spec.gpus_per_worker) as opened:
+    with open_engine(*asdict(spec.cluster).values()) as opened:
         done = run(shards, opened, resume=spec.resume, force=spec.force)
     more = {"parts": done.parts, "distinct": done.distinct, "steps": done.seconds, "engine": done.engine}
     _report(spec, done.summary, **more)

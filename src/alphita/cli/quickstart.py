@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from alphita.cli._from_spec import Threads
 from alphita.errors import UsageError
 
 
@@ -27,7 +28,7 @@ def quickstart(
     small: Annotated[
         bool, typer.Option("--small", help="With --train: fewer steps, within ten minutes on a slow processor.")
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    threads: Threads = None,
 ) -> None:
     """Answer messy clinical strings with concepts of the Human Phenotype Ontology, and measure the answers.
 

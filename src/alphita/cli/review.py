@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,18 +12,22 @@ import typer
 
 from alphita import artefact, progress
 from alphita.cli import _mapping_options as options
+from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
+from alphita.mappings.formats import PREFIXES
+from alphita.options import STRICT, Option, group, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alphita.index.store import Index
     from alphita.mappings.formats import TargetInfo
     from alphita.mappings.review.records import Progress
     from alphita.mappings.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
-Store = Annotated[Path, typer.Option("--mappings", "-m", help="The store of reviews, one SQLite file.")]
+STORE = Option(flags=("--mappings", "-m"), help="The store of reviews, one SQLite file.")
+CONTEXT, READ = "How the file that was normalised is read", "How ANSWERS is read"
+Store = Annotated[Path, typer.Option(*STORE.flags, help=STORE.help)]
 
 
 @app.callback()
@@ -30,77 +35,69 @@ def _review() -> None:
     pass
 
 
-@app.command("import")
-def import_(
-    answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="What 'alphita normalize' wrote, in any format.")],
-    mappings: Store,
-    project: Annotated[str, typer.Option(help="Name of the project; rows are added to it if it is there.")],
-    source: Annotated[str, typer.Option(help="Where the codes come from; decisions are remembered by it.")],
-    column: Annotated[str, typer.Option(help="Column of the strings there; it is noted with the project.")] = "",
-    context_from: Annotated[
-        Path | None,
-        typer.Option(metavar="INPUT", help="The file that was normalised: reviewers see its other columns."),
-    ] = None,
-    context_format: Annotated[
-        str, typer.Option(help="Its format, as --input-format of normalize has it; told by its name otherwise.")
-    ] = "",
-    context_sheet: Annotated[
-        str | None, typer.Option(help="Its sheet, of an Excel workbook; not needed if only one has anything in it.")
-    ] = None,
-    context_delimiter: Annotated[str, typer.Option(help="Between its cells, e.g. ';'.")] = "",
-    context_encoding: Annotated[str, typer.Option(help="Its encoding, e.g. cp1252.")] = "utf-8",
-    index: Annotated[
-        Path | None,
-        typer.Option(help="The index that was normalised with: for the types of the answers, and to note its release."),
-    ] = None,
-    from_: Annotated[str, typer.Option("--from", help="Format of ANSWERS; told by its name otherwise.")] = "",
-    prefix: options.Prefixes = None,
-    open_: Annotated[
-        bool, typer.Option("--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ImportSpec:
+    """What to review, and what reviewers see beside it."""
+
+    answers: Path = option(
+        ..., positional=True, metavar="ANSWERS", help="What 'alphita normalize' wrote, in any format."
+    )
+    mappings: Path = option(..., like=STORE)
+    project: str = option(..., help="Name of the project; rows are added to it if it is there.")
+    source: str = option(..., help="Where the codes come from; decisions are remembered by it.")
+    column: str = option("", help="Column of the strings there; it is noted with the project.")
+    context_from: Path | None = option(
+        None, metavar="INPUT", help="The file that was normalised: reviewers see its other columns."
+    )
+    context_format: str = option(
+        "", panel=CONTEXT, help="Its format, as --input-format of normalize has it; told by its name otherwise."
+    )
+    context_sheet: str | None = option(
+        None, panel=CONTEXT, help="Its sheet, of an Excel workbook; not needed if only one has anything in it."
+    )
+    context_delimiter: str = option("", panel=CONTEXT, help="Between its cells, e.g. ';'.")
+    context_encoding: str = option("utf-8", panel=CONTEXT, help="Its encoding, e.g. cp1252.")
+    index: Path | None = option(
+        None, help="The index that was normalised with: for the types of the answers, and to note its release."
+    )
+    from_: str = option("", panel=READ, help="Format of ANSWERS; told by its name otherwise.")
+    prefix: tuple[str, ...] = option((), like=PREFIXES, panel=READ)
+    open: bool = option(False, "--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
+    strict: bool = option(False, like=STRICT, panel=READ)
+    private: bool = option(False, like=options.PRIVATE)
+
+
+@app.command("import", cls=Brief)
+@with_options
+def import_(spec: ImportSpec) -> None:
     """Add the rows of a file to a project under review.
+
+    alphita review import answers.csv --mappings reviews.db --project lab --source LAB
 
     The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
     read go to ANSWERS.import.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes
     decisions. A row holds one target; what that leaves out is counted and printed.
     """
+    from alphita.index.store import Index
     from alphita.mappings.formats import Header, _curies, _names
     from alphita.mappings.review import files
     from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.reading.cells import cells_of
-    from alphita.normalizer.reading.files import MentionFile
     from alphita.service import review_files
 
-    reader = _names.chosen(answers, from_, "--from", to_read=True)
+    answers, project = spec.answers, spec.project
+    reader = _names.chosen(answers, spec.from_, "--from", to_read=True)
     review_files.check_name(project)
-    opened = _index(index)
-    header = Header(prefixes=_curies.prefixes_of(prefix))
+    index = None if spec.index is None else Index.open(spec.index)
+    header = Header(prefixes=_curies.prefixes_of(spec.prefix))
     left_out: Counter[str] = Counter()
-    context = None
-    if context_from is not None:
-        context = dict(
-            cells_of(
-                MentionFile(
-                    context_from,
-                    context_format,
-                    sheet=context_sheet,
-                    delimiter=context_delimiter,
-                    encoding=context_encoding,
-                )
-            )
-        )
+    context = _context(spec)
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
     read = answers.with_name(f"{answers.name}.import")
-    with Rejects(options.rejects_of(read), strict=strict, private=private) as rejects:
+    with Rejects(options.rejects_of(read), strict=spec.strict, private=spec.private) as rejects:
         rows = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
-    facts = review_files.project_of(project, source, column, opened, blind=not open_)
-    with ReviewStore.open(mappings, create=True) as store:
-        added = review_files.add(store, facts, rows, opened)
+    facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open)
+    with ReviewStore.open(spec.mappings, create=True) as store:
+        added = review_files.add(store, facts, rows, index)
     print(f"{project}: {added.new:,} rows added, {added.known:,} known")
     if added.decided:
         print(f"  {added.decided:,} decisions taken over from {answers.name}")
@@ -110,60 +107,63 @@ def import_(
             "concept than the answer"
         )
     options.tell_losses(read, left_out, rejects.count)
-    progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
+    progress.say(f"next: alphita serve --index X.index --mappings {spec.mappings}")
 
 
-@app.command("export")
-def export(
-    mappings: Store,
-    project: Annotated[str, typer.Option(help="Name of the project.")],
-    output: options.Output,
-    format_: options.Format = "",
-    all_: Annotated[bool, typer.Option("--all", help="Write rows that are not settled, too.")] = False,
-    set_id: options.SetId = "",
-    set_version: options.SetVersion = "",
-    licence: options.Licence = "",
-    date: options.Day = "",
-    source_vocabulary: options.SourceVocabulary = "",
-    source_system: options.SourceSystem = "",
-    source_version: options.SourceVersion = "",
-    target_system: options.TargetSystem = "",
-    prefix: options.Prefixes = None,
-    concepts: options.Concepts = None,
-    strict: options.Strict = False,
-    force: options.Force = False,
-) -> None:
+def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
+    """Return the other cells of each row of the file that was normalised; None: there is none."""
+    from alphita.normalizer.reading.cells import cells_of
+    from alphita.normalizer.reading.files import MentionFile
+
+    if spec.context_from is None:
+        return None
+    file = MentionFile(
+        spec.context_from,
+        spec.context_format,
+        sheet=spec.context_sheet,
+        delimiter=spec.context_delimiter,
+        encoding=spec.context_encoding,
+    )
+    return dict(cells_of(file))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSpec:
+    """Which decisions to write, and to what."""
+
+    mappings: Path = option(..., like=STORE)
+    project: str = option(..., help="Name of the project.")
+    all: bool = option(False, help="Write rows that are not settled, too.")
+    writing: options.Writing = group(options.Writing)
+
+
+@app.command("export", cls=Brief)
+@with_options
+def export(spec: ExportSpec) -> None:
     """Write what was decided in a project to a file that only its owner can read.
+
+    alphita review export --mappings reviews.db --project lab -o lab.sssom.tsv
 
     What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
     numbers.
     """
-    from alphita.mappings.formats import Header, _curies, _names, day_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.service import review_files
 
-    writer = _names.chosen(output, format_, "--format")
-    if output.exists() and output.samefile(mappings):
+    writing, output = spec.writing, spec.writing.output
+    writer = writing.writer
+    if output.exists() and spec.mappings.exists() and output.samefile(spec.mappings):
         raise UsageError(f"{output} is the store of the review itself; choose another name")
-    if output.exists() and not force:
+    if output.exists() and not writing.force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    with ReviewStore.open(mappings) as store:
-        header = Header(
-            set_id=set_id,
-            version=set_version,
-            licence=licence,
-            date=day_of(date),
-            source_vocabulary=source_vocabulary,
-            source_system=source_system,
-            source_version=source_version,
-            target_system=target_system,
-            prefixes=_curies.prefixes_of(prefix),
-            target_info=_omop(concepts, store, project),
-        )
+    with ReviewStore.open(spec.mappings) as store:
+        header = replace(writing.header(), target_info=_omop(writing.concepts, store, spec.project))
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            with Rejects(options.rejects_of(output), strict=strict, private=True) as rejects:
-                written = review_files.export(store, project, writer, header, output, rejects, settled_only=not all_)
+            with Rejects(options.rejects_of(output), strict=writing.strict, private=True) as rejects:
+                written = review_files.export(
+                    store, spec.project, writer, header, output, rejects, settled_only=not spec.all
+                )
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
     print(f"{output}: {written.mappings:,} mappings")
@@ -240,14 +240,6 @@ def _text(name: str, found: Progress) -> list[str]:
     if found.disagreed:
         lines.append(f"  {len(found.disagreed):,} rows to adjudicate")
     return lines
-
-
-def _index(path: Path | None) -> Index | None:
-    if path is None:
-        return None
-    from alphita.index.store import Index
-
-    return Index.open(path)
 
 
 def _omop(concepts: Path | None, store: ReviewStore, project: str) -> Callable[[str], TargetInfo | None] | None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from alphita import machine, progress
+from alphita.cli._from_spec import Device, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
+from alphita.options import Running, group, option
 
 if TYPE_CHECKING:
-    from alphita.search.records import Product
+    from alphita.search.routes import Product
 
 app = typer.Typer(help="Products ranked for a query, by their titles and attributes.", no_args_is_help=True)
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]
-Precision = Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")]
-Device = Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")]
 
 
 @app.command("build")
@@ -75,42 +74,41 @@ def build(
     progress.say(f'next: alphita search query {output} "what you seek"')
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuerySpec:
+    """What to seek, where, and how."""
+
+    path: Path = option(..., positional=True, metavar="X.search", help="Search folder, from 'alphita search build'.")
+    queries: tuple[str, ...] = option((), positional=True, metavar="[QUERY...]", help="What is sought.")
+    file: str | None = option(None, help="Text file with a query a line; '-' is stdin.")
+    top: int = option(10, least=1, help="Products for each query.")
+    route: str = option(
+        "fused",
+        help="titles, values (of attributes), predicted (values that the table lacks, by a model of "
+        "electra_em_pap), or fused: all of them, but predicted only where it was found to tell products apart.",
+    )
+    where: tuple[str, ...] = option(
+        (), metavar="ATTRIBUTE=VALUE", help="Products with this value only; repeatable, of one attribute any will do."
+    )
+    json: bool = option(False, help="Print a JSON object for each query, a line each.")
+    verify: bool = option(False, help="Rehash the whole folder first, however large.")
+    running: Running = group(Running)
+
+
 @app.command("query")
-def query(
-    path: Annotated[Path, typer.Argument(metavar="X.search", help="Search folder, from 'alphita search build'.")],
-    queries: Annotated[list[str] | None, typer.Argument(metavar="[QUERY...]", help="What is sought.")] = None,
-    file: Annotated[str | None, typer.Option(help="Text file with a query a line; '-' is stdin.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Products for each query.")] = 10,
-    route: Annotated[
-        str,
-        typer.Option(
-            help="titles, values (of attributes), predicted (values that the table lacks, by a model of "
-            "electra_em_pap), or fused: all of them, but predicted only where it was found to tell products apart."
-        ),
-    ] = "fused",
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ATTRIBUTE=VALUE", help="Products with this value only; repeatable, of one attribute any will do."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each query, a line each.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Rehash the whole folder first, however large.")] = False,
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-) -> None:
+@with_options
+def query(spec: QuerySpec) -> None:
     """Print the products that fit each query best, with the title or the attribute's value that it matched."""
-    if bool(queries) == (file is not None):
+    if bool(spec.queries) == (spec.file is not None):
         raise UsageError("give queries, or a file of them by --file")
-    threads = machine.set_threads(threads)
+    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita.search import ProductSearch
 
-    asked = list(queries or ()) if file is None else _lines(file)
-    search = ProductSearch.load(path, verify=verify or None, precision=precision, device=device, threads=threads)
-    answers = search.stream(asked, top=top, route=route, where=where or ())
-    for one, products in zip(asked, answers, strict=True):
-        print(_json(one, products) if as_json else _text(one, products), flush=True)
+    asked = list(spec.queries) if spec.file is None else _lines(spec.file)
+    search = ProductSearch.load(spec.path, verify=spec.verify or None, **asdict(running))
+    answers = search.stream(asked, top=spec.top, route=spec.route, where=spec.where)
+    for text, products in zip(asked, answers, strict=True):
+        print(_json(text, products) if spec.json else _text(text, products), flush=True)
 
 
 def _lines(file: str) -> list[str]:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from alphita import machine, progress
+from alphita.cli._from_spec import Device, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
+from alphita.options import Option, Running, group, option
 
 if TYPE_CHECKING:
     from alphita.index.servers import Hit
 
 app = typer.Typer(help="An index in PostgreSQL with pgvector, for many readers at once.", no_args_is_help=True)
 Source = Annotated[Path, typer.Argument(metavar="X.index", help="Index folder, from 'alphita index'.")]
-To = Annotated[
-    str,
-    typer.Option(
-        envvar="ALPHITA_SERVER",
-        help="Address: postgresql://USER@HOST/DATABASE. Others on this machine can see the command line: "
-        "put a password into the variable ALPHITA_SERVER with the address, or into ~/.pgpass.",
-    ),
-]
-Name = Annotated[str, typer.Option(help="Name of the index on the server: a-z, 0-9 and _.")]
+TO = Option(
+    envvar="ALPHITA_SERVER",
+    help="Address: postgresql://USER@HOST/DATABASE. Others on this machine can see the command line: "
+    "put a password into the variable ALPHITA_SERVER with the address, or into ~/.pgpass.",
+)
+NAME = Option(help="Name of the index on the server: a-z, 0-9 and _.")
+To = Annotated[str, typer.Option(envvar=TO.envvar, help=TO.help)]
+Name = Annotated[str, typer.Option(help=NAME.help)]
 ReleaseName = Annotated[str, typer.Option(help="Name of this release, e.g. 2026-03; each answer carries it.")]
-Precision = Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")]
-Device = Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]
 
 
 @app.command("load")
@@ -46,7 +45,7 @@ def load(
 ) -> None:
     """Copy an index to a server and measure how often it finds the nearest string there."""
     threads = machine.set_threads(threads)
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         from alphita.encoder.encoder import TermEncoder
@@ -66,7 +65,7 @@ def load(
 @app.command("update")
 def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
     """Take a loaded index to another release: only what changed is written, and readers see the old or the new."""
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         from alphita.index.servers._content import IndexContent
@@ -81,53 +80,51 @@ def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
     )
 
 
-@app.command("search")
-def search(
-    mentions: Annotated[list[str], typer.Argument(metavar="MENTION...", help="What is sought.")],
-    to: To,
-    name: Name,
-    model: Annotated[str, typer.Option(help="The encoder that the index was made with: X.index/model.")],
-    top: Annotated[int, typer.Option(min=1, help="Strings for each mention.")] = 5,
-    source: Annotated[
-        list[str] | None, typer.Option(help="Concepts of this terminology only, by prefix; repeatable.")
-    ] = None,
-    type_: Annotated[list[str] | None, typer.Option("--type", help="Concepts of this type only; repeatable.")] = None,
-    language: Annotated[
-        list[str] | None, typer.Option(help="Terms in this language only (en, it, ...); repeatable.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each mention, a line each.")] = False,
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-) -> None:
-    """Print the terms on the server that are nearest to each mention."""
-    threads = machine.set_threads(threads)
-    from alphita.index.servers._opening import connect
+@dataclass(frozen=True, kw_only=True)
+class SearchSpec:
+    """What to search, where, and which terms may be found."""
 
-    with connect(to, name) as server:
+    mentions: tuple[str, ...] = option(..., positional=True, metavar="MENTION...", help="What is sought.")
+    to: str = option(..., like=TO)
+    name: str = option(..., like=NAME)
+    model: str = option(..., help="The encoder that the index was made with: X.index/model.")
+    top: int = option(5, least=1, help="Strings for each mention.")
+    sources: tuple[str, ...] = option((), "--source", help="Concepts of this terminology only, by prefix; repeatable.")
+    types: tuple[str, ...] = option((), "--type", help="Concepts of this type only; repeatable.")
+    languages: tuple[str, ...] = option((), "--language", help="Terms in this language only (en, it, ...); repeatable.")
+    json: bool = option(False, help="Print a JSON object for each mention, a line each.")
+    running: Running = group(Running)
+
+
+@app.command("search")
+@with_options
+def search(spec: SearchSpec) -> None:
+    """Print the terms on the server that are nearest to each mention."""
+    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
+    from alphita.index.servers import connect
+
+    with connect(spec.to, spec.name) as server:
         facts = server.facts()
         from alphita.encoder.encoder import TermEncoder
         from alphita.terminology.text import clean_many
 
-        encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
+        encoder = TermEncoder.load(spec.model, **asdict(running))
         if encoder.content_hash != facts["model_hash"]:
             raise InputError(
-                f"the server index {name!r} was made by another model: its hash is {facts['model_hash']}, this one's "
-                f"{encoder.content_hash}",
+                f"the server index {spec.name!r} was made by another model: its hash is {facts['model_hash']}, this "
+                f"one's {encoder.content_hash}",
                 remedy="give the index's own: --model X.index/model",
             )
-        cleaned = clean_many(mentions, tuple(facts["cleaning_rules"]))
-        answers = server.search(
-            encoder.encode(cleaned), top, sources=source or (), types=type_ or (), languages=language or ()
-        )
-    for mention, hits in zip(mentions, answers, strict=True):
-        print(_json(mention, hits) if as_json else _text(mention, hits))
+        vectors = encoder.encode(clean_many(spec.mentions, tuple(facts["cleaning_rules"])))
+        answers = server.search(vectors, spec.top, sources=spec.sources, types=spec.types, languages=spec.languages)
+    for mention, hits in zip(spec.mentions, answers, strict=True):
+        print(_json(mention, hits) if spec.json else _text(mention, hits))
 
 
 @app.command("list")
 def list_(to: To) -> None:
     """Print the indexes on a server, with the releases that were loaded."""
-    from alphita.index.servers._opening import connect, module_of
+    from alphita.index.servers import connect, module_of
 
     names = module_of(to).names(to)
     for name in names:
@@ -144,7 +141,7 @@ def list_(to: To) -> None:
 @app.command("drop")
 def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Really remove it.")] = False) -> None:
     """Remove an index from a server."""
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         release = server.facts()["release"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,9 @@ import typer
 
 from alphita import artefact, machine, progress, registry
 from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
+from alphita.cli._from_spec import with_options
 from alphita.errors import Rejects, UsageError
+from alphita.options import REMAKE, STRICT, THREADS, option
 
 if TYPE_CHECKING:
     from alphita import config
@@ -20,59 +23,57 @@ if TYPE_CHECKING:
 LOADERS = "alphita.terminology.loaders"
 app = typer.Typer(no_args_is_help=True, help="Import, describe and split terminologies.")
 
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]
+
+@dataclass(frozen=True, kw_only=True)
+class ImportSpec:
+    """What to import, how it is read, and where to."""
+
+    format: str = option("", positional=True, metavar="FORMAT", help="obo, icd10cm, table, ...; --list shows all.")
+    paths: tuple[str, ...] = option((), positional=True, metavar="PATH…", help="Files; see --packaged.")
+    output: Path | None = option(None, "--output", "-o", help="Folder to create: X.terminology.")
+    settings: tuple[str, ...] = option(
+        (), "--set", metavar="KEY=VALUE", help="An option of the format; may be repeated."
+    )
+    config: Path | None = option(None, help="TOML file of such options.")
+    onto: Path | None = option(None, metavar="BASE.terminology", help="babelon, hpoa: what they add to.")
+    packaged: bool = option(False, help="PATH is a name: hpo or icd10cm, found inside an installed package.")
+    rejects: Path | None = option(None, help="CSV for rows left out; by default OUTPUT.rejects.csv.")
+    strict: bool = option(False, like=STRICT)
+    list: bool = option(False, help="List the formats and their options, and leave.")
+    threads: int | None = option(None, like=THREADS)
+    force: bool = option(False, like=REMAKE)
 
 
 @app.command("import")
-def import_(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="obo, icd10cm, table, ...; --list shows all.")] = "",
-    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH…", help="Files; see --packaged.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to create: X.terminology.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the format; may be repeated.")
-    ] = None,
-    config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such options.")] = None,
-    onto: Annotated[
-        Path | None, typer.Option("--onto", metavar="BASE.terminology", help="babelon, hpoa: what they add to.")
-    ] = None,
-    packaged: Annotated[
-        bool, typer.Option("--packaged", help="PATH is a name: hpo or icd10cm, found inside an installed package.")
-    ] = False,
-    rejects_file: Annotated[
-        Path | None, typer.Option("--rejects", help="CSV for rows left out; by default OUTPUT.rejects.csv.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the formats and their options, and leave.")] = False,
-    threads: Threads = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
-) -> None:
+@with_options
+def import_(spec: ImportSpec) -> None:
     """Read a terminology's files into a .terminology folder."""
     from alphita import config
 
-    machine.set_threads(threads)
-    if list_:
-        _list(format_)
+    machine.set_threads(spec.threads)
+    if spec.list:
+        _list(spec.format)
         return
-    if not format_ or not paths or output is None:
+    if not spec.format or not spec.paths or spec.output is None:
         raise UsageError("give a format, at least one file and -o OUTPUT.terminology; --list shows the formats")
-    loader = registry.load(LOADERS, format_)
-    sets = [*(settings or []), *_onto(format_, onto, loader.Options)]
-    options = config.resolve(loader.Options, file=config_file, sets=sets)
-    files = [_find(path, packaged) for path in paths]
-    artefact.refuse_existing(output, force, " (the old one is moved aside)")
+    output, loader = spec.output, registry.load(LOADERS, spec.format)
+    sets = [*spec.settings, *_onto(spec.format, spec.onto, loader.Options)]
+    options = config.resolve(loader.Options, file=spec.config, sets=sets)
+    files = [_find(path, spec.packaged) for path in spec.paths]
+    artefact.refuse_existing(output, spec.force, " (the old one is moved aside)")
     from alphita.terminology import store
 
-    report = rejects_file or output.with_name(output.name + ".rejects.csv")
-    for read in filter(None, (*files, onto, config_file)):
+    report = spec.rejects or output.with_name(output.name + ".rejects.csv")
+    for read in filter(None, (*files, spec.onto, spec.config)):
         artefact.refuse_same({"the input": read, "the output": output, "the rejects": report})
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
-    with Rejects(report, strict=strict) as rejects:
-        used = {"format": format_, **options.model_dump()}
+    with Rejects(report, strict=spec.strict) as rejects:
+        used = {"format": spec.format, **options.model_dump()}
         if "onto" in used:  # of a path only its last part, which says nothing private
             used["onto"] = Path(used["onto"]).name
         # Not held by a name here, so that saving frees each table once it is written.
-        store.save(loader.load(files, options, rejects), output, config=used, rejects=rejects, force=force)
+        store.save(loader.load(files, options, rejects), output, config=used, rejects=rejects, force=spec.force)
     terminology = store.load_terminology(output)
     counts = terminology.manifest["counts"]
     print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
@@ -165,7 +166,7 @@ def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list
 
 
 def _find(path: str, packaged: bool) -> Path:
-    from alphita.terminology.packaged import find_packaged
+    from alphita.terminology.detect import find_packaged
 
     return find_packaged(path) if packaged else Path(path)
 
@@ -176,8 +177,8 @@ def _list(only: str) -> None:
     loaders = {only: registry.load(LOADERS, only)} if only else registry.load_all(LOADERS)
     for name, loader in loaders.items():
         print(f"{name}: {loader.DESCRIPTION}{registry.origin(LOADERS, name)}")
-        for option in config.options(loader.Options):
-            print(f"  --set {option.name}={option.default or repr('')}  {option.description}")
+        for setting in config.options(loader.Options):
+            print(f"  --set {setting.name}={setting.default or repr('')}  {setting.description}")
 
 
 def _show(found: Description) -> None:

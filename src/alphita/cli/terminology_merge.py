@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from alphita import artefact, machine, progress
+from alphita.cli._from_spec import Threads
 from alphita.errors import Rejects, UsageError
 
 SHOWN = 8
@@ -32,7 +33,7 @@ def merge(
     config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such choices.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row of a mapping file.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the choices of the policy, and leave.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    threads: Threads = None,
     force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
 ) -> None:
     """Join several terminologies by their cross-references and by mapping files.

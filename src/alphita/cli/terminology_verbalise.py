@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from alphita import artefact, progress
+from alphita.cli._from_spec import with_options
 from alphita.errors import InputError, Rejects, UsageError
+from alphita.options import option
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -22,93 +23,95 @@ DESCRIPTION = "description"
 SHOWN = ("definitions", "descriptions", "generated definitions")  # the kinds of text, in their order
 
 
-def verbalise(
-    terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="JSONL to create: concept_id, kind, text.")],
-    split: Annotated[
-        Path | None, typer.Option(metavar="X.split", help="Held-out strings and triples, which no text shows.")
-    ] = None,
-    kinds: Annotated[
-        str, typer.Option(metavar="KIND,…", help="Some of definition, description, generated.")
-    ] = "definition,description,generated",
-    languages: Annotated[
-        list[str] | None, typer.Option("--language", help="Of the definitions; may be repeated. [default: en]")
-    ] = None,
-    descriptions: Annotated[int, typer.Option(min=0, help="At most so many descriptions a concept.")] = 3,
-    generated: Annotated[
-        Path | None, typer.Option(metavar="G.jsonl", help="Generated definitions: concept_id, text.")
-    ] = None,
-    prompts: Annotated[
-        Path | None, typer.Option(metavar="P.jsonl", help="Also write prompts for the concepts without a definition.")
-    ] = None,
-    price: Annotated[
-        str, typer.Option(metavar="IN,OUT", help="Prices of a million tokens read and written: estimate the prompts'.")
-    ] = "",
-    seed: Annotated[int, typer.Option(help="Of the descriptions.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad line of --generated.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class VerbaliseSpec:
+    """Which texts to make of which terminology, and where to."""
+
+    terminology: Path = option(..., positional=True, metavar="X.terminology", help="Terminology folder.")
+    output: Path = option(..., "--output", "-o", help="JSONL to create: concept_id, kind, text.")
+    split: Path | None = option(None, metavar="X.split", help="Held-out strings and triples, which no text shows.")
+    kinds: str = option(
+        "definition,description,generated", metavar="KIND,…", help="Some of definition, description, generated."
+    )
+    languages: tuple[str, ...] = option((), "--language", help="Of the definitions; may be repeated. [default: en]")
+    descriptions: int = option(3, least=0, help="At most so many descriptions a concept.")
+    generated: Path | None = option(None, metavar="G.jsonl", help="Generated definitions: concept_id, text.")
+    prompts: Path | None = option(
+        None, metavar="P.jsonl", help="Also write prompts for the concepts without a definition."
+    )
+    price: str = option(
+        "", metavar="IN,OUT", help="Prices of a million tokens read and written: estimate the prompts'."
+    )
+    seed: int = option(0, help="Of the descriptions.")
+    strict: bool = option(False, help="Fail at the first bad line of --generated.")
+    force: bool = option(False, help="Replace existing files.")
+
+
+@with_options
+def verbalise(spec: VerbaliseSpec) -> None:
     """Write what a terminology says of its concepts: definitions, descriptions, generated definitions."""
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
     from alphita.terminology.verbalisation import generation, texts, withheld
 
-    if price and prompts is None:
+    output, prompts = spec.output, spec.prompts
+    if spec.price and prompts is None:
         raise UsageError("--price estimates the prompts: give --prompts too")
-    prices = _prices(price) if price else None
-    _apart(output=output, prompts=prompts, generated=generated)
+    prices = _prices(spec.price) if spec.price else None
+    _apart(output=output, prompts=prompts, generated=spec.generated)
     for path in (output, prompts):
         if path is not None:
-            artefact.refuse_existing(path, force)
-    opened = load_terminology(terminology)
-    held_out = Split.load(split) if split is not None else Split([], [], [])
-    pairs = held_out.triple_pairs(opened)
+            artefact.refuse_existing(path, spec.force)
+    terminology = load_terminology(spec.terminology)
+    held_out = Split.load(spec.split) if spec.split is not None else Split([], [], [])
     report = output.with_name(output.name + ".rejects.csv")
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
-    with Rejects(report, strict=strict) as rejects:
-        brought = generation.read_generated(generated, opened, rejects) if generated is not None else None
+    with Rejects(report, strict=spec.strict) as rejects:
+        brought = generation.read_generated(spec.generated, terminology, rejects) if spec.generated else None
     if rejects.count:
-        progress.say(f"{rejects.count:,} lines of {generated} were left out; each is in {report} with its line")
-    chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+        progress.say(f"{rejects.count:,} lines of {spec.generated} were left out; each is in {report} with its line")
+    pairs = held_out.triple_pairs(terminology)
+    chosen = [kind.strip() for kind in spec.kinds.split(",") if kind.strip()]
 
     def told_of(kinds: list[str]) -> Texts:
         return texts.verbalise(
-            opened,
+            terminology,
             exclude=held_out.cleaned,
             held_out=pairs,
-            languages=languages or ["en"],
+            languages=spec.languages or ["en"],
             kinds=kinds,
-            descriptions=descriptions,
+            descriptions=spec.descriptions,
             generated=brought,
-            seed=seed,
+            seed=spec.seed,
         )
 
-    found = told_of(chosen)
-    _write(found, opened, output)
-    told = [int((found.kinds == place).sum()) for place in range(len(texts.KINDS))]
-    shown = ", ".join(f"{count:,} {name}" for name, count in zip(SHOWN, told, strict=True) if count)
-    print(f"{output}: {len(found):,} texts of {len(set(found.concepts.tolist())):,} concepts: {shown}")
-    for reason, count in found.counts.items():
+    made = told_of(chosen)
+    _write(made, terminology, output)
+    counts = [int((made.kinds == place).sum()) for place in range(len(texts.KINDS))]
+    shown = ", ".join(f"{count:,} {name}" for name, count in zip(SHOWN, counts, strict=True) if count)
+    print(f"{output}: {len(made):,} texts of {len(set(made.concepts.tolist())):,} concepts: {shown}")
+    for reason, count in made.counts.items():
         progress.say(f"{reason}: {count:,}")
     if prompts is not None:
         # What has a definition has one whether it was asked for or not.
         defining = [kind for kind in texts.KINDS if kind != DESCRIPTION]
-        defined: Texts | None = found
+        defined: Texts | None = made
         if not set(defining) <= set(chosen):
             try:
                 defined = told_of(defining)
             except InputError:  # there is no text of these kinds
                 defined = None
-        _ask(opened, defined, withheld.Withheld(held_out.cleaned, pairs, opened.n_concepts), prompts, prices)
+        hidden = withheld.Withheld(held_out.cleaned, pairs, terminology.n_concepts)
+        _ask(terminology, defined, hidden, prompts, prices)
 
 
 def _apart(**paths: Path | None) -> None:
     """Refuse options that name one file: what is written last would replace the others."""
     known: dict[Path, str] = {}
-    for option, path in paths.items():
-        if path is not None and (other := known.setdefault(path.resolve(), option)) != option:
-            raise UsageError(f"--{other} and --{option} name the same file: {path}")
+    for flag, path in paths.items():
+        if path is not None and (other := known.setdefault(path.resolve(), flag)) != flag:
+            raise UsageError(f"--{other} and --{flag} name the same file: {path}")
 
 
 def _write(found: Texts, terminology: Terminology, output: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from alphita import registry
+from alphita.cli._from_spec import with_options
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
+from alphita.options import HOW, option
 from alphita.progress import say
 
 if TYPE_CHECKING:
@@ -57,59 +60,44 @@ def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: 
     return TyperCommand(name, callback=refuse, help=str(error), context_settings=any_options)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainSpec:
+    """What to train on, from which encoder on, and where to."""
+
+    terminology: Path = option(..., "--terminology", "-t", help="The terminology to learn from.")
+    output: Path = option(..., "--output", "-o", help="The model folder to create.")
+    encoder: str = option("minilm", help="The encoder to start from: alphita-en, minilm, a folder or a hub name.")
+    split: Path | None = option(None, help="A split whose held-out strings are not trained on.")
+    settings: tuple[str, ...] = option((), "--set", help="A setting, key=value; repeatable.")
+    config: Path | None = option(None, help="A TOML file of settings.")
+    threads: int | None = option(None, help="Size of every thread pool; by default one a core.")
+    from_mappings: Path | None = option(
+        None,
+        help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
+        "candidates hard negatives where the recipe takes such; the newest fifth is held out.",
+    )
+    resume: bool = option(False, help="Go on with the unfinished run.")
+    force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
+    dry_run: bool = option(False, help="Run a few batches and say what the whole takes; write nothing.")
+    export: str = option("", help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open.")
+    export_settings: tuple[str, ...] = option(
+        (), "--export-set", panel=HOW, help="A setting of the export, key=value; repeatable."
+    )
+
+    def how(self) -> dict[str, bool]:
+        """Return whether a run goes on, replaces what is there, or is only tried."""
+        return {"resume": self.resume, "force": self.force, "dry_run": self.dry_run}
+
+
 def _recipe_command(name: str) -> Any:  # noqa: ANN401
     recipe = registry.load(RECIPES, name)
     single = typer.Typer(add_completion=False)
 
     @single.command(name, cls=SettingsCommand, help=plain(recipe.__doc__ or ""))
-    def train(
-        terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
-        out: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
-        encoder: Annotated[
-            str, typer.Option(help="The encoder to start from: alphita-en, minilm, a folder or a hub name.")
-        ] = "minilm",
-        split: Annotated[Path | None, typer.Option(help="A split whose held-out strings are not trained on.")] = None,
-        settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
-        config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
-        threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
-        from_mappings: Annotated[
-            Path | None,
-            typer.Option(
-                help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
-                "candidates hard negatives where the recipe takes such; the newest fifth is held out."
-            ),
-        ] = None,
-        resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
-        force: Annotated[
-            bool, typer.Option("--force", help="Replace an existing model and, without --resume, an unfinished run.")
-        ] = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Run a few batches and say what the whole takes; write nothing.")
-        ] = False,
-        export: Annotated[
-            str, typer.Option(help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open.")
-        ] = "",
-        export_settings: Annotated[
-            list[str] | None, typer.Option("--export-set", help="A setting of the export, key=value; repeatable.")
-        ] = None,
-    ) -> None:
+    @with_options
+    def train(spec: TrainSpec) -> None:
         """Train by this recipe; the help is the recipe's own."""
-        run(
-            name,
-            terminology,
-            out,
-            encoder,
-            split,
-            settings or [],
-            config_file,
-            threads,
-            resume=resume,
-            force=force,
-            dry_run=dry_run,
-            export=export,
-            export_settings=export_settings or [],
-            from_mappings=from_mappings,
-        )
+        run(name, spec)
 
     command = typer.main.get_command(single)
     assert isinstance(command, SettingsCommand)
@@ -117,23 +105,7 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
     return command
 
 
-def run(
-    name: str,
-    terminology: Path,
-    out: Path,
-    encoder: str,
-    split: Path | None,
-    settings: list[str],
-    config_file: Path | None,
-    threads: int | None,
-    *,
-    resume: bool,
-    force: bool,
-    dry_run: bool,
-    export: str = "",
-    export_settings: Sequence[str] = (),
-    from_mappings: Path | None = None,
-) -> None:
+def run(name: str, spec: TrainSpec) -> None:
     """Train recipe `name`, export the model if asked to, and print where each lies and its last figures.
 
     With `resume` and an export, a model that is finished is not trained again.
@@ -146,53 +118,61 @@ def run(
     from alphita.terminology.store import load_terminology
     from alphita.training.engine import runs
 
-    recipe = registry.load(RECIPES, name)
-    kinds = getattr(recipe, "EXPORTS", ())
-    if export and export not in kinds:
-        offered = f"it takes {', '.join(kinds)}" if kinds else "its models are plain encoders already"
-        raise UsageError(f"--export {export} does not go with {name}: {offered}")
-    if export_settings and not export:
-        raise UsageError("--export-set needs --export")
-    plain_out = runs.beside(out, f".{export}")
-    if export and plain_out.exists() and not force:
-        raise UsageError(f"{plain_out} already exists; choose another output or use --force")
-    runs.check_flags(out, *([plain_out] if export else []), resume=resume, force=force)
-    machine.set_threads(threads)
-    resolved = config.resolve(recipe.Config, file=config_file, sets=settings)
-    learns = _export_config(export_settings) if export else None
-    given = load_terminology(terminology), Split.load(split) if split else None
+    recipe, out, how = registry.load(RECIPES, name), spec.output, spec.how()
+    plain_out = _plain_out(name, spec, getattr(recipe, "EXPORTS", ()))
+    runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
+    machine.set_threads(spec.threads)
+    resolved = config.resolve(recipe.Config, file=spec.config, sets=spec.settings)
+    learns = _export_config(spec.export_settings) if spec.export else None
+    terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
     decisions = None
-    if from_mappings is not None:
+    if spec.from_mappings is not None:
         from alphita.cli import train_decisions
 
-        decisions = train_decisions.read(from_mappings, given[0], encoder, out, exclude=given[1], threads=threads)
-        if dry_run:
+        decisions = train_decisions.read(
+            spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
+        )
+        if spec.dry_run:
             say("a dry run takes the terminology as it is, without what was reviewed")
         else:
-            learned, negatives = decisions.prepare(force=force, resume=resume)
-            given = learned, given[1]
+            terminology, negatives = decisions.prepare(force=spec.force, resume=spec.resume)
             if "triples" in recipe.Config.model_fields and negatives is not None:
                 listed = ",".join(filter(None, (resolved.triples, str(negatives))))
-                resolved = config.resolve(recipe.Config, file=config_file, sets=[*settings, f"triples={listed}"])
+                resolved = config.resolve(recipe.Config, file=spec.config, sets=[*spec.settings, f"triples={listed}"])
     # With force, the model that is there may be the one to be replaced: the recipe tells.
-    if not (export and resume and out.exists()) or force:
-        figures = recipe.train(
-            given[0], encoder, out, resolved, split=given[1], resume=resume, force=force, dry_run=dry_run
-        )
-        _tell(out, figures, dry_run=dry_run)
-    if decisions is not None and not dry_run:
-        decisions.report(given[0])
+    if not (spec.export and spec.resume and out.exists()) or spec.force:
+        figures = recipe.train(terminology, spec.encoder, out, resolved, split=split, **how)
+        _tell(out, figures, dry_run=spec.dry_run)
+    if decisions is not None and not spec.dry_run:
+        decisions.report(terminology)
     if learns is None:
         return
-    if dry_run and not out.exists():
+    if spec.dry_run and not out.exists():
         say("the export can be measured once the model is there, by --resume --dry-run")
         return
     from alphita.training.mentions.plain_export import distil_plain
 
-    figures = distil_plain(
-        out, plain_out, given[0], learns, split=given[1], resume=resume, force=force, dry_run=dry_run
-    )
-    _tell(plain_out, figures, dry_run=dry_run)
+    figures = distil_plain(out, plain_out, terminology, learns, split=split, **how)
+    _tell(plain_out, figures, dry_run=spec.dry_run)
+
+
+def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
+    """Return where an export of one of these kinds goes.
+
+    Raises:
+        UsageError: the recipe's models cannot be exported so, or it is there.
+    """
+    from alphita.training.engine import runs
+
+    if spec.export and spec.export not in kinds:
+        offered = f"it takes {', '.join(kinds)}" if kinds else "its models are plain encoders already"
+        raise UsageError(f"--export {spec.export} does not go with {name}: {offered}")
+    if spec.export_settings and not spec.export:
+        raise UsageError("--export-set needs --export")
+    out = runs.beside(spec.output, f".{spec.export}")
+    if spec.export and out.exists() and not spec.force:
+        raise UsageError(f"{out} already exists; choose another output or use --force")
+    return out
 
 
 def _export_config(settings: Sequence[str]) -> Distilling:

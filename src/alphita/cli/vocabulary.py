@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from alphita import machine, progress
-from alphita.cli._corpora import TextField, tell_unreadable
+from alphita import artefact, machine, progress
+from alphita.cli._corpora import TEXT_FIELD, tell_unreadable
+from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import InputError, Rejects, UsageError
+from alphita.options import HOW, REMAKE, THREADS, option
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 app = typer.Typer(help="The tokens of an encoder.", no_args_is_help=True)
+PROTECTED = "What stays as it is"
 
 
 @dataclass(frozen=True)
@@ -36,100 +39,101 @@ def _vocabulary() -> None:
     pass
 
 
-@app.command("extend")
-def extend(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
-    encoder: Annotated[
-        str, typer.Option(help="Of WordPiece tokens, to extend: alphita-en, minilm, a folder or a hub name.")
-    ] = "minilm",
-    corpus: Annotated[
-        list[Path] | None, typer.Option(help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated.")
-    ] = None,
-    terminology: Annotated[Path | None, typer.Option("--terminology", "-t", help="Learn from its names.")] = None,
-    languages: Annotated[
-        str, typer.Option(help="Names of these languages only, such as it,de; by default of all.")
-    ] = "",
-    split: Annotated[Path | None, typer.Option(help="A split whose held-out strings are left out.")] = None,
-    size: Annotated[
-        int, typer.Option(min=1, help="Tokens of the vocabulary trained on the texts, the known ones among them.")
-    ] = 15_000,
-    keep: Annotated[
-        int | None, typer.Option(min=1, help="Add so many at most, those that save the most tokens; by default all.")
-    ] = None,
-    protect: Annotated[
-        list[Path] | None, typer.Option(help="Text whose words stay as they are, like --corpus; may be repeated.")
-    ] = None,
-    protect_languages: Annotated[
-        str, typer.Option(help="Languages of the terminology whose names stay as they are, such as en.")
-    ] = "",
-    text_field: TextField = "text",
-    min_frequency: Annotated[
-        int, typer.Option(min=1, help="Times a character, or a pair that is joined, must occur.")
-    ] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first embeddings that cannot be composed of old ones.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ExtendSpec:
+    """Which encoder to extend, and by the tokens of which texts."""
+
+    output: Path = option(..., "--output", "-o", help="The model folder to create.")
+    encoder: str = option("minilm", help="Of WordPiece tokens, to extend: alphita-en, minilm, a folder or a hub name.")
+    corpus: tuple[Path, ...] = option((), help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated.")
+    terminology: Path | None = option(None, "--terminology", "-t", help="Learn from its names.")
+    languages: str = option("", help="Names of these languages only, such as it,de; by default of all.")
+    split: Path | None = option(None, help="A split whose held-out strings are left out.")
+    size: int = option(
+        15_000, least=1, help="Tokens of the vocabulary trained on the texts, the known ones among them."
+    )
+    keep: int | None = option(
+        None, least=1, help="Add so many at most, those that save the most tokens; by default all."
+    )
+    protect: tuple[Path, ...] = option(
+        (), panel=PROTECTED, help="Text whose words stay as they are, like --corpus; may be repeated."
+    )
+    protect_languages: str = option(
+        "", panel=PROTECTED, help="Languages of the terminology whose names stay as they are, such as en."
+    )
+    text_field: str = option("text", like=TEXT_FIELD, panel=HOW)
+    min_frequency: int = option(2, least=1, panel=HOW, help="Times a character, or a pair that is joined, must occur.")
+    seed: int = option(0, least=0, panel=HOW, help="Of the first embeddings that cannot be composed of old ones.")
+    threads: int | None = option(None, like=THREADS, panel=HOW)
+    force: bool = option(False, like=REMAKE)
+
+    def check(self) -> None:
+        """Make sure that there is something to learn from, and that the output may be made.
+
+        Raises:
+            UsageError: if not.
+        """
+        if not self.corpus and self.terminology is None:
+            raise UsageError("say what to learn from: --corpus, --terminology")
+        if self.terminology is None and (self.languages or self.protect_languages or self.split):
+            raise UsageError("--languages, --protect-languages and --split choose among names: give --terminology")
+        artefact.refuse_existing(self.output, self.force, " (the old one is moved aside)")
+
+
+@app.command("extend", cls=Brief)
+@with_options
+def extend(spec: ExtendSpec) -> None:
     """Add tokens for another language or domain to an encoder; train it afterwards.
+
+    alphita vocabulary extend --encoder minilm --corpus notes.txt -o extended
 
     An embedding starts as the mean of those of the old tokens that the new one replaces.
     """
-    machine.set_threads(threads)
-    from alphita import artefact
+    machine.set_threads(spec.threads)
     from alphita.encoder import vocabulary, wordpieces
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
-    if not corpus and terminology is None:
-        raise UsageError("say what to learn from: --corpus, --terminology")
-    if terminology is None and (languages or protect_languages or split):
-        raise UsageError("--languages, --protect-languages and --split choose among names: give --terminology")
-    artefact.refuse_existing(output, force, " (the old one is moved aside)")  # said before the work, not after
-    like = wordpieces.open_wordpiece(encoder)
-    opened = load_terminology(terminology) if terminology else None
-    held_out = Split.load(split) if split else None
-    with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
-        hidden = held_out.cleaned if held_out is not None else frozenset()
-        learnt = [_of_file(file, like, text_field, rejects, hidden) for file in corpus or ()]
-        kept = [_of_file(file, like, text_field, rejects) for file in protect or ()]
+    spec.check()
+    like = wordpieces.open_wordpiece(spec.encoder)
+    terms = load_terminology(spec.terminology) if spec.terminology else None
+    split = Split.load(spec.split) if spec.split else None
+    hidden = split.cleaned if split is not None else frozenset()
+    with Rejects(spec.output.with_name(f"{spec.output.name}.rejects.csv")) as rejects:
+        learnt = [_of_file(file, like, spec.text_field, rejects, hidden) for file in spec.corpus]
+        kept = [_of_file(file, like, spec.text_field, rejects) for file in spec.protect]
     tell_unreadable(rejects)
-    if opened is not None:
-        learnt += _of_languages(opened, _tags(languages), hidden, like)
-        kept += _of_languages(opened, _tags(protect_languages), hidden, like) if protect_languages else []
-    tokens = wordpieces.propose(
-        _together(learnt), size, like=like, min_frequency=min_frequency, keep=keep, protected=_together(kept)
-    )
+    languages, protected = _tags(spec.languages), _tags(spec.protect_languages)
+    if terms is not None:
+        learnt += _of_languages(terms, languages, hidden, like)
+        kept += _of_languages(terms, protected, hidden, like) if protected else []
+    how: dict[str, Any] = {"size": spec.size, "keep": spec.keep, "min_frequency": spec.min_frequency}
+    tokens = wordpieces.propose(_together(learnt), like=like, protected=_together(kept), **how)
     figures = _figures(learnt + kept, tokens, like)
     facts: dict[str, Any] = {
-        "config": {"size": size, "keep": keep, "min_frequency": min_frequency},
-        "corpus": {str(file): artefact.hash_file(file) for file in corpus or ()},
-        "protected": {str(file): artefact.hash_file(file) for file in protect or ()},
-        "terminology": opened.content_hash if opened is not None else None,
-        "split": held_out.hash if held_out is not None else None,
-        "languages": _tags(languages),
-        "protected_languages": _tags(protect_languages),
+        "config": how,
+        "corpus": {str(file): artefact.hash_file(file) for file in spec.corpus},
+        "protected": {str(file): artefact.hash_file(file) for file in spec.protect},
+        "terminology": terms.content_hash if terms is not None else None,
+        "split": split.hash if split is not None else None,
+        "languages": languages,
+        "protected_languages": protected,
         "words_hash": artefact.hash_json(sorted(_together(learnt).items())),
         "texts": figures,
     }
-    done = vocabulary.extend(encoder, tokens, output, seed=seed, fields=facts, force=force)
+    done = vocabulary.extend(spec.encoder, tokens, spec.output, seed=spec.seed, fields=facts, force=spec.force)
     print(
-        f"{output}: {done.tokens_before:,} tokens and {done.added:,} new ones, {done.composed:,} of them composed of "
-        f"old ones and {done.added - done.composed:,} by chance"
+        f"{spec.output}: {done.tokens_before:,} tokens and {done.added:,} new ones, {done.composed:,} of them composed "
+        f"of old ones and {done.added - done.composed:,} by chance"
     )
     _show(figures)
-    progress.say(f"next: alphita train RECIPE --encoder {output} ...")
+    progress.say(f"next: alphita train RECIPE --encoder {spec.output} ...")
 
 
 def _tags(text: str) -> list[str]:
     from alphita.terminology import languages
 
-    tags = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        tag = languages.normalize(part)
-        if tag is None:
-            raise UsageError(f"{part!r}: {languages.UNKNOWN}")
-        tags.append(tag)
-    return list(dict.fromkeys(tags))
+    return list(dict.fromkeys(languages.known(part) for part in map(str.strip, text.split(",")) if part))
 
 
 def _of_file(
@@ -138,7 +142,7 @@ def _of_file(
     """Count the words of a file, without the held-out strings in `hidden`."""
     from alphita.encoder import wordpieces
     from alphita.training.text.corpora import documents
-    from alphita.training.text.held_out import HeldOut
+    from alphita.training.text.matching import HeldOut
 
     count = 0
 

@@ -18,7 +18,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,10 @@ from alphita.distributed.engine import Engine, Receipt, SameVersion
 from alphita.distributed.files import Place
 from alphita.errors import InputError, UsageError
 from alphita.index import encoding, store
+from alphita.index.choice import Building
 from alphita.index.half import Vectors
 from alphita.index.store import Index
+from alphita.options import Running
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -52,13 +54,10 @@ def build(
     model: str,
     out: Path | str,
     engine: Engine,
+    how: Building | None = None,
+    running: Running | None = None,
     *,
     parts: str | None = None,
-    precision: str = "auto",
-    device: str = "auto",
-    threads: int | None = None,
-    half: bool = False,
-    backend: str = store.AUTO,
     force: bool = False,
     **options: Any,  # noqa: ANN401 - as `store.build` takes them
 ) -> Index:
@@ -71,14 +70,12 @@ def build(
         model: the encoder, as `TermEncoder.load` takes it; every machine must find the same one under this name.
         out: the folder to create, on this machine.
         engine: runs the tasks, opened.
+        how: see `store.build`.
+        running: precision ("auto" is what this machine chooses, everywhere), device ("auto" is what each machine
+            chooses for itself) and threads of every worker (None leaves them to the engine).
         parts: folder or URL for the blocks, which all machines share; by default OUT.parts. Removed at the end.
-        precision: arithmetic of the encoder; "auto" is what this machine chooses, everywhere.
-        device: "cpu", "cuda" or "auto", which each machine chooses for itself.
-        threads: size of every worker's thread pools; None leaves it to the engine.
-        half: store the vectors in half precision.
-        backend: what searches the index by default.
         force: move an existing `out` aside, and start anew where the parts are another job's.
-        options: `exclude`, `letters` and `rules` of `alphita.index.store.build`.
+        options: `exclude` and `enrichment` of `alphita.index.store.build`.
 
     Raises:
         UsageError: `out` exists, the parts are another job's, or a machine has another version, another model or other
@@ -88,19 +85,20 @@ def build(
     """
     from alphita.encoder.encoder import TermEncoder
 
-    store.check_backend(backend)
+    how, running = how or Building(), running or Running()
+    how.check()
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
-    encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
-    place = Place(_everywhere(parts) if parts else f"{Path(out).absolute()}.parts")
+    encoder = TermEncoder.load(model, **asdict(running))
+    place = Place(_everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts")
     Parts(place).make()
     opening = EncoderOpening(
         _everywhere(model) if Path(model).expanduser().is_dir() else model,
         encoder.precision,
-        device,
-        threads,
+        running.device,
+        running.threads,
         encoder.content_hash,
         place.url,
-        half,
+        how.half,
     )
     try:
         engine.check(SameVersion(opening))
@@ -112,8 +110,7 @@ def build(
         terminology,
         encoder,
         out,
-        half=half,
-        backend=backend,
+        how,
         force=force,
         blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force),
         **options,
@@ -124,7 +121,7 @@ def build(
 
 def _everywhere(path: str) -> str:
     """Return a path as a process that works in another folder finds it; a URL as it is."""
-    return path if "://" in path else str(Path(path).expanduser().absolute())
+    return path if "://" in path else str(artefact.absolute(Path(path).expanduser()))
 
 
 def _count(strings: int) -> int:

@@ -21,7 +21,7 @@ from alphita.distributed.plan import ShardPlan
 from alphita.distributed.reading import Rows, rows_of
 from alphita.errors import shorten
 from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.normalizer.reading.files import MentionRow
+from alphita.normalizer.reading.rows import MentionRow
 from alphita.normalizer.writing.batches import EXPLANATION, KINDS, spread
 from alphita.normalizer.writing.job import ACCEPTED, FOR_REVIEW, REJECTED
 

@@ -22,7 +22,8 @@ from alphita.distributed.engine import Receipt
 from alphita.distributed.parts import Columns, Part, read
 from alphita.distributed.plan import ShardPlan
 from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
-from alphita.normalizer.reading.files import WHOLE, MentionFile, MentionRow, texts
+from alphita.normalizer.reading.files import MentionFile
+from alphita.normalizer.reading.rows import WHOLE, MentionRow, texts
 
 TEXT = pa.large_string()
 # Their names are none of those of the columns added.

@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional
 
 from alphita.encoder import flat_bert, layout, packed
-from alphita.encoder.heads import fill
+from alphita.encoder.layout import fill
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -253,11 +253,11 @@ def _saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
     if own.is_file():
         return own, load_file(own)
     transformer, _ = layout.read(folder)
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for shard in sorted(transformer.glob("model*.safetensors")):
         with safe_open(shard, "pt") as file:
             for name in file.keys():  # noqa: SIM118 - it is no dict
                 for published, ours in PUBLISHED.items():
                     if name.startswith(published):
-                        found[ours + name.removeprefix(published)] = file.get_tensor(name).float()
-    return transformer / "model.safetensors", found
+                        tensors[ours + name.removeprefix(published)] = file.get_tensor(name).float()
+    return transformer / "model.safetensors", tensors

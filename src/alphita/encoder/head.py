@@ -77,12 +77,12 @@ class Head:
     @functools.cached_property
     def content_hash(self) -> str:
         """The sha256 of shapes and weights, as 64 hex digits."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for field in fields(self):
             weight = getattr(self, field.name)
-            found.update(f"{field.name}{weight.shape}".encode())
-            found.update(np.ascontiguousarray(weight).tobytes())
-        return found.hexdigest()
+            digest.update(f"{field.name}{weight.shape}".encode())
+            digest.update(np.ascontiguousarray(weight).tobytes())
+        return digest.hexdigest()
 
     def __call__(self, vectors: Floats) -> Floats:
         """Return the vectors that the head makes of an encoder's.
@@ -170,5 +170,5 @@ def gelu_slope(u: Floats, tanh: Floats) -> Floats:
 
 def lengths(vectors: Floats) -> Floats:
     """Return the length of each row, (n, 1), above 0."""
-    found: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    return np.maximum(found, 1e-12)
+    norms: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    return np.maximum(norms, 1e-12)

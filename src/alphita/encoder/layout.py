@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from alphita.encoder.pooling import LEGACY_LENGTH
 from alphita.errors import InputError, UsageError
@@ -242,3 +245,28 @@ def _json(file: Path) -> Any:  # noqa: ANN401
 
 def _write(file: Path, value: object) -> None:
     file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def fill(head: torch.nn.Module, saved: Mapping[str, torch.Tensor], file: Path, name: str) -> None:
+    """Give a head the weights that were saved for it; it keeps its own where there are none.
+
+    Args:
+        head: of the encoder's sizes.
+        saved: its tensors by name, or nothing.
+        file: where they were found.
+        name: what the head is called, for messages.
+
+    Raises:
+        InputError: the tensors are of other sizes or names.
+    """
+    if not saved:
+        return
+    try:
+        head.load_state_dict(saved)
+    except RuntimeError as error:
+        problem = str(error).strip().splitlines()[-1].strip()
+        raise InputError(
+            f"the {name} does not fit the encoder: {problem}",
+            file=file,
+            remedy="take the encoder that it was trained with, or remove it",
+        ) from None

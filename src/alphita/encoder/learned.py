@@ -44,4 +44,6 @@ def has_learned(folder: Path, strings: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _numbers(strings: Sequence[str]) -> NDArray[np.uint32]:
-    return np.fromiter((zlib.crc32(one.encode("utf-8", "surrogatepass")) for one in strings), np.uint32, len(strings))
+    return np.fromiter(
+        (zlib.crc32(string.encode("utf-8", "surrogatepass")) for string in strings), np.uint32, len(strings)
+    )

@@ -120,10 +120,10 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
     for name, sha256 in expected.items():
         if not (folder / name).is_file():
             raise InputError("missing", file=folder / name, remedy=f"reinstall {MINILM_PACKAGE}")
-        found = artefact.hash_file(folder / name)
-        if found != sha256:
+        actual = artefact.hash_file(folder / name)
+        if actual != sha256:
             raise InputError(
-                f"sha256 {found} is not the published {sha256}",
+                f"sha256 {actual} is not the published {sha256}",
                 file=folder / name,
                 remedy=f"reinstall {MINILM_PACKAGE}",
             )

@@ -177,12 +177,12 @@ class TorchRuntime:
         Returns:
             (hidden,) by the name of the layer.
         """
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
 
         def note(name: str) -> Any:  # noqa: ANN401 - a hook
             def hook(_layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
                 peak = inputs[0].abs().flatten(0, -2).amax(0)
-                found[name] = torch.maximum(found[name], peak) if name in found else peak
+                tensors[name] = torch.maximum(tensors[name], peak) if name in tensors else peak
 
             return hook
 
@@ -201,7 +201,7 @@ class TorchRuntime:
             self._model.train(was_training)
             for hook in hooks:
                 hook.remove()
-        return {name: peak.cpu().numpy() for name, peak in found.items()}
+        return {name: peak.cpu().numpy() for name, peak in tensors.items()}
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights that the vectors depend on, in fp32, sorted by name."""

@@ -309,7 +309,7 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
         raise UsageError(f"there is no word to train on whose characters occur {min_frequency} times or more")
     # The trainer numbers characters in the order in which it meets words, which is chance, and breaks ties by number;
     # given beforehand they have their places.
-    characters = sorted(set().union(*words)) + sorted({prefix + one for word in words for one in word[1:]})
+    characters = sorted(set().union(*words)) + sorted({prefix + letter for word in words for letter in word[1:]})
     if size < len(characters):
         raise TooSmall(size, len(characters))
     trained = Tokenizer(models.WordPiece({}, unk_token=like.model.unk_token, continuing_subword_prefix=prefix))

@@ -19,6 +19,7 @@ from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmark
+from alphita.evaluation.choice import EvaluationChoice
 from alphita.evaluation.report import KIND, file_name, markdown, page, pictures
 from alphita.evaluation.scoring import confusions
 from alphita.evaluation.scoring.results import Metric, Result, compare, figures_of
@@ -37,30 +38,10 @@ FITS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 @dataclass(frozen=True)
-class EvaluationPlan:
-    """What to run.
+class EvaluationPlan(EvaluationChoice):
+    """What to run: a choice, and the terminology for benchmarks that need one."""
 
-    Attributes:
-        benchmarks: their names, or only "all": every one whose data are there.
-        models: systems, as `load_system` reads them.
-        baselines: systems too; the first is the one that the others are compared with.
-        data: the folder of the benchmarks' files.
-        terminology: for benchmarks that need one.
-        skipped: of "all", those to leave out.
-        settings: "BENCHMARK.key=value", or "key=value" for all benchmarks that know the key.
-        seed: of the intervals and pictures.
-        pictures: draw the terminology's terms as the systems place them.
-    """
-
-    benchmarks: Sequence[str]
-    models: Sequence[str]
-    baselines: Sequence[str] = ()
-    data: Path | None = None
     terminology: Terminology | None = None
-    skipped: Sequence[str] = ()
-    settings: Sequence[str] = ()
-    seed: int = 0
-    pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +92,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
         everything = list(plan.benchmarks) == [ALL]
         failed: list[AlphitaError] = []
         entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything, failed) for task in tasks]
-        if failed and not any("figures" in one for entry in entries for one in entry["systems"]):
+        if failed and not any("figures" in system for entry in entries for system in entry["systems"]):
             raise failed[0]
         files = {
             f"{task.name}/{_within(path, plan.data, task.name)}": artefact.hash_file(path)
@@ -277,7 +258,7 @@ def _entry(
         "main_metric": info.main_metric,
         "tested_on_real_data": info.tested_on_real_data,
         "options": task.options.model_dump(mode="json"),
-        "published": [dataclasses.asdict(one) for one in task.module.PUBLISHED],
+        "published": [dataclasses.asdict(figure) for figure in task.module.PUBLISHED],
         "not_run": task.not_run,
         "where": info.where,
         "systems": [],
@@ -363,11 +344,11 @@ def _unforeseen(error: Exception, what: str, failed: list[AlphitaError]) -> dict
 
 def _say_if_none_covered(entry: Mapping[str, Any]) -> None:
     """Say on stderr that no query could be answered: figures of 0 would pass for what the systems can do."""
-    for one in entry["systems"]:
-        notes = one.get("notes", {})
+    for system in entry["systems"]:
+        notes = system.get("notes", {})
         if notes.get("queries") and notes.get("covered") == 0:
             notes["coverage"] = "no gold concept has a name among the targets, so that every answer is wrong"
-            progress.say(f"{entry['name']}: {one['name']}: {notes['coverage']}")
+            progress.say(f"{entry['name']}: {system['name']}: {notes['coverage']}")
 
 
 def _rows_file(folder: Path, task: _Task, system: str) -> Path:
@@ -398,14 +379,14 @@ def _written(metric: Metric) -> dict[str, Any]:
 
 def _of_settings(task: _Task) -> dict[str, str]:
     """Return the hashes of the files and splits that a benchmark's settings name, by setting."""
-    found = {}
+    settings = {}
     for key, path in task.options if task.not_run is None else ():
         if isinstance(path, Path) and path.is_file():
-            found[f"{task.name}/{key}"] = artefact.hash_file(path)
+            settings[f"{task.name}/{key}"] = artefact.hash_file(path)
         elif isinstance(path, Path):
             with contextlib.suppress(InputError):
-                found[f"{task.name}/{key}"] = artefact.open_manifest(path, "split")["content_hash"]
-    return found
+                settings[f"{task.name}/{key}"] = artefact.open_manifest(path, "split")["content_hash"]
+    return settings
 
 
 def _resolved(tasks: Sequence[_Task], plan: EvaluationPlan) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from alphita.terminology.store import Terminology
 if TYPE_CHECKING:
     import torch
 
-    from alphita.graph.row_gradients import RowGradients
+    from alphita.graph.states import RowGradients
 
 Vectors = dict[str, "torch.Tensor"]
 Int = NDArray[np.int64]
@@ -188,11 +188,11 @@ def parts(representations: Any, rows: torch.Tensor | None = None) -> torch.Tenso
     """Return PyKEEN's vectors of some rows (all of them by default), parts end to end, (n, d)."""
     import torch
 
-    found = []
+    pieces = []
     for representation in representations:
         value = representation(rows)
-        found += [value.real, value.imag] if value.is_complex() else [value]
-    return torch.cat(found, dim=-1)
+        pieces += [value.real, value.imag] if value.is_complex() else [value]
+    return torch.cat(pieces, dim=-1)
 
 
 def vectors_of(model: Any) -> Vectors:  # noqa: ANN401 - PyKEEN's model
@@ -251,16 +251,16 @@ def _run(
     import torch
 
     from alphita.graph import states
-    from alphita.graph.row_gradients import RowGradients
+    from alphita.graph.states import RowGradients
 
     n = len(division.entities)
     model = build(module, n, len(division.relations), config).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
     gradients = RowGradients(model)
     course = _Course()
-    found = states.load(work, model, optimizer)
-    if found is not None:
-        facts, best = found
+    state = states.load(work, model, optimizer)
+    if state is not None:
+        facts, best = state
         if facts["fingerprint"] != fingerprint:
             raise InputError(
                 "the unfinished work is of other settings, or of another terminology or split",

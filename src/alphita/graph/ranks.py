@@ -7,7 +7,6 @@ competitors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -53,7 +52,7 @@ def ranks(
     Raises:
         ValueError: the scores are of another shape, or NaN.
     """
-    found = {}
+    by_side = {}
     block = max(1, SCORES_AT_ONCE // n_entities)
     for side in SIDES:
         given, wanted = (0, 2) if side == "tail" else (2, 0)
@@ -73,16 +72,16 @@ def ranks(
                     "smaller learning_rate"
                 )
             parts.append(_realistic(scores, batch[:, wanted], None if answers is None else answers.of(batch)))
-        found[side] = np.concatenate(parts) if parts else np.empty(0)
-    return found
+        by_side[side] = np.concatenate(parts) if parts else np.empty(0)
+    return by_side
 
 
-def figures(found: dict[str, NDArray[np.float64]], ks: Sequence[int] = (1, 3, 10)) -> dict[str, float]:
+def figures(found: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     """Return MRR, hits@k and MR (mean rank) over both sides of `ranks`; nothing where nothing was asked."""
     rank = np.concatenate([found[side] for side in SIDES])
     if not len(rank):
         return {}
-    hits = {f"hits@{k}": float((rank <= k).mean()) for k in ks}
+    hits = {f"hits@{k}": float((rank <= k).mean()) for k in (1, 3, 10)}
     return {"MRR": float((1 / rank).mean()), **hits, "MR": float(rank.mean())}
 
 

@@ -222,12 +222,12 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
         if (
             len(out) + len(relations) <= wanted
             and min(entity_left[head], entity_left[tail]) > needed
-            and all(relation_left[one] > relations.count(one) for one in relations)
+            and all(relation_left[relation] > relations.count(relation) for relation in relations)
         ):
             entity_left[head] -= len(relations)
             entity_left[tail] -= len(relations)
-            for one in relations:
-                relation_left[one] -= 1
+            for relation in relations:
+                relation_left[relation] -= 1
             out.extend(rows.tolist())
             ends.append(len(out))
     held = np.array(out, np.int64)
@@ -265,7 +265,7 @@ def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tu
         if counts[relation] < rare:
             few += 1
             continue
-        shares = ((one, turned.get((relation, one), 0) / counts[relation]) for one in kept)
+        shares = ((other, turned.get((relation, other), 0) / counts[relation]) for other in kept)
         other = next((one for one, share in shares if share >= inverse), None)
         if other is not None:
             turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")

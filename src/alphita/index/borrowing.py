@@ -1,11 +1,17 @@
-"""Names that an index borrows: what other vocabularies call the concepts of its terminology.
+"""Names that an index borrows: what other vocabularies, the lenders, call the concepts of its terminology.
 
 A concept and one of a lender are the same if an exact name of the one is, cleaned, a name of that one alone in the
 lender's vocabulary, or if their ids are the same, or the terminology or the lender says that they are equivalent. Then
 the concept gets the other names, unless a name is one of the terminology's own, or would come to two of its concepts.
-Left out too is what adds nothing: a plural, or the words of another name in another order.
+Left out too is what adds nothing: a plural, or the words of another name in another order. A short form among them
+("DM") is no name: it has other meanings. It becomes a meaning of a short form.
 
-A short form among them ("DM") is no name: it has other meanings. It becomes a meaning of a short form.
+A lender is any terminology (one's own synonyms, a licensed vocabulary), or a folder as models/alphita-names:
+
+names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and what
+                     `prepared` adds
+equivalents.parquet  id, other: two concepts that a vocabulary says are the same
+short_forms.tsv      short, long, share, language, english (see `normalizer.clinical`)
 """
 
 from __future__ import annotations
@@ -20,26 +26,121 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.index.concepts import side
-from alphita.index.lenders import COLUMNS, OF_CODES, prepared
+from alphita import artefact
+from alphita.errors import InputError
+from alphita.index.choice import KIND, shipped_folder
+from alphita.index.codes import equivalents
 from alphita.index.segment import BORROWED_STANDING, Content
-from alphita.terminology.text import DEFAULT_RULES, plain_words
+from alphita.terminology.text import DEFAULT_RULES, clean_many, plain_words
 
 if TYPE_CHECKING:
-    from alphita.index.lenders import Lender
     from alphita.terminology.store import Terminology
 
-# Predicates by which a terminology says that a concept of its own is another vocabulary's.
-EQUIVALENT = (
-    "exactmatch",
-    "exact_match",
-    "hasdbxref",
-    "xref",
-    "equivalentto",
-    "equivalent_to",
-    "equivalentclass",
-    "code",
-)
+NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
+# The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
+OURS = "Alphita"
+COLUMNS = ("source", "id", "name", "language")
+PREPARED = (*COLUMNS, "key", "alone", "first")
+# Of a lender whose names end so, they are those of codes, each a class of things: lent to these codes alone.
+OF_CODES = "index"
+MOST_CHARACTERS = 200
+
+
+class Lender(NamedTuple):
+    """What lends names.
+
+    Attributes:
+        names: `PREPARED`; names of one id are synonyms, the preferred one first.
+        equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
+        hash: of its content.
+    """
+
+    names: pl.DataFrame
+    equivalents: pl.DataFrame
+    hash: str
+
+
+def shipped_lender() -> Lender:
+    """Return the table of names that comes with Alphita.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    folder = shipped_folder()
+    manifest = artefact.verify(folder, KIND)
+    try:
+        names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
+        return Lender(names.select(PREPARED), equivalents.select("id", "other"), str(manifest["content_hash"]))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"damaged table of names: {error}", file=folder, remedy="install alphita again") from None
+
+
+def lender_of(terminology: Terminology) -> Lender:
+    """Return a terminology as one that lends."""
+    source = str(terminology.manifest.get("sources", [{}])[0].get("name") or terminology.path.stem)
+    return Lender(prepared(names_of(terminology, source)), _no_equivalents(), terminology.content_hash)
+
+
+def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
+    """Return the exact names of the live concepts of a terminology that have two or more: `COLUMNS`.
+
+    Args:
+        terminology: any.
+        source: what reports call it.
+    """
+    terms = terminology.terms
+    frame = pl.DataFrame(
+        {
+            "concept": terminology.term_concept,
+            "name": pl.Series(terms.column("string").cast("large_string").to_pylist(), dtype=pl.String),
+            "language": pl.Series(_text(terms, "language"), dtype=pl.String),
+            "exact": pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
+            "first": terms.column("preferred").to_numpy(zero_copy_only=False),
+            "made": pl.Series(_text(terms, "status"), dtype=pl.String),
+        }
+    )
+    live = ~pl.Series(terminology.retired).cast(pl.Boolean)
+    own = frame.filter(pl.col("exact") & (pl.col("made") != "machine").fill_null(True))
+    own = own.filter(live.gather(own["concept"])).sort("concept", ~pl.col("first"), maintain_order=True)
+    own = own.filter(pl.len().over("concept") > 1)
+    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
+    return own.select(source=pl.lit(source), id=ids.gather(own["concept"]), name="name", language="language")
+
+
+def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.DataFrame:
+    """Return names with what borrowing asks of them; those that no key is left of, or that are texts, are left out.
+
+    Returns:
+        `PREPARED`: key (the cleaned name), alone (whether it leads to its concept: it names no other of its source),
+        first (whether it is the preferred one).
+    """
+    keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
+    keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MOST_CHARACTERS))
+    alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
+    number = pl.int_range(pl.len())
+    return keyed.with_columns(
+        alone=alone & ~pl.col("source").str.ends_with(OF_CODES), first=number == number.min().over("source", "id")
+    )
+
+
+def _text(terms: object, name: str) -> list[str | None]:
+    column = terms.column(name) if name in terms.column_names else None  # type: ignore[attr-defined]
+    return column.cast("string").to_pylist() if column is not None else [None] * len(terms)  # type: ignore[arg-type]
+
+
+def _no_equivalents() -> pl.DataFrame:
+    return pl.DataFrame({"id": [], "other": []}, schema={"id": pl.String, "other": pl.String})
+
+
+def together(lenders: Sequence[Lender]) -> Lender:
+    """Return several as one."""
+    return Lender(
+        pl.concat([lender.names for lender in lenders]),
+        pl.concat([lender.equivalents for lender in lenders]),
+        artefact.hash_json([lender.hash for lender in lenders]),
+    )
+
+
 # "DM", "T2DM", "HbA1c", "cpc", "crd", but neither "Zika" nor "itch".
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
 
@@ -72,24 +173,24 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     lent = lender.names if tuple(rules) == DEFAULT_RULES else prepared(lender.names.select(COLUMNS), rules)
     lent = lent.with_row_index("order")
     links = _links(content, terminology, lender, own, lent)
-    found = links.join(lent, on=["source", "id"], how="inner")
-    found = found.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
-    total = len(found)
-    found = found.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
-    is_short = pl.Series([_SHORT.fullmatch(name) is not None for name in found["name"].to_list()], dtype=pl.Boolean)
-    short = found.filter(is_short)
-    found = found.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
-    found = _adding(found, own)
+    borrowed = links.join(lent, on=["source", "id"], how="inner")
+    borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
+    total = len(borrowed)
+    borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
+    is_short = pl.Series([_SHORT.fullmatch(name) is not None for name in borrowed["name"].to_list()], dtype=pl.Boolean)
+    short = borrowed.filter(is_short)
+    borrowed = borrowed.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
+    borrowed = _adding(borrowed, own)
     report = {
         "hash": lender.hash,
-        "names": len(found),
-        "concepts": found["concept"].n_unique(),
+        "names": len(borrowed),
+        "concepts": borrowed["concept"].n_unique(),
         "linked": links["concept"].n_unique(),
-        "left_out": total - len(found),
-        "by_source": dict(found.group_by("source").len().sort("source").iter_rows()),
+        "left_out": total - len(borrowed),
+        "by_source": dict(borrowed.group_by("source").len().sort("source").iter_rows()),
     }
     short_forms = list(short.select("name", "via", "source").iter_rows())
-    return Borrowed(found.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
+    return Borrowed(borrowed.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
 
 
 def extended(content: Content, names: pl.DataFrame) -> Content:
@@ -123,7 +224,8 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
     standing = np.concatenate([content.standing, np.full(len(names), BORROWED_STANDING, np.uint8)])
     order = np.argsort(string, kind="stable")
     offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
-    return Content(strings, offsets, pa.table(columns).take(pa.array(order)), standing[order], content.concepts)
+    terms = pa.table(columns).take(pa.array(order))
+    return content._replace(strings=strings, offsets=offsets, terms=terms, standing=standing[order])
 
 
 def _own(content: Content) -> pl.DataFrame:
@@ -186,20 +288,8 @@ def _links(
 
 def _stated(terminology: Terminology) -> pl.DataFrame:
     """Return own_id and other of what the terminology says is equivalent."""
-    table = side(terminology, "xrefs")
-    if not len(table):
-        return pl.DataFrame(schema={"own_id": pl.String, "other": pl.String})
-    predicate = pl.Series(table.column("predicate").cast("string").to_pylist(), dtype=pl.String)
-    frame = pl.DataFrame(
-        {
-            "concept": table.column("concept").to_numpy(),
-            "predicate": predicate,
-            "other": pl.Series(table.column("object").cast("string").to_pylist(), dtype=pl.String),
-        }
-    )
-    kind = pl.col("predicate").str.split(":").list.last().str.to_lowercase()
-    frame = frame.filter(kind.is_in(EQUIVALENT))
-    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
+    frame = equivalents(terminology)
+    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist() if len(frame) else [], dtype=pl.String)
     return frame.select(own_id=ids.gather(frame["concept"]), other="other")
 
 
@@ -218,3 +308,6 @@ def _words(keys: pl.Series) -> pl.Series:
 
 def _true(values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a boolean array, chunked or not
     return np.array(pc.fill_null(values, False).to_numpy(zero_copy_only=False), bool)
+
+
+# Of a mention, names of so many words are looked for; beside the mention as a whole.

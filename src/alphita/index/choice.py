@@ -4,25 +4,26 @@ Alphita for it lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from alphita import shipped
+from alphita import registry, shipped
 from alphita.encoder.resolve import DEFAULT, MULTILINGUAL, SHIPPED
 from alphita.errors import UsageError
+from alphita.options import HOW, option
 from alphita.registry import unknown
+from alphita.terminology.text import DEFAULT_RULES, RULES
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 Learn = Literal["no", "seconds", "minutes"]
 LEARN: tuple[Learn, ...] = get_args(Learn)
+BACKENDS = "alphita.index.backends"
+GIVEN = "What an index is given beside its terminology"
 # The table of names: the kind of its folder, and the folder.
 KIND = "names"
 FOLDER = "models/alphita-names"
@@ -47,21 +48,35 @@ def shipped_folder() -> Path:
     return shipped.find(FOLDER)
 
 
-class Choice(NamedTuple):
-    """What a user chooses for an index.
+@dataclass(frozen=True)
+class Choice:
+    """What a user chooses for an index; `names` are of any kind that `--to` takes, and go before what is borrowed."""
 
-    Attributes:
-        borrow: whether names are borrowed from the table that comes with Alphita, and its short forms are known.
-        names: terminologies whose names are borrowed too, of any kind that `--to` takes; they go first.
-        learn: how much a head is taught: one of `LEARN`.
-        model: one of the encoders that come with Alphita; None: `model_for` the languages of the terminology and of
-            the strings.
-    """
-
-    borrow: bool = True
-    names: tuple[str, ...] = ()
-    learn: Learn = "seconds"
-    model: str | None = None
+    borrow: bool = option(
+        True,
+        "--no-borrow",
+        panel=GIVEN,
+        help="Leave out what other open vocabularies call the same concepts, and the clinic's short forms.",
+    )
+    names: tuple[str, ...] = option(
+        (),
+        metavar="SOURCE",
+        panel=GIVEN,
+        help="Names of your own: a table with an id and a name a row, or any terminology. A concept that has one of "
+        "the names of an id gets the others too. May be given several times.",
+    )
+    learn: Learn = option(
+        "seconds",
+        panel=GIVEN,
+        help="How long is learned from the terminology's synonyms: no, seconds or minutes (a head on the encoder's "
+        "vectors); for `alphita index` also full (the whole encoder first; it needs torch).",
+    )
+    model: str | None = option(
+        None,
+        panel=GIVEN,
+        help="alphita-en, for English, or alphita-multi, for other languages too; by default what the languages of "
+        "the terminology and of the strings call for. An X.index has its own.",
+    )
 
     def check(self) -> None:
         """Make sure that what is chosen exists.
@@ -78,6 +93,42 @@ class Choice(NamedTuple):
             raise UsageError(unknown("learning", self.learn, LEARN))
 
 
+@dataclass(frozen=True)
+class Building:
+    """How an index is built.
+
+    Attributes:
+        rules: names of the cleaning rules, in order.
+    """
+
+    backend: str = option(
+        "auto",
+        panel=HOW,
+        help="What searches the vectors: auto (by their number), faiss (all are compared), ivf_pq or hnsw "
+        "(approximate, with measured recall), exact (the slow reference).",
+    )
+    letters: bool = option(
+        True, "--no-letters", panel=HOW, help="Store no character n-grams: a smaller index that misses misspellings."
+    )
+    half: bool = option(
+        False, panel=HOW, help="Store the vectors in half precision: half the size on disk, near the same."
+    )
+    rules: Sequence[str] = DEFAULT_RULES
+
+    def check(self) -> None:
+        """Make sure that the backend and the rules exist.
+
+        Raises:
+            UsageError: one does not.
+        """
+        choices = ["auto", *registry.names(BACKENDS)]
+        if self.backend not in choices:
+            raise UsageError(unknown("backend", self.backend, choices))
+        for rule in self.rules:
+            if rule not in RULES:
+                raise UsageError(unknown("cleaning rule", rule, RULES))
+
+
 def model_for(languages: Iterable[str]) -> str:
     """Return which of the models that come with Alphita is for names and strings in these languages, as BCP-47 tags."""
     return DEFAULT if {tag.partition("-")[0] for tag in languages} <= {ENGLISH} else MULTILINGUAL
@@ -88,13 +139,19 @@ def languages_of(terminology: Terminology) -> list[str]:
 
     The one that the names look like is among them: a table without a column of languages is taken to be English.
     """
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(terminology.terms["language"]).to_pylist()}
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = {
+        counted["values"]: counted["counts"] for counted in pc.value_counts(terminology.terms["language"]).to_pylist()
+    }
     counts = {tag: count for tag, count in counts.items() if tag not in (None, "", "und")}
     least = SPOKEN * sum(counts.values())
-    found = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])
+    frequent = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])
     rows = np.unique(np.linspace(0, terminology.n_terms - 1, LOOKED_AT).astype(np.int64))
     seen = language_of(terminology.terms["string"].take(pa.array(rows)).to_pylist())
-    return found if seen is None or any(tag.partition("-")[0] == seen for tag in found) else [*found, seen]
+    return frequent if seen is None or any(tag.partition("-")[0] == seen for tag in frequent) else [*frequent, seen]
 
 
 def language_of(strings: Iterable[str]) -> str | None:

@@ -128,20 +128,20 @@ def _omop(
         return {}
     named = {row.prefix: row.omop_vocabulary_id for row in prefixes.table().values() if row.omop_vocabulary_id}
     spelt = columns["source"].dictionary.to_pylist()
-    vocabularies = pa.array([named.get(one, one) for one in spelt], pa.string())
-    found = {
+    vocabularies = pa.array([named.get(vocabulary, vocabulary) for vocabulary in spelt], pa.string())
+    prefix_of = {
         "omop_concept_id": numbers,
         "vocabulary": pa.DictionaryArray.from_arrays(columns["source"].indices, vocabularies),
     }
     codes = types.column("code").cast(pa.string()) if len(types) else None
     for code, name in OMOP_TYPES.items():
         some = types if codes is None else types.filter(pc.equal(codes, code))
-        found[name] = _first(some, "semantic_type", own, n).dictionary_encode()
+        prefix_of[name] = _first(some, "semantic_type", own, n).dictionary_encode()
     properties = side(terminology, "properties")
     if len(properties):
         properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
-    found["standard"] = _first(properties, "value", own, n).dictionary_encode()
-    return found
+    prefix_of["standard"] = _first(properties, "value", own, n).dictionary_encode()
+    return prefix_of
 
 
 def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -> pa.Array:

@@ -26,12 +26,12 @@ def absent(names: pl.DataFrame, strings: pa.LargeStringArray) -> pl.DataFrame:
     """Return the names of those concepts of other vocabularies none of whose names is a string of the index.
 
     Args:
-        names: what `lenders.Lender` has; everyday phrases and names of codes are left out.
+        names: what `borrowing.Lender` has; everyday phrases and names of codes are left out.
         strings: the index's cleaned strings.
     """
     import polars as pl
 
-    from alphita.index.lenders import OF_CODES, OURS
+    from alphita.index.borrowing import OF_CODES, OURS
 
     foreign = names.filter((pl.col("source") != OURS) & ~pl.col("source").str.ends_with(OF_CODES))
     known = foreign["key"].is_in(pl.Series(strings).implode())
@@ -55,15 +55,15 @@ def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.fl
         texts: cleaned mentions.
         elsewhere: sorted hashes.
     """
-    found = np.zeros(len(texts), np.float32)
+    shares_of_words = np.zeros(len(texts), np.float32)
     if not len(elsewhere):
-        return found
+        return shares_of_words
     rows: list[int] = []
     spans: list[tuple[int, int]] = []
     parts: list[str] = []
     counts = np.zeros(len(texts), np.int64)
     for row, text in enumerate(texts):
-        words = [(one.start(), one.end()) for one in _WORD.finditer(text)]
+        words = [(word.start(), word.end()) for word in _WORD.finditer(text)]
         counts[row] = len(words)
         for start in range(len(words)):
             for end in range(start + 1, min(len(words), start + MOST_WORDS) + 1):
@@ -75,8 +75,8 @@ def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.fl
     for place in np.flatnonzero(named).tolist():
         covered.setdefault(rows[place], set()).update(range(*spans[place]))
     for row, words_of in covered.items():
-        found[row] = len(words_of) / counts[row]
-    return found
+        shares_of_words[row] = len(words_of) / counts[row]
+    return shares_of_words
 
 
 def hits(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.bool_]:

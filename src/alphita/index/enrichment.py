@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError
-from alphita.index import elsewhere, lenders, probes
-from alphita.index.borrowing import Borrowed, borrow, extended
+from alphita.index import borrowing, elsewhere, probes
+from alphita.index.borrowing import Borrowed, Lender, borrow, extended
 from alphita.index.choice import Learn
 from alphita.index.half import full
 from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
-from alphita.index.lenders import Lender
 from alphita.index.neighbours import unit
 from alphita.index.segment import Content, Given
 from alphita.terminology.store import Terminology, load_terminology
@@ -69,7 +68,7 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
     """
     some, short = [], None
     for called, folder in names:
-        lender = lenders.lender_of(load_terminology(folder))
+        lender = borrowing.lender_of(load_terminology(folder))
         if not len(lender.names):
             raise InputError(
                 "has no two names for one thing, so there is nothing to borrow",
@@ -78,9 +77,9 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
             )
         some.append(lender)
     if borrow:
-        some.append(lenders.shipped_lender())
-        short = read_short_forms(lenders.shipped_folder() / lenders.SHORT_FORMS)
-    return Enrichment(lenders.together(some) if some else None, short, learn)
+        some.append(borrowing.shipped_lender())
+        short = read_short_forms(borrowing.shipped_folder() / borrowing.SHORT_FORMS)
+    return Enrichment(borrowing.together(some) if some else None, short, learn)
 
 
 def read_short_forms(path: Path) -> pl.DataFrame:
@@ -197,7 +196,7 @@ def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrow
     if listed is not None:
         own = listed.with_columns(source=pl.lit("list"))
         english = own.filter(pl.col("english").fill_null("") != "").with_columns(long="english")
-        frames += [one.select(kept) for one in (own, english)]
+        frames += [frame.select(kept) for frame in (own, english)]
     frame = pl.concat(frames)
     keys = pl.Series("key", clean_many(frame["long"].to_list(), tuple(rules)), pl.String)
     strings = pl.Series("key", content.strings)

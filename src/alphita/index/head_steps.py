@@ -16,7 +16,7 @@ from alphita.encoder.head import Head, gelu, gelu_slope, lengths
 
 # float32, or float64 in tests.
 Floats = NDArray[Any]
-# Of the loss: CODER's, but lambda, 0.5 there; on three terminologies 0.6 found more (bench/head.py).
+# Of the loss: CODER's, but lambda, 0.5 there; on three terminologies 0.6 found more (bench/head.py of commit 0db22db).
 ALPHA, BETA, LAMBDA, EPSILON = 2.0, 50.0, 0.6, 0.1
 SPREAD = 2.0
 # Adam (Kingma and Ba 2015), as its authors have it.

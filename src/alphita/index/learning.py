@@ -125,11 +125,11 @@ def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
         (len(strings),) bool.
     """
     key = f"held back {seed}".encode()
-    found = (
+    drawn = (
         int.from_bytes(hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest())
         for string in strings
     )
-    return np.fromiter((number % HELD_BACK == 0 for number in found), bool, len(strings))
+    return np.fromiter((number % HELD_BACK == 0 for number in drawn), bool, len(strings))
 
 
 def held_back_of(terminology: Terminology) -> frozenset[str]:

@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index.pieces import blocks, cut, distinct
-from alphita.index.strings import SortedStrings
+from alphita.index.strings import SortedStrings, blocks, cut, distinct
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -233,9 +232,9 @@ class Ngrams:
         asked, cut_short = self._affordable(queries)
         # One more than asked for shows whether the last place is shared, where any of the equals may have been kept.
         depth = SCORED_AGAIN * k if cut_short.any() else k + 1
-        found = self._product(asked, min(depth, len(self)))
-        counts = np.diff(found.indptr)
-        query, string, value = np.repeat(np.arange(len(counts)), counts), found.indices, found.data
+        products = self._product(asked, min(depth, len(self)))
+        counts = np.diff(products.indptr)
+        query, string, value = np.repeat(np.arange(len(counts)), counts), products.indices, products.data
         again = cut_short[query]
         value[again] = self.pairwise(queries, query[again], string[again])
         similarity, rows = _greatest(query, string, value, len(counts), k + 1)
@@ -349,9 +348,9 @@ class Ngrams:
         counts = self.offsets[rows + 1] - begin
         ends = np.cumsum(counts)
         places = np.arange(ends[-1]) + np.repeat(begin - (ends - counts), counts)
-        found = table[self.columns[places] + np.repeat(line, counts)]
+        columns = table[self.columns[places] + np.repeat(line, counts)]
         # Every indexed string has an n-gram, so no sum is empty.
-        summed: NDArray[np.float32] = np.add.reduceat(found, ends - counts)
+        summed: NDArray[np.float32] = np.add.reduceat(columns, ends - counts)
         return summed
 
 

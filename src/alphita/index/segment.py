@@ -10,6 +10,7 @@ standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best
                 `retired_concept` names either; from `BORROWED_STANDING` on names of other vocabularies (`borrowing`);
                 the column `borrowed_as` holds the own name that each stands behind
 short_forms.arrow   what the clinic's short forms and borrowed ones may mean (see `enrichment`), if it has any
+codes.arrow         codes of other vocabularies, and which concepts they are (see `codes`)
 elsewhere.npy       hashes of names of other vocabularies' concepts that the index lacks (see `elsewhere`), if any
 concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
@@ -30,7 +31,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.index import concepts
+from alphita.index import codes, concepts
 from alphita.index.concepts import Concepts
 from alphita.index.half import Vectors
 from alphita.index.strings import SortedStrings
@@ -48,7 +49,7 @@ TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 BORROWED_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
-SHORT_FORMS, ELSEWHERE = "short_forms.arrow", "elsewhere.npy"
+SHORT_FORMS, ELSEWHERE, CODES = "short_forms.arrow", "elsewhere.npy", "codes.arrow"
 
 
 class Segment:
@@ -108,6 +109,7 @@ class Segment:
             order = pc.sort_indices(ids)
             ids, self._known_rows = ids.take(order), order.to_numpy().astype(np.int32)
         self._known_ids = SortedStrings(ids)
+        self._codes: pa.Table | None = _read(self.path / CODES) if (self.path / CODES).exists() else None
 
     @functools.cached_property
     def borrowed(self) -> NDArray[np.bool_]:
@@ -123,6 +125,14 @@ class Segment:
         for wrong in np.flatnonzero(place < 0).tolist():
             place[wrong] = self._known_ids.rows([prefixes.normalize(ids[wrong])])[0]
         return np.where(place >= 0, self._known_rows[np.maximum(place, 0)], -1).astype(np.int64)
+
+    def coded(self, codes: Sequence[str]) -> list[list[int]]:
+        """Return the rows of the concepts that each code of another vocabulary is; of an index without codes none."""
+        if self._codes is None or not len(self._codes):
+            return [[] for _ in codes]
+        places = SortedStrings(self._codes.column("id").chunk(0)).rows(codes).tolist()
+        concepts = self._codes.column("concepts")
+        return [concepts[place].as_py() if place >= 0 else [] for place in places]
 
     def mapped_homonyms(self, string: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many of the other concepts of a string have it by a mapping from or to this concept alone.
@@ -190,6 +200,7 @@ class Content(NamedTuple):
     terms: pa.Table
     standing: NDArray[np.uint8]
     concepts: Concepts
+    codes: pa.Table
 
 
 class Given(NamedTuple):
@@ -244,13 +255,12 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     columns |= {name: table.column(name) for name in TERM_COLUMNS if name in table.column_names}
     columns["preferred"] = pa.array(preferred[order])
     columns["retired_concept"] = concepts.text(terminology.concept_ids).take(pa.array(own[order], mask=~other[order]))
-    return Content(
-        strings,
-        offsets,
-        pa.table(columns),
-        standing[order].astype(np.uint8),
-        concepts.gather(terminology, used.astype(np.int64), stands_for),
-    )
+    terms = pa.table(columns)
+    known = concepts.gather(terminology, used.astype(np.int64), stands_for)
+    place_of = np.full(len(stands_for), -1, np.int32)
+    place_of[used] = np.arange(len(used))
+    of_others = codes.gather(terminology, terms, known, place_of)
+    return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others)
 
 
 def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArray[np.int64]]:
@@ -294,6 +304,7 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
     _write(path / "strings.arrow", pa.table({"string": content.strings}))
     _write(path / "terms.arrow", content.terms)
     _write(path / "concepts.arrow", content.concepts.table)
+    _write(path / CODES, content.codes)
     _write(path / "known_ids.arrow", pa.table({"id": content.concepts.known_ids}))
     np.save(path / "offsets.npy", content.offsets, allow_pickle=False)
     np.save(path / "standing.npy", content.standing, allow_pickle=False)

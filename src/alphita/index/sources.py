@@ -19,18 +19,22 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from alphita import __version__, artefact, machine, registry
+import numpy as np
+
+from alphita import __version__, artefact, machine, progress, registry
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
+from alphita.index.encoding import STRINGS_A_BLOCK, Blocks, Encoder, encode_block
+from alphita.index.half import Vectors, full
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say
-from alphita.terminology.detect import DetectedSource, detect
-from alphita.terminology.packaged import PACKAGED, find_packaged
+from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import CLEANING_VERSION
 
@@ -78,7 +82,7 @@ def index_of(
     why = ""
     if choice.model is None:
         spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])
-        choice = choice._replace(model=model_for(spoken))
+        choice = replace(choice, model=model_for(spoken))
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
     key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])
@@ -104,9 +108,11 @@ def terminology_of(source: Path | str) -> Path:
         return Path(source).expanduser()
     if kind is not None:
         raise UsageError(f"{source} is an {kind}; give the terminology that it was made from")
-    found = _found(source)
-    key = artefact.hash_json([MADE_BY, found.format, found.settings, [_content(path) for path in found.paths]])
-    return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(found, out, str(source)))
+    source_found = _found(source)
+    key = artefact.hash_json(
+        [MADE_BY, source_found.format, source_found.settings, [_content(path) for path in source_found.paths]]
+    )
+    return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(source_found, out, str(source)))
 
 
 def enrichment_of(choice: Choice) -> Enrichment:
@@ -134,7 +140,7 @@ def choice_hash(choice: Choice) -> str:
     choice.check()
     paths = [(terminology_of(name), "terminology") for name in choice.names]
     paths += [(shipped_folder(), KIND)] if choice.borrow else []
-    return artefact.hash_json([choice.learn, [artefact.open_manifest(*one)["content_hash"] for one in paths]])
+    return artefact.hash_json([choice.learn, [artefact.open_manifest(*place)["content_hash"] for place in paths]])
 
 
 def located(source: Path | str) -> str:
@@ -148,7 +154,7 @@ def located(source: Path | str) -> str:
     if path.exists():
         if (kind := _kind(path)) is not None:
             artefact.open_manifest(path, kind)
-        return str(path.absolute())
+        return str(artefact.absolute(path))
     if str(source) in PACKAGED:
         return str(source)
     raise _no_such(source)
@@ -301,3 +307,42 @@ def _of_this_process() -> Path:
 
 # Removed when the process ends.
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
+    """Return what gives strings their vectors out of `old`, and encodes those that it lacks; for `store.build`.
+
+    What is encoded together decides the last bits of a vector, so a new one may differ from a fresh build's by
+    rounding.
+
+    Args:
+        old: an index made by the same encoder.
+        encoder: encodes the strings that `old` lacks.
+        half: the new index stores half precision.
+
+    Raises:
+        InputError: `old` was made by another encoder.
+        UsageError: `old` has half precision only, and the new index wants more.
+    """
+    old.check_encoder(encoder, remedy="give the model of that index, or encode everything: leave --update out")
+    if old.vectors.dtype == np.float16 and not half:
+        raise UsageError(f"{old.path} holds its vectors in half precision; give --half too, or leave --update out")
+
+    def blocks(strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401
+        """Yield the vectors of the strings' blocks, in order; see `encoding.Blocks`."""
+        encoded = 0
+        with progress.bar("Encoding new terms", total=len(strings), unit="terms") as bar:
+            for start in range(0, len(strings), STRINGS_A_BLOCK):
+                block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
+                rows = old.rows(block)
+                lacking = np.flatnonzero(rows < 0)
+                vectors = np.empty((len(block), old.dim), np.float32)
+                vectors[rows >= 0] = full(old.vectors[rows[rows >= 0]])
+                if len(lacking):
+                    vectors[lacking] = encode_block([block[place] for place in lacking], encoder)
+                encoded += len(lacking)
+                bar.advance(len(block))
+                yield vectors
+        progress.say(f"vectors of {len(strings) - encoded:,} strings taken from {old.path}, {encoded:,} encoded")
+
+    return blocks

@@ -17,24 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, registry
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
 from alphita.index.backends import AUTO, choose
+from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.half import Vectors
 from alphita.index.neighbours import nearest, unit
 from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment
 from alphita.index.strings import SortedStrings
-from alphita.terminology.text import CLEANING_VERSION, DEFAULT_RULES, RULES
+from alphita.terminology.text import CLEANING_VERSION, RULES
 
 if TYPE_CHECKING:
     from alphita.index.enrichment import Enrichment
     from alphita.terminology.store import Terminology
 
 KIND = "index"
-BACKENDS = "alphita.index.backends"
 REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
 # Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
 # only the sizes are checked, unless asked.
@@ -45,12 +45,9 @@ def build(
     terminology: Terminology,
     encoder: Encoder,
     out: Path | str,
+    how: Building | None = None,
     *,
     exclude: frozenset[str] = frozenset(),
-    backend: str = AUTO,
-    letters: bool = True,
-    half: bool = False,
-    rules: Sequence[str] = DEFAULT_RULES,
     force: bool = False,
     blocks: Blocks | None = None,
     enrichment: Enrichment | None = None,
@@ -64,11 +61,8 @@ def build(
         terminology: the terms; all scopes are indexed, each with its scope.
         encoder: makes the vectors; a copy is stored inside the index.
         out: the folder to create.
+        how: backend, letters, precision and cleaning rules.
         exclude: cleaned strings to leave out (a split's held-out ones).
-        backend: what searches it by default: a module of `alphita.index.backends`, or "auto" to choose by size.
-        letters: store character n-grams too, for candidates that are alike by letters.
-        half: store the vectors in half precision, which halves their file (see `alphita.index.half`).
-        rules: names of the cleaning rules, in order.
         force: move an existing `out` aside.
         blocks: what encodes the strings; by default `encoder` does, here.
         enrichment: what it is given beside the terminology; None: nothing.
@@ -81,28 +75,28 @@ def build(
             does not find enough.
         UsageError: an unknown backend or rule, or `out` exists.
     """
-    check_backend(backend)
-    _check_rules(rules)
+    how = how or Building()
+    how.check()
     with artefact.create(Path(out), KIND, force=force) as draft:
         folder = draft.path / "segments" / "000"
-        content = segments.collect(terminology, rules, exclude)
+        content = segments.collect(terminology, how.rules, exclude)
         given = segments.NOTHING_GIVEN
         added: dict[str, Any] = {}
         if enrichment is not None:
             from alphita.index.enrichment import enrich
 
-            content, given, added = enrich(content, terminology, enrichment, rules)
+            content, given, added = enrich(content, terminology, enrichment, how.rules)
         segments.write(folder, content, given)
         shape = (len(content.strings), encoder.dim)
         encoded = (blocks or encoded_here)(content.strings, encoder)
-        _write_vectors(encoded, shape, np.float16 if half else np.float32, folder / "vectors.npy")
+        _write_vectors(encoded, shape, np.float16 if how.half else np.float32, folder / "vectors.npy")
         if enrichment is not None and enrichment.learn != "no":
             from alphita.index.enrichment import teach
 
             encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
-        backend = choose(len(content.strings)) if backend == AUTO else backend
+        backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
         search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
-        if letters:
+        if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
         trained = training.keep(encoder, draft.path / "model")
@@ -110,22 +104,7 @@ def build(
         facts = {
             "backend": backend,
             "search": search,
-            "letters": ngrams.SETTINGS if letters else None,
-            "dim": encoder.dim,
-            "vectors": "float16" if half else "float32",
-            "cleaning_rules": list(rules),
-            "cleaning_rules_hash": _rules_hash(rules),
-            "terminology_hash": terminology.content_hash,
-            "model_hash": encoder.content_hash,
-            "base_model_hash": getattr(encoder, "base_hash", encoder.content_hash),
-            "tokenizer_hash": encoder.tokenizer_hash,
-            "trained": trained,
-            "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
-            "counts": {
-                "strings": len(content.strings),
-                "terms": len(content.terms),
-                "concepts": len(content.concepts.table),
-            },
+            **_facts(terminology, encoder, how, trained, exclude, content),
             **added,
         }
         # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
@@ -134,6 +113,35 @@ def build(
         manifest = terminology.manifest
         draft.fields.update({name: manifest[name] for name in ("sources", "licence", "licences") if name in manifest})
     return Index.open(out)
+
+
+def _facts(
+    terminology: Terminology,
+    encoder: Encoder,
+    how: Building,
+    trained: dict[str, Any] | None,
+    exclude: frozenset[str],
+    content: segments.Content,
+) -> dict[str, Any]:
+    """Return what an index was made of and how; a reader is held to the hashes."""
+    return {
+        "letters": ngrams.SETTINGS if how.letters else None,
+        "dim": encoder.dim,
+        "vectors": "float16" if how.half else "float32",
+        "cleaning_rules": list(how.rules),
+        "cleaning_rules_hash": _rules_hash(how.rules),
+        "terminology_hash": terminology.content_hash,
+        "model_hash": encoder.content_hash,
+        "base_model_hash": getattr(encoder, "base_hash", encoder.content_hash),
+        "tokenizer_hash": encoder.tokenizer_hash,
+        "trained": trained,
+        "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
+        "counts": {
+            "strings": len(content.strings),
+            "terms": len(content.terms),
+            "concepts": len(content.concepts.table),
+        },
+    }
 
 
 class IndexedConcept(NamedTuple):
@@ -231,6 +239,10 @@ class Index:
         """Return the row of the concept that each CURIE names; see `Segment.concept_rows`."""
         return self.segment.concept_rows(ids)
 
+    def coded(self, codes: Sequence[str]) -> list[list[int]]:
+        """Return the rows of the concepts that each code of another vocabulary is; see `Segment.coded`."""
+        return self.segment.coded(codes)
+
     def concept(self, row: int) -> IndexedConcept:
         """Return what the index knows of one concept."""
         table = self.segment.concepts
@@ -297,17 +309,6 @@ def _write_vectors(
     vectors.flush()
 
 
-def check_backend(name: str) -> None:
-    """Make sure that `build` knows a backend.
-
-    Raises:
-        UsageError: it does not.
-    """
-    choices = [AUTO, *registry.names(BACKENDS)]
-    if name not in choices:
-        raise UsageError(registry.unknown("backend", name, choices))
-
-
 def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Path) -> dict[str, Any]:
     """Let the backend write what it needs; return its settings."""
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
@@ -318,12 +319,6 @@ def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Pat
 
     settings: dict[str, Any] = registry.load(BACKENDS, backend).build(vectors, folder, varied)
     return settings
-
-
-def _check_rules(rules: Sequence[str]) -> None:
-    for rule in rules:
-        if rule not in RULES:
-            raise UsageError(registry.unknown("cleaning rule", rule, RULES))
 
 
 def _rules_hash(rules: Sequence[str]) -> str:

@@ -1,9 +1,10 @@
-"""Sorted distinct strings, mapped from disk, found by binary search."""
+"""Sorted distinct strings, mapped from disk; and strings cut into n-grams as arrays (`ngrams` says which n-grams)."""
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +44,55 @@ class SortedStrings:
         """Return the row of each string, -1 where there is none: (len(strings),) int64."""
         count = len(self)
         every = range(count)
-        found = np.full(len(strings), -1, dtype=np.int64)
+        rows = np.full(len(strings), -1, dtype=np.int64)
         for place, string in enumerate(strings):
             wanted = string.encode("utf-8", "surrogatepass")
             row = bisect_left(every, wanted, key=self._bytes)
             if row < count and self._bytes(row) == wanted:
-                found[place] = row
-        return found
+                rows[place] = row
+        return rows
+
+
+STRINGS_AT_ONCE = 65_536
+# Where one character is a syllable or a word.
+DENSE_SCRIPTS = 0x2E80
+BITS = 21  # of a code point
+TWO = np.uint64(1 << 63)  # marks a 2-gram; three code points leave that bit free
+
+
+def cut(strings: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the n-grams of all strings, repeated ones too, as packed code points, and the string each is of.
+
+    Args:
+        strings: any; those of no n-gram (the empty one) give none.
+
+    Returns:
+        (m,) uint64 and (m,) int64.
+    """
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings)) + 2
+    text = " " + "  ".join(strings) + " "
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)[: lengths.sum()]
+    owner = np.repeat(np.arange(len(strings)), lengths)
+    shift = np.uint64(BITS)
+    within = owner[:-2] == owner[2:]
+    threes = (((points[:-2] << shift) | points[1:-1]) << shift) | points[2:]
+    if points.max(initial=0) < DENSE_SCRIPTS:
+        return threes[within], owner[:-2][within]
+    two = (owner[:-1] == owner[1:]) & (np.maximum(points[:-1], points[1:]) >= DENSE_SCRIPTS)
+    twos = TWO | (points[:-1] << shift) | points[1:]
+    return np.concatenate([threes[within], twos[two]]), np.concatenate([owner[:-2][within], owner[:-1][two]])
+
+
+def blocks(strings: Iterable[str]) -> Iterator[list[str]]:
+    """Return the strings, `STRINGS_AT_ONCE` together."""
+    every = iter(strings)
+    return iter(lambda: list(itertools.islice(every, STRINGS_AT_ONCE)), [])
+
+
+def distinct(
+    row: NDArray[np.int64], column: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct pairs, sorted by row and column."""
+    keys = np.sort(row * width + column)
+    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+    return np.divmod(keys, width)

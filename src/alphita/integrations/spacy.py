@@ -6,7 +6,7 @@
 
 It sets on each entity of `doc.ents`, or on each span of one group of `doc.spans`:
 
-    span._.alphita      the `Result`; None: this span was not looked up
+    span._.alphita      the `Result` (`alphita_annotate` sets an `Annotation`); None: this span was not looked up
     span._.concept_id   the concept's CURIE; None for NIL
     span.kb_id_         the same CURIE; left as it is for NIL
 
@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from alphita.annotating.formats.jsonl import annotation_of
+from alphita.annotating.spans import Annotation
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located
 from alphita.normalizer.answering.filters import Filters
@@ -258,7 +260,9 @@ def register(prefix: str = "") -> None:
             Span.set_extension(name, **kind)
 
 
-def _result(values: dict[str, Any]) -> Result:
+def _result(values: dict[str, Any]) -> Result | Annotation:
+    if "context" in values:
+        return annotation_of(values)
     candidates = tuple(Candidate(**_with_tuples(one)) for one in values["candidates"])
     return Result(**{**values, "candidates": candidates})
 

@@ -3,7 +3,7 @@
     L = 1/m sum_i [ log(1 + sum_{k in P_i} exp(-alpha (S_ik - lambda_p))) / alpha
                   + log(1 + sum_{k in N_i} exp( beta (S_ik - lambda_n))) / beta ]
 
-    v1 (1):  lambda_p = lambda_n = lambda, fixed
+    v1 (1):  lambda_p = lambda_n = lambda, fixed: `multi_similarity.term_term`; lambda is not given, 0.5 is CODER's
     v2 (2):  lambda_p = 1, lambda_n = 0.5
     v3 (3):  lambda_p = |S_ik - S_kge_ik|, lambda_n = 1 - |S_ik - S_kge_ik|
 
@@ -27,32 +27,8 @@ from alphita.objectives.multi_similarity import multi_similarity, term_term, uni
 LAMBDA_P, LAMBDA_N = 1.0, 0.5
 INF = float("inf")
 
-
-def ms_v1(
-    e: torch.Tensor,
-    concept: torch.Tensor,
-    *,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    lam: float = 0.5,
-    eps: float = 0.1,
-    mining: bool = True,
-) -> torch.Tensor:
-    """Return equation (1), one fixed margin: `multi_similarity.term_term`.
-
-    Args:
-        e: (n, d) vectors of mentions, of any length but 0.
-        concept: (n,) integers, the concept of each mention.
-        alpha: weight of positive pairs, above 0.
-        beta: weight of negative pairs, above 0.
-        lam: lambda. The paper gives no value; 0.5 is CODER's.
-        eps: margin of the mining.
-        mining: count only the mined pairs; otherwise all.
-
-    Returns:
-        A scalar, the mean over the n mentions.
-    """
-    return term_term(e, concept, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining)
+ms_v1 = term_term
+"""Equation (1), one fixed margin lam: the MS loss as CODER has it."""
 
 
 def ms_v2(
@@ -71,7 +47,7 @@ def ms_v2(
     Args:
         e: (n, d) vectors of mentions, of any length but 0.
         concept: (n,) integers, the concept of each mention.
-        alpha: see `ms_v1`; so are beta, eps and mining.
+        alpha: see `multi_similarity`; so are beta, eps and mining.
         lambda_p: margin of positive pairs.
         lambda_n: margin of negative pairs.
 
@@ -104,7 +80,7 @@ def ms_v3(
         concept: (n,) integers, the concept of each mention.
         graph: (n, g) the graph's vector of each mention's concept, real or complex; no gradient goes there.
         known: (n,) bool, whether the graph has the concept; the other rows of `graph` are not read. None: it has all.
-        alpha: see `ms_v1`; so are beta, eps and mining.
+        alpha: see `multi_similarity`; so are beta, eps and mining.
         detach_margin: let no gradient through |S - S_kge|.
         lambda_n: margin of a negative pair of which the graph lacks one concept.
 
@@ -160,7 +136,7 @@ def with_margins(
         margin: (n, m) lambda of each pair. If it has a gradient, that is followed.
         positive: (n, m) bool, the pairs of one meaning.
         negative: (n, m) bool, the pairs of different meanings.
-        alpha: see `ms_v1`; so are beta, eps and mining.
+        alpha: see `multi_similarity`; so are beta, eps and mining.
 
     Returns:
         A scalar, the mean over the n anchors.

@@ -18,7 +18,7 @@ same exponentials, so that only the slope, one (n, m) matrix, is kept for the ba
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -28,6 +28,16 @@ INF = float("inf")
 # Exponentials are taken to base 2: on a processor torch's exp is MKL's, 20 times slower than its exp2 where most
 # exponents are -inf, as they are after mining.
 LOG2_E = math.log2(math.e)
+
+
+class Constants(TypedDict, total=False):
+    """The constants of `multi_similarity`, for losses that hand them on."""
+
+    alpha: float
+    beta: float
+    lam: float
+    eps: float
+    mining: bool
 
 
 class _Settings(NamedTuple):
@@ -48,8 +58,6 @@ def multi_similarity(
     lam: float = 0.5,
     eps: float = 0.1,
     mining: bool = True,
-    pair_times: torch.Tensor | None = None,
-    anchor_times: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the MS loss, averaged over all anchors.
 
@@ -62,9 +70,6 @@ def multi_similarity(
         lam: lambda, the similarity between near and far.
         eps: margin of the mining.
         mining: count only the pairs of P_i and N_i; otherwise all positive and negative ones.
-        pair_times: (n, m) or what broadcasts to it: how often each pair stands, 1 or more where it is positive or
-            negative. None: once each.
-        anchor_times: (n,) how often each anchor stands. None: once each.
 
     Returns:
         A scalar of the similarity's dtype, float32 at least. It can be differentiated once.
@@ -79,7 +84,7 @@ def multi_similarity(
         raise ValueError(f"similarity, positive and negative must have one shape (n, m), not empty; got {shapes}")
     exact = similarity if similarity.dtype == torch.float64 else similarity.float()
     settings = _Settings(alpha, beta, lam, eps, mining)
-    loss: torch.Tensor = _MultiSimilarity.apply(exact, positive, negative, pair_times, anchor_times, settings)
+    loss: torch.Tensor = _MultiSimilarity.apply(exact, positive, negative, settings)
     return loss
 
 
@@ -92,8 +97,6 @@ class _MultiSimilarity(torch.autograd.Function):
         similarity: torch.Tensor,
         positive: torch.Tensor,
         negative: torch.Tensor,
-        pair_times: torch.Tensor | None,
-        anchor_times: torch.Tensor | None,
         settings: _Settings,
     ) -> torch.Tensor:
         alpha, beta, lam, eps, mining = settings
@@ -104,14 +107,10 @@ class _MultiSimilarity(torch.autograd.Function):
             highest_negative = push.amax(1, keepdim=True)
             pull.masked_fill_(pull >= highest_negative + eps, INF)
             push.masked_fill_(push <= lowest_positive - eps, -INF)
-        pulled = _log_one_plus_sum_exp_(pull.sub_(lam).mul_(-alpha), pair_times)
-        pushed = _log_one_plus_sum_exp_(push.sub_(lam).mul_(beta), pair_times)
+        pulled = _log_one_plus_sum_exp_(pull.sub_(lam).mul_(-alpha))
+        pushed = _log_one_plus_sum_exp_(push.sub_(lam).mul_(beta))
         per_anchor = pulled / alpha + pushed / beta
-        if anchor_times is None:
-            share: torch.Tensor | float = 1.0 / len(similarity)
-        else:
-            weights = anchor_times.to(similarity.dtype)[:, None]
-            share = weights / weights.sum()
+        share = 1.0 / len(similarity)
         if ctx.needs_input_grad[0]:
             # alpha and beta cancel: d/dS of log(1 + sum exp(beta (S - lam))) / beta is the term's share of the sum.
             ctx.save_for_backward(push.sub_(pull).mul_(share))
@@ -121,45 +120,28 @@ class _MultiSimilarity(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # noqa: ANN401
         (slope,) = ctx.saved_tensors
-        return slope * upstream, None, None, None, None, None
+        return slope * upstream, None, None, None
 
 
-def _log_one_plus_sum_exp_(exponent: torch.Tensor, times: torch.Tensor | None) -> torch.Tensor:
-    """Return log(1 + sum_j times_ij exp(exponent_ij)), (n, 1), and turn `exponent` into its slope, in place.
+def _log_one_plus_sum_exp_(exponent: torch.Tensor) -> torch.Tensor:
+    """Return log(1 + sum_j exp(exponent_ij)), (n, 1), and turn `exponent` into its slope, in place.
 
     The greatest exponent is taken out first, so that nothing overflows; a row of -inf gives 0 and slope 0.
     """
     shift = exponent.amax(1, keepdim=True).clamp_min_(0)
     terms = exponent.sub_(shift).mul_(LOG2_E).exp2_()
-    if times is not None:
-        terms.mul_(times)
     total = terms.sum(1, keepdim=True)
     terms.div_(total + torch.exp(-shift))
     return shift + torch.log1p(total + torch.expm1(-shift))
 
 
-def term_term(
-    e: torch.Tensor,
-    concept: torch.Tensor,
-    *,
-    times: torch.Tensor | None = None,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    lam: float = 0.5,
-    eps: float = 0.1,
-    mining: bool = True,
-) -> torch.Tensor:
+def term_term(e: torch.Tensor, concept: torch.Tensor, **constants: Unpack[Constants]) -> torch.Tensor:
     """Return L_MS over all pairs of terms in a batch: S_ij = cos(e_i, e_j), positive where the concepts are equal.
-
-    A batch that repeats rows can be given in either of two ways, with the same loss and slopes: gathered, `e[place]`
-    and `concept[place]`, or distinct, with `times`. The second needs (u, u) numbers for u distinct rows.
 
     Args:
         e: (n, d) term vectors, of any length but 0.
         concept: (n,) integers, the concept of each term.
-        times: (n,) integers from 1, how often each row stands in the batch; its copies are positives of each other, of
-            similarity 1. None: once each.
-        alpha: see `multi_similarity`; so are the next four.
+        constants: alpha, beta, lam, eps and mining of `multi_similarity`.
 
     Returns:
         A scalar, the mean over all anchors, which the paper's batch has 2k of.
@@ -168,25 +150,7 @@ def term_term(
         vectors = unit(e)
         positive = concept[:, None] == concept[None, :]
         negative = ~positive
-        pair_times = None
-        if times is None:
-            positive.fill_diagonal_(False)
-        else:
-            positive.diagonal().copy_(times > 1)
-            pair_times = times.to(vectors.dtype).repeat(len(vectors), 1)
-            pair_times.diagonal().sub_(1)
-        return multi_similarity(
-            vectors @ vectors.T,
-            positive,
-            negative,
-            alpha=alpha,
-            beta=beta,
-            lam=lam,
-            eps=eps,
-            mining=mining,
-            pair_times=pair_times,
-            anchor_times=times,
-        )
+        return multi_similarity(vectors @ vectors.T, positive.fill_diagonal_(False), negative, **constants)
 
 
 def unit(e: torch.Tensor) -> torch.Tensor:

@@ -45,8 +45,8 @@ def guessing(logits: torch.Tensor, true: torch.Tensor, *, masked: int | None = N
         return total / max(1, masked)
 
 
-def drawn(logits: torch.Tensor, lots: torch.Tensor, *, temperature: float = 1.0) -> torch.Tensor:
-    """Return a token for each row, drawn from softmax(logits / temperature), (p,) int64, without a gradient.
+def drawn(logits: torch.Tensor, lots: torch.Tensor) -> torch.Tensor:
+    """Return a token for each row, drawn from softmax(logits), (p,) int64, without a gradient.
 
     The token is the first of the vocabulary whose cumulative probability is not below the row's lot: rows with
     independent uniform lots are draws from the softmax, and what is drawn follows from logits and lots alone.
@@ -54,20 +54,16 @@ def drawn(logits: torch.Tensor, lots: torch.Tensor, *, temperature: float = 1.0)
     Args:
         logits: (p, v).
         lots: (p,) float, uniform in (0, 1].
-        temperature: above 0; below 1 likely tokens become likelier.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not fit.
     """
     if logits.dim() != 2 or lots.shape != logits.shape[:1]:
         raise ValueError(f"logits (p, v) and lots (p,): got {[tuple(tensor.shape) for tensor in (logits, lots)]}")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}")
     with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
-        own = exact(logits.detach())
-        above = torch.softmax(own if temperature == 1 else own / temperature, 1).cumsum_(1)
-        found: torch.Tensor = torch.searchsorted(above, lots[:, None].to(above.dtype) * above[:, -1:]).squeeze(1)
-        return found
+        above = torch.softmax(exact(logits.detach()), 1).cumsum_(1)
+        tokens: torch.Tensor = torch.searchsorted(above, lots[:, None].to(above.dtype) * above[:, -1:]).squeeze(1)
+        return tokens
 
 
 def detection(logits: torch.Tensor, replaced: torch.Tensor, *, tokens: int | None = None) -> torch.Tensor:

@@ -11,12 +11,12 @@ the paper does not state, so that S_rel starts as S.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch.nn import functional
 
-from alphita.objectives.multi_similarity import multi_similarity, unit
+from alphita.objectives.multi_similarity import Constants, multi_similarity, unit
 
 Kind = Literal["full", "diagonal", "low_rank"]
 
@@ -85,53 +85,22 @@ def term_relation_term(
     tail: torch.Tensor,
     tail_concept: torch.Tensor,
     matrices: RelationMatrices,
-    *,
-    known: torch.Tensor | None = None,
-    head_tail: torch.Tensor | None = None,
-    head_times: torch.Tensor | None = None,
-    tail_times: torch.Tensor | None = None,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    lam: float = 0.5,
-    eps: float = 0.1,
-    mining: bool = True,
+    **constants: Unpack[Constants],
 ) -> torch.Tensor:
-    """Return L_MS_rel over a heads and b tails; in the paper's batch a = b = k and row i of both is triple i.
-
-    A batch that repeats rows can be given gathered, or with each distinct (head term, relation, tail concept) and each
-    distinct tail once and `head_tail`, `head_times` and `tail_times`: the loss and slopes are the same.
+    """Return L_MS_rel of k triples; row i of heads and tails is triple i.
 
     Args:
-        head: (a, d) vectors of the head terms, of any length but 0.
-        relation: (a,) integers, relation labels.
-        tail: (b, d) vectors of the tail terms.
-        tail_concept: (b,) integers, the concept of each tail.
+        head: (k, d) vectors of the head terms, of any length but 0.
+        relation: (k,) integers, relation labels.
+        tail: (k, d) vectors of the tail terms.
+        tail_concept: (k,) integers, the concept of each tail.
         matrices: M_r.
-        known: (a, b) bool, whether (h_i, r_i, t_j) is in the graph: the paper's first definition of tau_rel, by which
-            another true tail of (h_i, r_i) is a positive. None: its second, by which it is a (false) negative.
-        head_tail: (a,) the tail concept of each head's triple. None: `tail_concept`, row by row.
-        head_times: (a,) integers from 1, how often each head stands in the batch. None: once.
-        tail_times: (b,) the same of each tail.
-        alpha: see `multi_similarity`; so are the next four. The paper gives them apart from those of the terms.
+        constants: alpha, beta, lam, eps and mining of `multi_similarity`; the paper gives them apart from the terms'.
 
     Returns:
         A scalar, the mean over the heads.
     """
     with torch.autocast(head.device.type, enabled=False):
         turned = unit(matrices(head if head.dtype == torch.float64 else head.float(), relation))
-        wanted = tail_concept if head_tail is None else head_tail
-        positive = wanted[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
-        return multi_similarity(
-            turned @ unit(tail).T,
-            positive,
-            ~positive,
-            alpha=alpha,
-            beta=beta,
-            lam=lam,
-            eps=eps,
-            mining=mining,
-            pair_times=None if tail_times is None else tail_times[None, :],
-            anchor_times=head_times,
-        )
+        positive = tail_concept[:, None] == tail_concept[None, :]
+        return multi_similarity(turned @ unit(tail).T, positive, ~positive, **constants)

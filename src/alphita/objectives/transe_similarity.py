@@ -10,10 +10,14 @@ the mean distance at the start, puts the threshold where the similarities are, a
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 
-from alphita.objectives.multi_similarity import multi_similarity
+from alphita.objectives.multi_similarity import Constants, multi_similarity
 from alphita.objectives.transe import RelationVectors, exact
+
+PAPERS: Constants = {"alpha": 0.2, "beta": 5.0, "lam": -28.0, "eps": 0.1}
 
 
 def transe_similarity(
@@ -22,13 +26,7 @@ def transe_similarity(
     tail: torch.Tensor,
     tail_concept: torch.Tensor,
     vectors: RelationVectors,
-    *,
-    known: torch.Tensor | None = None,
-    alpha: float = 0.2,
-    beta: float = 5.0,
-    lam: float = -28.0,
-    eps: float = 0.1,
-    mining: bool = True,
+    **constants: Unpack[Constants],
 ) -> torch.Tensor:
     """Return L_MS_rel of k triples by the TransE-like similarity; row i of heads and tails is triple i.
 
@@ -38,8 +36,7 @@ def transe_similarity(
         tail: (k, d) vectors of the tail terms.
         tail_concept: (k,) integers, the concept of each tail.
         vectors: r of each relation.
-        known: (k, k) bool, whether (h_i, r_i, t_j) is in the graph; None: a pair is positive if t_i = t_j.
-        alpha: see `multi_similarity`; so are the next four. lambda is a similarity, so below 0.
+        constants: of `multi_similarity`, by default `PAPERS`. lambda is a similarity, so below 0.
 
     Returns:
         A scalar, the mean over the heads.
@@ -50,6 +47,5 @@ def transe_similarity(
             exact(head) + vectors(relation), exact(tail), compute_mode="donot_use_mm_for_euclid_dist"
         )
         positive = tail_concept[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
-        return multi_similarity(-distance, positive, ~positive, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining)
+        used: Constants = {**PAPERS, **constants}
+        return multi_similarity(-distance, positive, ~positive, **used)

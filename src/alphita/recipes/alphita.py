@@ -105,10 +105,10 @@ def train(
     from alphita.objectives.kept_nearness import kept_nearness
     from alphita.training.engine import runs
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
     from alphita.training.engine.run import CLEANED, Run
+    from alphita.training.engine.settings import Length
     from alphita.training.terms.batches import TermSteps
-    from alphita.training.terms.near_names import NearNames
+    from alphita.training.terms.mining import NearNames
     from alphita.training.text.definition_pairs import DefinitionPairs, contrast_of
 
     # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import Length
 
 CITATION = (
     "F. Remy, K. Demuynck, T. Demeester. BioLORD-2023: semantic textual representations fusing large language models "
@@ -277,7 +277,7 @@ def distil(
 
 def soup(config: Config, data: Data, members: Mapping[str, Path], phase: Phase) -> dict[str, float]:
     """Average the members' weights, greedily by dev score or all alike; print what each adds; return the figures."""
-    from alphita.training.engine.soup_run import SoupRun
+    from alphita.training.engine.soup import SoupRun
 
     run = SoupRun("biolord", phase, config, members, data.facts)
     if run.done is not None:
@@ -370,9 +370,9 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
             the vectors or the concepts.
     """
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.engine import soup_run
+    from alphita.training.engine import soup
 
-    soup_run.check(members)
+    soup.check(members)
     if teacher is not None:
         dim = TermEncoder.load(teacher, precision="fp32", device="cpu").dim
         concepts = int((np.diff(data.names.offsets) > 0).sum())
@@ -387,6 +387,6 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:
     """Return how long a phase trains: `steps`, or its epochs of `batches` batches; 5% of it are warm-up."""
-    from alphita.training.engine.plan import Length, steps_of
+    from alphita.training.engine.settings import Length, steps_of
 
     return Length.of(config.steps or steps_of(batches, epochs, config.accumulation), config.warmup_steps, learning_rate)

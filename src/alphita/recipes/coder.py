@@ -73,7 +73,6 @@ class Config(NameTraining):
     eps_rel: float = Field(0.1, description="margin of the term-relation-term mining (§4.2; transe: 0.1, A.5)")
     relation_matrix: Literal["full", "diagonal", "low_rank"] = Field("full", description="M_r (§3.3: full)")
     rank: int = Field(16, ge=1, description="rank of U V^T in M_r = I + U V^T (low_rank only; ours)")
-    known_triples: bool = Field(False, description="tau_rel by the graph, not by t_i = t_j (§3.3)")
     # Optimisation
     steps: int = Field(100_000, ge=1, description="optimiser steps (§4.2: 100K English, 1M all languages)")
     accumulation: int = Field(8, ge=1, description="batches a step (§4.2)")
@@ -128,8 +127,8 @@ def train(
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.run import begin
-    from alphita.training.terms.triples import KnownTriples, TripleSampler, usable_triples
+    from alphita.training.terms.names import begin
+    from alphita.training.terms.triples import TripleSampler, usable_triples
 
     run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder)
     names, held_out = begin(run, terminology, split)
@@ -145,7 +144,6 @@ def train(
         held_out=held_out,
     )
     sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed, weights=names.weights)
-    known = KnownTriples(triples) if config.known_triples else None
     run.say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
 
     def draw(number: int) -> Batch:
@@ -157,8 +155,6 @@ def train(
             "relation": drawn.relation,
             "tail": drawn.tail,
         }
-        if known is not None:
-            arrays["known"] = known.matrix(drawn.head, drawn.relation, drawn.tail)
         return Batch(terms, arrays, rows=2 * config.k)
 
     # Loop, and the model: a folder that SentenceTransformer opens; M_r and the log lie beside.
@@ -180,7 +176,7 @@ def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module
         relations: how many there are.
         dim: numbers in a vector.
     """
-    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.multi_similarity import Constants, term_term
     from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
     from alphita.objectives.transe import RelationVectors
     from alphita.objectives.transe_similarity import transe_similarity
@@ -193,31 +189,19 @@ def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module
     else:
         held, relation_loss_of = RelationVectors(relations, dim), transe_similarity
 
+    constants = Constants(alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining)
+    of_relations = Constants(
+        alpha=config.alpha_rel, beta=config.beta_rel, lam=config.lam_rel, eps=config.eps_rel, mining=config.mining
+    )
+
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return L = L_MS(S) + mu L_MS_rel(S_rel): S_ij = cos(e_i, e_j), S_rel_ij = cos(M_r_i^T e_i, e_j)."""
         e = distinct[given["place"]]
-        term_loss = term_term(
-            e,
-            given["concept"],
-            alpha=config.alpha,
-            beta=config.beta,
-            lam=config.lam,
-            eps=config.eps,
-            mining=config.mining,
-        )
+        term_loss = term_term(e, given["concept"], **constants)
         if config.mu == 0:
             return {"loss": term_loss, "term_loss": term_loss}
         relation_loss = relation_loss_of(
-            e[: config.k],
-            given["relation"],
-            e[config.k :],
-            given["tail"],
-            held,
-            known=given.get("known"),
-            alpha=config.alpha_rel,
-            beta=config.beta_rel,
-            lam=config.lam_rel,
-            eps=config.eps_rel,
-            mining=config.mining,
+            e[: config.k], given["relation"], e[config.k :], given["tail"], held, **of_relations
         )
         total = term_loss + config.mu * relation_loss
         return {"loss": total, "term_loss": term_loss, "relation_loss": relation_loss}

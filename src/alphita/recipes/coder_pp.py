@@ -96,12 +96,12 @@ def train(
     Raises:
         InputError: no concept of the terminology has several names.
     """
-    from alphita.objectives.multi_similarity import multi_similarity, unit
+    from alphita.objectives.multi_similarity import Constants, multi_similarity, unit
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.terms.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
-    from alphita.training.terms.run import begin
+    from alphita.training.terms.names import begin
 
     run = Run("coder_pp", Phase("", out, resume, force, dry_run), config, encoder)
     names, _ = begin(run, terminology, split)
@@ -139,22 +139,14 @@ def train(
         return Batch(terms, arrays, rows=len(rows))
 
     # Objective: the MS loss over the pairs of the batch.
+    constants = Constants(alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining)
+
     def loss(e: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return L_MS of S_ij = cos(e_i, e_j): positive where the concepts are one, negative where they differ."""
         vectors = unit(e)
         positive = given["concept"][:, None] == given["concept"][None, :]
         positive.fill_diagonal_(False)
-        return {
-            "loss": multi_similarity(
-                vectors @ vectors.T,
-                positive,
-                given["different"],
-                alpha=config.alpha,
-                beta=config.beta,
-                lam=config.lam,
-                eps=config.eps,
-                mining=config.mining,
-            )
-        }
+        return {"loss": multi_similarity(vectors @ vectors.T, positive, given["different"], **constants)}
 
     # Loop, and the model.
     steps = TermSteps.of(run, names.strings, draw, loss)

@@ -8,8 +8,7 @@ Deviations from the paper:
 - P_i and N_i are printed swapped; N_i are pairs of different concepts here, as in Yuan et al. 2022.
 - The released code's batches are followed where the text is silent: min(names of h, names of t, 8) names of both ends
   side by side, and as many corrupted tails, which count in the MS loss too. Unlike there, a corrupted tail may be any
-  concept, not one of a fixed window of a shuffled list; with `known_triples` one that makes a true triple is drawn anew
-  (ten times at most); and triples are drawn with replacement, not in shuffled epochs.
+  concept, not one of a fixed window of a shuffled list; and triples are drawn with replacement, not in shuffled epochs.
 - Padding is not attended, and the vector is [CLS] of the last layer as the text says; the released code takes BERT's
   pooler (tanh) and attends padding. `pooling=legacy_coder` evaluates weights so trained, but does not train.
 - The optimiser is not stated: AdamW with linear warm-up and decay, as Yuan et al. 2022.
@@ -50,7 +49,6 @@ class Config(NameTraining):
     batch_terms: int = Field(256, ge=6, description="term rows a batch at most: heads, tails, corrupted tails (§B.1)")
     most_names: int = Field(8, ge=2, description="names a concept shows at most for one triple (§3.2)")
     inverse_relations: bool = Field(True, description="add each triple turned round (not in the paper: UMLS has both)")
-    known_triples: bool = Field(True, description="do not corrupt into true triples (released code: unchecked)")
     max_length: int = Field(32, ge=3, description="tokens a term, special ones counted (§B.1)")
     pooling: Literal["cls", "mean"] = Field("cls", description="the vector: [CLS] or the mean of the tokens (§3.2)")
     # Objective
@@ -106,10 +104,9 @@ def train(
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.name_groups import NameGroupSampler
-    from alphita.training.terms.run import begin
-    from alphita.training.terms.semantic_types import SemanticTypes
-    from alphita.training.terms.triples import KnownTriples, usable_triples
+    from alphita.training.terms.name_groups import NameGroupSampler, SemanticTypes
+    from alphita.training.terms.names import begin
+    from alphita.training.terms.triples import usable_triples
 
     run = Run("coder_transe", Phase("", out, resume, force, dry_run), config, encoder)
     names, held_out = begin(run, terminology, split)
@@ -124,13 +121,7 @@ def train(
         held_out=held_out,
     )
     sampler = NameGroupSampler(
-        triples,
-        names.offsets,
-        rows=config.batch_terms,
-        most=config.most_names,
-        seed=config.seed,
-        known=KnownTriples(triples) if config.known_triples and len(triples) else None,
-        weights=names.weights,
+        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed, weights=names.weights
     )
     types = SemanticTypes(terminology) if config.semantic_type_weight > 0 else None
     run.say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
@@ -162,21 +153,16 @@ def train(
 
 def objective(config: Config, modules: Mapping[str, Any]) -> BatchLoss:
     """Return the loss of a batch, L = L_MS + mu L_TransE (+ weight L_sty); `modules` are those that train."""
-    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.multi_similarity import Constants, term_term
     from alphita.objectives.semantic_type import semantic_type
     from alphita.objectives.transe import transe_margin
 
+    constants = Constants(alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining)
+
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return L = L_MS(e) + mu mean max(0, m + |h + r - t| - |h + r - t'|) + weight L_sty(e)."""
         e = distinct[given["place"]]
-        total = term_loss = term_term(
-            e,
-            given["concept"],
-            alpha=config.alpha,
-            beta=config.beta,
-            lam=config.lam,
-            eps=config.eps,
-            mining=config.mining,
-        )
+        total = term_loss = term_term(e, given["concept"], **constants)
         scalars = {"term_loss": term_loss}
         if "relations" in modules:
             head, tail, corrupted = e.chunk(3)

@@ -25,6 +25,7 @@ Deviations from the paper, and what it leaves open:
 - The steps, 420M and 3400M as printed, cannot be meant; 420K and 3400K are taken. Batch 128 goes with the first (EM),
   16 with the second (EM + PAP), which has 1.01 times the sequences. The default is the second.
 - What a batch of PAP is, is not stated: here `attribute_batch` titles, each with one attribute and its values.
+- Title and attribute's name are one text (§3.2), though figure 1 shows two.
 - E, the vector of a text, is not stated: the released code's [CLS], or with pooling=mean the mean of the tokens.
 - With negatives_by=frequency a value is a negative as often as it is a positive, so that being frequent tells nothing.
 - The released code masks the first three quarters of a sequence only, and lets negatives be told by their sign (see
@@ -87,7 +88,6 @@ class Config(Pretraining):
         "uniform",
         description="how values are drawn as negatives: alike, or as often as they are positives (§3.2; ours)",
     )
-    together: bool = Field(True, description="title and attribute's name are one text; else two, added (§3.2; fig. 1)")
     values: int = Field(32, ge=1, description="values of a title's attribute a batch at most (not stated; ours)")
     # Optimisation
     batch: int = Field(16, ge=1, description="sequences a batch (§4.2.1: 128 without PAP, 16 with)")
@@ -190,8 +190,8 @@ def _pretrain(
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     from alphita.encoder.electra import GENERATOR, HEAD
+    from alphita.training.engine.part_steps import SwitchingSteps
     from alphita.training.engine.run import Run
-    from alphita.training.engine.switching_steps import SwitchingSteps
     from alphita.training.products.attribute_steps import NAME
 
     run = Run("electra_em_pap", phase, config, start)
@@ -225,8 +225,8 @@ def _pretrain(
         run.say(told)
 
     def score(_: TermEncoder) -> dict[str, float]:
-        found = texts.score(dev) if len(dev) else {}
-        return (products.score() if products is not None else {}) | found
+        figures = texts.score(dev) if len(dev) else {}
+        return (products.score() if products is not None else {}) | figures
 
     # The generator stays beside the model, to go on with.
     return run.fit(
@@ -287,7 +287,6 @@ def _products(run: Run, config: Config, table: Products) -> AttributeSteps:
         margin=config.gamma,
         negatives=config.negatives,
         most=config.values,
-        together=config.together,
         tokens_at_once=config.tokens_at_once,
         ranks=run.ranks,
     )

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
-from alphita.training.engine.settings import NameTraining, language_weights
+from alphita.training.engine.settings import NameTraining
 from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def train(
     from alphita.objectives.regression import regression
     from alphita.training.engine import ranks, teachers
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
     from alphita.training.engine.run import CLEANED, Run
+    from alphita.training.engine.settings import Length
     from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.text.masked_steps import SequenceBatches
 
@@ -167,16 +167,12 @@ def _read(terminology: Terminology, config: Config, split: Split | None) -> _Dat
     from alphita.training.terms.names import TrainingNames
     from alphita.training.text.definition_data import say, spoken
 
-    exclude = split.cleaned if split else frozenset()
-    exclude |= held_back_of(terminology) if config.hold_back else frozenset()
-    languages = language_weights(config.languages)
-    names = TrainingNames(
-        terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages, noise=config.noise
-    )
+    held_back = held_back_of(terminology) if config.hold_back else frozenset()
+    names = TrainingNames.of(config, terminology, split, exclude=held_back)
     strings = dict.fromkeys(names.strings)
     if config.definitions and terminology.side_table("definitions").num_rows:
         # One in which a string stands that must not train is left out.
-        withheld = exclude.union(names.dev_strings)
+        withheld = held_back.union(split.cleaned if split else (), names.dev_strings)
         try:
             texts = verbalise(terminology, exclude=withheld, languages=spoken(names.languages), kinds=["definition"])
         except InputError as error:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Phase
-    from alphita.training.text.held_out import HeldOut
-    from alphita.training.text.tokenizer import Specials
+    from alphita.training.text.corpus_vocabulary import Specials
+    from alphita.training.text.matching import HeldOut
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -123,7 +123,7 @@ def train(
     from alphita.progress import say
     from alphita.training.engine import ranks
     from alphita.training.engine.phases import Phases
-    from alphita.training.text.held_out import HeldOut
+    from alphita.training.text.matching import HeldOut
 
     files = [Path(file) for file in listed(config.corpus)]
     if not files:
@@ -165,8 +165,8 @@ def train(
 def _check_encoder(encoder: str, config: Config) -> None:
     """Refuse before any work, and not after the vocabulary's, an encoder that cannot be trained so."""
     from alphita.encoder.encoder import TermEncoder
+    from alphita.training.text.corpus_vocabulary import open_tokenizer
     from alphita.training.text.masked_language import masking_of
-    from alphita.training.text.tokenizer import open_tokenizer
 
     _check_plain(TermEncoder.load(encoder, precision="fp32", device="cpu"))
     tokenizer, _, specials = open_tokenizer(encoder)
@@ -244,12 +244,12 @@ def read(
     config: Config, encoder: str | Path, folder: Path, phase: Phase, sources: Mapping[str, Any], held_out: HeldOut
 ) -> dict[str, float]:
     """Train `encoder` on the corpus, packed into `folder`, and return the last figures; in a dry run none."""
-    from alphita.training.engine.plan import Length, steps_of
     from alphita.training.engine.run import Run
+    from alphita.training.engine.settings import Length, steps_of
     from alphita.training.text import corpus_sequences
+    from alphita.training.text.corpus_vocabulary import open_tokenizer
     from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
     from alphita.training.text.masked_steps import MaskedSteps, SequenceBatches
-    from alphita.training.text.tokenizer import open_tokenizer
 
     run = Run("ext_bert", phase, config, encoder, label="ext_bert")
     run.facts |= sources

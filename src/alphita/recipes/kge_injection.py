@@ -19,7 +19,8 @@ The trained encoder works on bare terms, each its own mention; `TermEncoder.load
 
 Deviations from the paper, and what it leaves open:
 - n is not stated; KeBioLM's code, which the method follows, has 100. Nor is it stated how long a sequence is.
-- Equation (5) sums over mentions; L_MLM is a mean over tokens. The default is the mean of both; see `linking`.
+- Equation (5) sums over mentions where L_MLM is a mean over tokens, so a batch of many mentions is ruled by L_EL;
+  linking=mean weighs both alike, and the tables of docs/results/italian.md are made with it.
 - A mention is linked whether or not it is masked, by one forward pass, as in KeBioLM.
 - Masked as BERT's: 80% become [MASK], 10% another token and 10% stay, a mention's tokens alike.
 - A mention whose concept the graph lacks, and one that several concepts share, is injected and masked like others, but
@@ -67,7 +68,7 @@ class Config(TermTraining):
     # Objective
     share: float = Field(0.15, gt=0, le=1, description="tokens drawn to be masked, with their mentions (§3.2)")
     linking: Literal["mean", "sum"] = Field(
-        "mean", description="L_EL: mean over a batch's mentions, or sum (eq. 5: sum)"
+        "sum", description="L_EL: sum over a batch's mentions (eq. 5), or their mean (ours)"
     )
     # Optimisation
     batch: int = Field(6, ge=1, description="sequences a batch (§4)")
@@ -111,7 +112,7 @@ def train(
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
 
     return inject_entities(

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, BatchLoss, Draw
-    from alphita.training.terms.pair_batches import Numbered, PairBatches
-    from alphita.training.terms.translation_data import Translations
+    from alphita.training.terms.translation_data import Numbered, PairBatches, Translations
 
 CITATION = (
     "N. Reimers, I. Gurevych. Making monolingual sentence embeddings multilingual using knowledge distillation. EMNLP "
@@ -123,11 +122,11 @@ def train(
     from alphita.training.engine import dry_run as trial
     from alphita.training.engine import ranks, teachers
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
     from alphita.training.engine.run import CLEANED, Run
-    from alphita.training.terms import translation_dev
+    from alphita.training.engine.settings import Length
+    from alphita.training.terms import translation_data
     from alphita.training.terms.batches import TermSteps
-    from alphita.training.terms.pair_batches import numbered
+    from alphita.training.terms.translation_data import numbered
 
     # Student, teacher, and data: pairs of a name and its translation, and names without one.
     run = Run("multilingual", Phase("", out, resume, force, dry_run), config, encoder)
@@ -148,7 +147,7 @@ def train(
     if not dry_run:
         targets = teachers.taught(teacher, named, run.work, run.ranks, unit=run.encoder.normalize)
     draw, loss = objective(table, batches, targets, unit_length=run.encoder.normalize)
-    dev_score = partial(translation_dev.accuracy, data.dev) if len(data.dev) else None
+    dev_score = partial(translation_data.accuracy, data.dev) if len(data.dev) else None
     figures = run.fit(
         TermSteps.of(run, table.strings, draw, loss),
         f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}",
@@ -191,7 +190,7 @@ def _gather(run: Run, config: Config, terminology: Terminology, split: Split | N
 
 def _batches(config: Config, data: Translations) -> PairBatches:
     from alphita.terminology.language_ranges import by_tag
-    from alphita.training.terms.pair_batches import PairBatches
+    from alphita.training.terms.translation_data import PairBatches
 
     return PairBatches(
         data.pairs,

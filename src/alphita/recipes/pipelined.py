@@ -51,7 +51,7 @@ class Config(MarginTraining):
     nearest: int = Field(100, ge=1, description="n, entities linked to a mention (not stated; KeBioLM's code: 100)")
     share: float = Field(0.15, gt=0, le=1, description="tokens drawn to be masked, with their mentions (§3.2)")
     linking: Literal["mean", "sum"] = Field(
-        "mean", description="L_EL: mean over a batch's mentions, or sum (eq. 5: sum)"
+        "sum", description="L_EL: sum over a batch's mentions (eq. 5), or their mean (ours)"
     )
     injection_batch: int = Field(6, ge=1, description="sequences a batch (§4)")
     injection_steps: int = Field(40_000, ge=1, description="optimiser steps (§4)")
@@ -89,7 +89,7 @@ def train(
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
     from alphita.training.engine.phases import Phases
-    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
     from alphita.training.mentions.margin_phase import train_margins
 

@@ -90,7 +90,7 @@ def train(
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.run import begin
+    from alphita.training.terms.names import begin
     from alphita.training.terms.synonym_pairs import PairSampler
 
     run = Run("sapbert", Phase("", out, resume, force, dry_run), config, encoder)
@@ -110,16 +110,9 @@ def train(
 
     # Objective: the MS loss over the pairs of mined triplets.
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {
-            "loss": mined_term_term(
-                distinct[given["place"]],
-                given["concept"],
-                alpha=config.alpha,
-                beta=config.beta,
-                lam=config.lam,
-                margin=config.margin,
-            )
-        }
+        """Return L_MS, with S_ij = cos(e_i, e_j), over the pairs (a, p), (a, n) of triplets S_an > S_ap - margin."""
+        e, constants = distinct[given["place"]], {"alpha": config.alpha, "beta": config.beta, "lam": config.lam}
+        return {"loss": mined_term_term(e, given["concept"], margin=config.margin, **constants)}
 
     # Loop, and the model.
     return run.fit(TermSteps.of(run, names.strings, draw, loss), names.told(), evaluate=names.dev)

@@ -123,9 +123,9 @@ class Names:
             similarity[row] += self.ngrams.pairwise(grams[row], np.zeros_like(every), every)
         similarity /= 2
         equal = self.strings.rows(queries)
-        found = np.flatnonzero(equal >= 0)
+        equal_rows = np.flatnonzero(equal >= 0)
         np.minimum(similarity, 1, out=similarity)
-        similarity[found, equal[found]] = 1
+        similarity[equal_rows, equal[equal_rows]] = 1
         return similarity
 
     def of_owners(self, similarity: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ for product in search.rank(["tympanitis"], where=["route=oral"])[0]:
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import UsageError
+from alphita.errors import UsageError, shorten
 from alphita.index.encoding import Encoder
 from alphita.registry import unknown
-from alphita.search import conditions, projection, store
-from alphita.search.records import FUSED, PREDICTED, Product
-from alphita.search.routes import NOTHING, ROUTES, Found, Routes
+from alphita.search import projection, store
+from alphita.search.routes import FUSED, NOTHING, PREDICTED, ROUTES, Found, Product, Routes
+from alphita.search.store import Opened
 from alphita.terminology.text import clean
 
 QUERIES_AT_ONCE = 32
@@ -132,7 +133,7 @@ class ProductSearch:
         """Yield what `rank` returns, query by query; the queries are looked at all together before the first."""
         if top < 1:
             raise UsageError(f"top must be 1 or more, not {top}")
-        allowed = conditions.allowed(self.opened, where)
+        allowed = _allowed(self.opened, where)
         for found in self._found(queries, route):
             score = found.score()
             if allowed is not None:
@@ -145,8 +146,8 @@ class ProductSearch:
 
         Products are in the order of `opened.products`; see `rank` for the rest.
         """
-        found = [one.score() for one in self._found(queries, route)]
-        return np.stack(found) if found else np.empty((0, len(self)), np.float32)
+        scores = [ranking.score() for ranking in self._found(queries, route)]
+        return np.stack(scores) if scores else np.empty((0, len(self)), np.float32)
 
     def _found(self, queries: Sequence[str], route: str) -> Iterator[Found]:
         self._check_route(route)
@@ -177,3 +178,51 @@ def _cleaned(queries: Sequence[str]) -> list[str]:
         if not cleaned[-1]:
             raise UsageError(f"query {place + 1} is empty after cleaning: {query[:MAX_CHARACTERS]!r:.80}")
     return cleaned
+
+
+def _allowed(search: Opened, conditions: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Return which products meet all conditions, (products,); None where there are none.
+
+    Several conditions on one attribute ask for any of its values. A value is equal to one of the value's names after
+    cleaning.
+
+    Args:
+        search: with the products.
+        conditions: each "attribute=value".
+
+    Raises:
+        UsageError: a condition of another form, an unknown attribute or a value that no product has; the message
+            offers near ones.
+    """
+    if not conditions:
+        return None
+    met: dict[str, NDArray[np.bool_]] = {}
+    for condition in conditions:
+        attribute, equals, value = (part.strip() for part in condition.partition("="))
+        if not (attribute and equals and value):
+            raise UsageError(f"a condition has the form attribute=value, not {condition!r}; e.g. route=oral")
+        if attribute not in search.attributes:
+            raise UsageError(unknown("attribute", attribute, search.attributes))
+        products = _with_value(search, attribute, value)
+        met[attribute] = met[attribute] | products if attribute in met else products
+    return np.logical_and.reduce(list(met.values()))
+
+
+def _with_value(search: Opened, attribute: str, value: str) -> NDArray[np.bool_]:
+    triples = search.triples[search.triples[:, 1] == search.attributes.index(attribute)]
+    values = search.value_names.named(int(search.value_names.strings.rows([clean(value)])[0]))
+    products = triples[np.isin(triples[:, 2], values), 0]
+    if not len(products):
+        raise UsageError(
+            f"no product has the value {shorten(value)!r} of {attribute!r}{_near(search, triples[:, 2], value)}"
+        )
+    having = np.zeros(len(search.products), bool)
+    having[products] = True
+    return having
+
+
+def _near(search: Opened, values: NDArray[np.int32], wanted: str) -> str:
+    """Return "; did you mean 'oral'?", or nothing."""
+    names = {clean(name): name for name in search.values.column("name").take(np.unique(values)).to_pylist()}
+    near = difflib.get_close_matches(clean(wanted), names, n=3, cutoff=0.6)
+    return "; did you mean " + " or ".join(repr(names[name]) for name in near) + "?" if near else ""

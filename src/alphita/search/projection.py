@@ -35,13 +35,11 @@ class Projection(NamedTuple):
         weight: (d', d) float32.
         bias: (d',) float32.
         gamma: the margin, above 0.
-        together: whether title and attribute's name were encoded as one text; else their vectors are added.
     """
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
     gamma: float
-    together: bool = True
 
     def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return f of vectors: (n, d) -> (n, d') float32."""
@@ -122,7 +120,7 @@ def read_file(path: Path, dim: int, config: dict[str, Any]) -> Projection:
     Args:
         path: of tensors "dense.weight" (d', dim) and "dense.bias" (d',).
         dim: numbers in the encoder's vectors.
-        config: the settings of the training, of which `gamma` and `together` are taken.
+        config: the settings of the training, of which `gamma` is taken.
 
     Raises:
         InputError: it is damaged, or of another shape.
@@ -145,7 +143,7 @@ def read_file(path: Path, dim: int, config: dict[str, Any]) -> Projection:
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise InputError("the attribute projection holds numbers that are not finite", file=path, remedy=remedy)
-    return Projection(weight, bias, gamma, bool(config.get("together", True)))
+    return Projection(weight, bias, gamma)
 
 
 def unscaled(encoder: Encoder) -> Encoder:
@@ -163,12 +161,12 @@ def unscaled(encoder: Encoder) -> Encoder:
 def _config(folder: Path) -> dict[str, Any]:
     """Return the settings that the model was trained with; none where it has no record."""
     try:
-        found = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
+        record = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise InputError(
             f"damaged record of training: {error}", file=folder / training.FILE, remedy="train the model again"
         ) from None
-    config = found.get("config") if isinstance(found, dict) else None
+    config = record.get("config") if isinstance(record, dict) else None
     return config if isinstance(config, dict) else {}

@@ -78,29 +78,29 @@ def build(
         UsageError: an unknown attribute or language, or `out` exists.
     """
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
-    found = catalogue.collect(terminology, attributes=attributes, languages=languages, split=split)
+    collected = catalogue.collect(terminology, attributes=attributes, languages=languages, split=split)
     projected = projection.read(encoder)
     with artefact.create(Path(out), KIND, force=force) as draft:
         folder = draft.path
-        _write_table(folder / "products.arrow", {"id": found.product_ids, "title": found.titles})
-        _write_table(folder / "values.arrow", {"id": found.value_ids, "name": found.values})
-        np.save(folder / "triples.npy", found.triples, allow_pickle=False)
-        names.write(folder / "titles", found.title_names, encoder)
-        names.write(folder / "values", found.value_names, encoder)
-        auc = None if projected is None else _write_predicted(folder, found, encoder, projected)
+        _write_table(folder / "products.arrow", {"id": collected.product_ids, "title": collected.titles})
+        _write_table(folder / "values.arrow", {"id": collected.value_ids, "name": collected.values})
+        np.save(folder / "triples.npy", collected.triples, allow_pickle=False)
+        names.write(folder / "titles", collected.title_names, encoder)
+        names.write(folder / "values", collected.value_names, encoder)
+        auc = None if projected is None else _write_predicted(folder, collected, encoder, projected)
         encoder.save(folder / "model")
         counts = {
-            "products": len(found.titles),
-            "titles": len(found.title_names.strings),
-            "values": len(found.values),
-            "attributes": len(found.attributes),
-            "triples": len(found.triples),
-            "held_out_triples": found.held_out,
-            "unnamed_triples": found.unnamed,
-            "unnamed_products": found.unnamed_products,
+            "products": len(collected.titles),
+            "titles": len(collected.title_names.strings),
+            "values": len(collected.values),
+            "attributes": len(collected.attributes),
+            "triples": len(collected.triples),
+            "held_out_triples": collected.held_out,
+            "unnamed_triples": collected.unnamed,
+            "unnamed_products": collected.unnamed_products,
         }
         facts = {
-            "attributes": found.attributes,
+            "attributes": collected.attributes,
             "languages": sorted(languages),
             "dim": encoder.dim,
             "cleaning_version": CLEANING_VERSION,
@@ -109,9 +109,7 @@ def build(
             "tokenizer_hash": encoder.tokenizer_hash,
             "trained": training.keep(encoder, folder / "model"),
             "split_hash": None if split is None else split.hash,
-            "projection": None
-            if projected is None
-            else {"gamma": projected.gamma, "together": projected.together, "auc": auc},
+            "projection": None if projected is None else {"gamma": projected.gamma, "auc": auc},
             "counts": counts,
         }
         text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
@@ -131,15 +129,9 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
     written = np.lib.format.open_memmap(folder / PREDICTED, mode="w+", dtype=np.float32, shape=shape)
     flat = written.reshape(-1, shape[2])
     bare, label = projection.unscaled(encoder), "Encoding titles with attributes"
-    if projected.together:
-        texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
-        for start, block in names.encoded(texts, bare, label):
-            flat[start : start + len(block)] = projected(block)
-    else:
-        apart = bare.encode([clean(name) for name in found.attributes])
-        for start, block in names.encoded(preferred, bare, label):
-            for place, vector in enumerate(apart):
-                written[start : start + len(block), place] = projected(block + vector)
+    texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
+    for start, block in names.encoded(texts, bare, label):
+        flat[start : start + len(block)] = projected(block)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
     asked = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])

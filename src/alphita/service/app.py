@@ -23,7 +23,18 @@ from alphita import __version__
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.calibration_store import Assurance
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.service import failures, fhir, keys, logs, metrics, normalizing, reference, remembering, reviewing
+from alphita.service import (
+    annotating,
+    failures,
+    fhir,
+    keys,
+    logs,
+    metrics,
+    normalizing,
+    reference,
+    remembering,
+    reviewing,
+)
 from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
 from alphita.service.limits import Limits
@@ -77,6 +88,39 @@ class Ahead:
             await self.app(scope, receive, send)
 
 
+class Lifetime:
+    """Warms the server up when it begins, and tells in which state it is."""
+
+    def __init__(self, batcher: Batcher[normalizing.Question, Any]) -> None:
+        """Warm up what `batcher` asks."""
+        self.state: State = "starting"
+        self._batcher = batcher
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Run while the server does."""
+        warming = asyncio.get_running_loop().create_task(self._warm_up())
+        try:
+            yield
+        finally:
+            self.state = "stopping"
+            logs.event("stopping", waiting=self._batcher.waiting)
+            await asyncio.wait([warming])
+            await self._batcher.close()
+
+    async def _warm_up(self) -> None:
+        questions = [normalizing.Question(string) for string in WARM_UP]
+        try:
+            await self._batcher.ask(normalizing.Asked(1, False), questions)
+            await self._batcher.ask(normalizing.Encoded(), questions)
+        except Exception as error:
+            self.state = "failed"
+            logs.LOGGER.error("cannot answer", exc_info=error)
+        else:
+            self.state = "ready"
+            logs.event("ready")
+
+
 def create(
     settings: Settings, normalizer: Normalizer, store: ReviewStore | None = None, terminology: Terminology | None = None
 ) -> FastAPI:
@@ -93,52 +137,27 @@ def create(
         InputError: the keys file is not as it should be.
     """
     settings.check()
-    manifest = normalizer.index.manifest
-    work = normalizing.Work(normalizer)
+    work = annotating.Work(normalizer)
     figures = metrics.Metrics(
         version=__version__,
         index=normalizer.index.content_hash,
-        model=manifest["model_hash"],
+        model=normalizer.index.manifest["model_hash"],
         waiting=lambda: batcher.waiting,
     )
     batcher: Batcher[normalizing.Question, Any] = Batcher(
         work,
-        cost=normalizing.cost,
+        cost=annotating.cost,
         budget=settings.batch_tokens,
-        window=settings.window,
+        window=settings.window_ms / 1000,
         capacity=settings.queue,
         observe=figures.batch,
     )
-    status: dict[str, State] = {"status": "starting"}
-
-    async def warm_up() -> None:
-        questions = [normalizing.Question(string) for string in WARM_UP]
-        try:
-            await batcher.ask(normalizing.Asked(1, False), questions)
-            await batcher.ask(normalizing.Encoded(), questions)
-        except Exception as error:
-            status["status"] = "failed"
-            logs.LOGGER.error("cannot answer", exc_info=error)
-        else:
-            status["status"] = "ready"
-            logs.event("ready")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.get_running_loop().create_task(warm_up())
-        try:
-            yield
-        finally:
-            status["status"] = "stopping"
-            logs.event("stopping", waiting=batcher.waiting)
-            await asyncio.wait([warming])
-            await batcher.close()
-
+    lifetime = Lifetime(batcher)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
         version=__version__,
-        lifespan=lifespan,
+        lifespan=lifetime.lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -156,10 +175,19 @@ def create(
         keys.load(settings.keys)  # at once; the middleware is made with the first request
     failures.install(app)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher))
+    app.include_router(annotating.router(settings, normalizer, batcher))
     app.include_router(reviewing.router(store, normalizer, terminology))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
         app.include_router(remembering.router(settings, store))
+    _operation(app, lifetime, normalizer, figures)
+    if open_paths:
+        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    return app
+
+
+def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: metrics.Metrics) -> None:
+    """Add what tells of the server itself, and the pages that describe what it answers."""
 
     @app.get("/health", tags=["Operation"], response_model=Health)
     async def health() -> dict[str, str]:
@@ -169,11 +197,11 @@ def create(
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
         """Tell whether the server can answer: 200 if so, else 503."""
-        response.status_code = 200 if status["status"] == "ready" else 503
+        response.status_code = 200 if lifetime.state == "ready" else 503
         return {
-            **status,
+            "status": lifetime.state,
             "index": normalizer.index.content_hash,
-            "model": manifest["model_hash"],
+            "model": normalizer.index.manifest["model_hash"],
             "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
         }
@@ -190,10 +218,6 @@ def create(
     @app.get("/docs", include_in_schema=False)
     async def docs(_: Request) -> HTMLResponse:
         return HTMLResponse(reference.page(app.openapi()), headers={"Content-Security-Policy": reference.POLICY})
-
-    if open_paths:
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
-    return app
 
 
 def page_paths() -> set[str]:

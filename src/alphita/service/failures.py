@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
 
+FHIR_JSON = "application/fhir+json"
 # HTTP status -> code of an OperationOutcome's issue (FHIR: http://hl7.org/fhir/issue-type).
 ISSUES = {
     401: "login",
@@ -74,10 +75,10 @@ def respond(path: str, refusal: Refusal, headers: Mapping[str, str] | None = Non
     """Return the response for a refusal, in the shape that the path has."""
     headers = {**refusal.headers(), **(headers or {})}
     content: dict[str, Any]
-    if path.startswith("/fhir/"):
+    if path == "/fhir" or path.startswith("/fhir/"):
         issue = {"severity": "error", "code": ISSUES.get(refusal.status, "exception"), "diagnostics": refusal.message}
         content = {"resourceType": "OperationOutcome", "issue": [issue]}
-        media = "application/fhir+json"
+        media = FHIR_JSON
     else:
         content = {"error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
         media = "application/json"

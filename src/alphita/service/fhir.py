@@ -6,7 +6,8 @@ only. Every error is an OperationOutcome. `$translate` serves what people have r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -44,6 +45,19 @@ OPERATIONS = {
 }
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
+STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
+FORMAT = {
+    "name": "_format",
+    "in": "query",
+    "schema": {"type": "string", "enum": list(JSON_TYPES)},
+    "description": f"goes before the header Accept; every answer is {MEDIA_TYPE}",
+}
+
+
+class FhirJson(JSONResponse):
+    """An answer of FHIR, which the OpenAPI document shows as such."""
+
+    media_type = MEDIA_TYPE
 
 
 def router(store: ReviewStore | None, index: Index) -> APIRouter:
@@ -99,7 +113,9 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         methods=["GET"],
         summary=f"Capability statement ({release.upper()})",
         operation_id=f"fhir_{release}_metadata",
-        response_class=JSONResponse,
+        openapi_extra={"parameters": [FORMAT]},
+        responses=_documented(STATEMENT_FAULTS),
+        response_class=FhirJson,
     )
     for path, known, repeated, answered in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
@@ -127,10 +143,7 @@ def _operation(
 
     name = path.lower().replace("/$", "_").replace("-", "_")
     summary = f"{path} ({release.upper()})"
-    responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": "OperationOutcome", "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
-        for status in (400, 404, 406, 415)
-    }
+    responses = _documented(OPERATION_FAULTS)
     queried = [
         {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
         for one, kind in known.items()
@@ -144,10 +157,10 @@ def _operation(
         methods=["GET"],
         summary=summary,
         operation_id=f"fhir_{release}_{name}_get",
-        openapi_extra={"parameters": queried},
+        openapi_extra={"parameters": [*queried, FORMAT]},
         responses=responses,
         dependencies=caller,
-        response_class=JSONResponse,
+        response_class=FhirJson,
     )
     routes.add_api_route(
         f"/{release}/{path}",
@@ -155,11 +168,17 @@ def _operation(
         methods=["POST"],
         summary=summary,
         operation_id=f"fhir_{release}_{name}_post",
-        openapi_extra={"requestBody": {"content": content, "required": True}},
+        openapi_extra={"parameters": [FORMAT], "requestBody": {"content": content, "required": True}},
         responses=responses,
         dependencies=caller,
-        response_class=JSONResponse,
+        response_class=FhirJson,
     )
+
+
+def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of the faults that an endpoint may answer with."""
+    said = {"description": "OperationOutcome", "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
+    return dict.fromkeys(statuses, said)
 
 
 async def _resource(request: Request) -> bytes:
@@ -193,7 +212,7 @@ class Route(APIRoute):
 
 def reply(resource: dict[str, Any], status: int = 200) -> Response:
     """Return a resource as the answer."""
-    return JSONResponse(resource, status, media_type=MEDIA_TYPE)
+    return FhirJson(resource, status)
 
 
 def capabilities(release: Release, date: str) -> dict[str, Any]:
@@ -220,7 +239,16 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
 def _check_accepted(request: Request) -> None:
     # A plus sign that was not escaped arrives as a space.
     asked = request.query_params.get("_format", "").strip().replace(" ", "+")
-    wanted = asked or request.headers.get("accept", "*/*")
-    kinds = [one.partition(";")[0].strip().lower() for one in wanted.split(",")]
-    if not any(kind in ACCEPTED for kind in kinds):
-        raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only", 406)
+    wanted = asked or request.headers.get("accept") or "*/*"
+    release = next((one for one in RELEASES if f"/fhir/{one}/" in request.url.path), None)
+    version = VERSIONS[release].rpartition(".")[0] if release is not None else ""
+    if not any(_is_answered(kind.lower(), version) for kind in wanted.split(",")):
+        raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only, here of FHIR {version}", 406)
+
+
+def _is_answered(kind: str, version: str) -> bool:
+    """Return whether a media type with its parameters is what this service answers in, of a version of FHIR."""
+    name, *parameters = (part.strip() for part in kind.split(";"))
+    given = dict(part.replace(" ", "").partition("=")[::2] for part in parameters)
+    refused = re.fullmatch(r"0(\.0*)?", given.get("q", "1")) is not None
+    return name in ACCEPTED and not refused and given.get("fhirversion", version) in ("", version)

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from alphita import registry
 from alphita.errors import shorten
+from alphita.service.failures import FHIR_JSON
 
 Release = Literal["r4", "r5"]
 Values = dict[str, list[Any]]
-MEDIA_TYPE = "application/fhir+json"
+MEDIA_TYPE = FHIR_JSON
 JSON_TYPES = (MEDIA_TYPE, "application/json", "text/json", "json")
 # Of every request; `_format` is looked at where the answer's type is settled.
 COMMON = ("_format", "_pretty")

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from alphita.printing import visible
 from alphita.service.failures import Refusal, refuse
 from alphita.service.headers import secure
 from alphita.service.metrics import Metrics
@@ -45,7 +46,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = describe(record.exc_info[1], message=self.mentions)
-        return json.dumps(line, ensure_ascii=False, default=str).replace("\u2028", " ").replace("\u2029", " ")
+        return visible(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def describe(error: BaseException, *, message: bool) -> dict[str, Any]:

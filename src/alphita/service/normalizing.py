@@ -205,14 +205,6 @@ def router(
     routes = APIRouter(tags=["Normalization"], responses=errors)
     finder = Finder(normalizer.index)
 
-    async def answers(request: Request, kind: Hashable, questions: Sequence[Question]) -> list[Any]:
-        request.state.rows = len(questions)
-        request.state.asked = [one.string for one in questions]
-        try:
-            return await batcher.ask(kind, questions, getattr(request.state, "arrival", None))
-        except QueueFull as full:
-            raise Refusal(503, "queue_full", "too many mentions are waiting", retry_after=full.seconds) from None
-
     @routes.post("/normalize", response_model=Answers, dependencies=[Depends(json_only)])
     async def normalize(request: Request, asked: Annotated[Mentions, Body()]) -> Response:
         """Map each mention to its concept."""
@@ -225,14 +217,14 @@ def router(
         nothing = [None] * len(asked.mentions)
         columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
         questions = [Question(*one) for one in zip(*columns, strict=True)]
-        found = await answers(request, Asked(asked.top, asked.explain), questions)
+        found = await ask(batcher, request, Asked(asked.top, asked.explain), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     @routes.post("/embed", response_model=Vectors, dependencies=[Depends(json_only)])
     async def embed(request: Request, asked: Annotated[Texts, Body()]) -> Response:
         """Return the vectors of texts."""
         check_strings("texts", asked.texts, settings.max_rows, settings.max_characters)
-        found = await answers(request, Encoded(), [Question(text) for text in asked.texts])
+        found = await ask(batcher, request, Encoded(), [Question(text) for text in asked.texts])
         vectors = [np.round(vector.astype(np.float64), VECTOR_DECIMALS).tolist() for vector in found]
         return Response(
             to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
@@ -250,7 +242,7 @@ def router(
         request.state.asked = [q]
         vector = None
         if finder.needs_vector(q):
-            vector = (await answers(request, Encoded(), [Question(q)]))[0]
+            vector = (await ask(batcher, request, Encoded(), [Question(q)]))[0]
         found = await run_in_threadpool(finder.find, q, top, vector)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
@@ -263,6 +255,22 @@ def router(
         return Response(found.model_dump_json(), media_type=JSON)
 
     return routes
+
+
+async def ask(
+    batcher: Batcher[Question, Any], request: Request, kind: Hashable, questions: Sequence[Question]
+) -> list[Any]:
+    """Return the answers to a request's questions, in order.
+
+    Raises:
+        Refusal: too many wait.
+    """
+    request.state.rows = len(questions)
+    request.state.asked = [one.string for one in questions]
+    try:
+        return await batcher.ask(kind, questions, getattr(request.state, "arrival", None))
+    except QueueFull as full:
+        raise Refusal(503, "queue_full", "too many mentions are waiting", retry_after=full.seconds) from None
 
 
 def check_strings(name: str, values: Sequence[str | None], most: int, characters: int) -> None:

@@ -6,28 +6,20 @@ everything about those rows that they have decided themselves.
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from alphita import __version__, registry
-from alphita.errors import Rejects
-from alphita.mappings.formats import Header, _names, day_of
-from alphita.mappings.review import files
 from alphita.mappings.review.records import Decision, Order, ReviewRow, State
 from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.service import keys, review_files
+from alphita.service import review_files, review_transfer
 from alphita.service.concepts import find
 from alphita.service.failures import Refusal, documented
 from alphita.service.review_records import (
@@ -41,36 +33,13 @@ from alphita.service.review_records import (
     project_json,
     standing_json,
 )
+from alphita.service.review_transfer import FORMATS, Caller, Name
 from alphita.terminology.store import Terminology
 
-FORMATS = "alphita.mappings.formats"
 MOST_ROWS = 1_000
 LARGEST = 2**63 - 1
-Caller = Annotated[str, Depends(keys.reviewer)]
-Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS)]
 RowId = Annotated[int, PathParameter(ge=1, le=LARGEST)]
 Types = Annotated[list[str] | None, Query(alias="type", description="semantic types of the answer")]
-# What a browser sends to another site without asking that site first; a file comes with neither.
-REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
-# What a body is, where neither a format nor a file name is given.
-BY_MEDIA_TYPE = {
-    "application/x-ndjson": "jsonl",
-    "application/jsonl": "jsonl",
-    "text/tab-separated-values": "sssom",
-    "application/vnd.apache.parquet": "parquet",
-}
-MEDIA_TYPES = {
-    "csv": "text/csv; charset=utf-8",
-    "usagi": "text/csv; charset=utf-8",
-    "omop": "text/csv; charset=utf-8",
-    "jsonl": "application/x-ndjson",
-    "sssom": "text/tab-separated-values; charset=utf-8",
-    "fhir_r4": "application/fhir+json",
-    "fhir_r5": "application/fhir+json",
-    "parquet": "application/vnd.apache.parquet",
-    "html": "text/html; charset=utf-8",
-}
-LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
 
 
 class Route(APIRoute):
@@ -119,7 +88,8 @@ def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Termi
     if store is not None:
         _reading(routes, store, concepts(index, terminology))
         _deciding(routes, store, _Chosen(store, normalizer, terminology))
-        _files(routes, store, normalizer)
+        review_transfer.importing(routes, store, normalizer.index)
+        review_transfer.exporting(routes, store, normalizer.index)
     else:
         methods = ["GET", "POST"]
         routes.add_api_route("/{path:path}", _no_store, methods=methods, include_in_schema=False)
@@ -290,113 +260,6 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
         standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
         return {"decision": decision_json(decision), "standing": standing}
-
-
-def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> None:
-    """Add import and export."""
-    targets = review_files.omop_of(normalizer.index)
-
-    @routes.post(
-        "/projects",
-        status_code=201,
-        summary="Import a file of `alphita normalize`",
-        responses=documented(413, 415, 422),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    kind: {"schema": {"type": "string", "format": "binary"}}
-                    for kind in ("text/csv", "application/octet-stream")
-                },
-            }
-        },
-    )
-    def imported(
-        request: Request,
-        reviewer: Caller,
-        name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
-        source: Annotated[str, Query(max_length=1_000)],
-        column: Annotated[str, Query(max_length=1_000)] = "",
-        format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
-        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
-        blind: bool = True,
-        body: bytes = Depends(_file),
-    ) -> dict[str, Any]:
-        """Read a file of mappings into a project, which is made if there is none of its name."""
-        kind = _kind(request)
-        reader = _names.chosen(
-            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format", to_read=True
-        )
-        left_out: Counter[str] = Counter()
-        with tempfile.TemporaryDirectory() as folder:
-            path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
-            path.write_bytes(body)
-            with Rejects(rejected, private=True) as rejects:
-                rows = files.read(path, reader, name, rejects, name=filename or "an upload", left_out=left_out)
-            problems = review_files.told(rejected)
-        project = review_files.project_of(name, source, column, normalizer.index, blind=blind)
-        added = review_files.add(store, project, rows, normalizer.index, by=reviewer, guarded=True)
-        return {
-            "new": added.new,
-            "known": added.known,
-            "decided": added.decided,
-            "overtaken": added.overtaken,
-            "left_out": dict(left_out),
-            "set_aside": rejects.count,
-            "problems": problems,
-        }
-
-    @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
-    def exported(
-        name: Name,
-        reviewer: Caller,
-        format_: Annotated[str, Query(alias="format")] = "csv",
-        settled: bool = True,
-        set_id: str = "",
-        set_version: str = "",
-        licence: str = "",
-        date: str = "",
-        source_vocabulary: str = "",
-        source_system: str = "",
-        source_version: str = "",
-        target_system: str = "",
-    ) -> Response:
-        """Write a project as a file; what the format does not hold is told in headers."""
-        writer = registry.load(FORMATS, format_)
-        header = Header(
-            set_id=set_id,
-            version=set_version,
-            licence=licence,
-            date=day_of(date),
-            source_vocabulary=source_vocabulary,
-            source_system=source_system,
-            source_version=source_version,
-            target_system=target_system,
-            target_info=targets.get if targets is not None else None,
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "out"
-            written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
-            content = path.read_bytes()
-        called = name + writer.SUFFIXES[0]
-        plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in called)
-        headers = {
-            "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(called, safe='')}",
-            LOSSES: json.dumps(written.losses),
-            SET_ASIDE: str(written.set_aside),
-            "Cache-Control": "no-store",
-        }
-        return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
-
-
-async def _file(request: Request) -> bytes:
-    if _kind(request) in REFUSED_TYPES:
-        raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
-    return await request.body()
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _check_project(row: ReviewRow, name: str) -> None:

@@ -3,46 +3,65 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
-
-from alphita.config import Config
+from alphita import options
 from alphita.errors import UsageError
+from alphita.options import HOW, option
 
 MIB = 2**20
+WHO, HOW_MUCH = "Who may ask", "How much"
 
 
-class Settings(Config):
-    """Settings of the service; the defaults suit one machine with two cores and a team of reviewers."""
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the service; the defaults suit one machine with two cores and a team of reviewers.
 
-    host: str = Field("127.0.0.1", description="address to listen on; others than this machine's own need keys")
-    port: int = Field(8080, ge=0, le=65_535, description="port; 0: any free one")
-    hosts: tuple[str, ...] = Field((), description="names that a request may call this server; empty: any")
-    keys: Path | None = Field(None, description="TSV file of API keys: name, SHA-256 of the key, last day")
-    trust_user_header: str | None = Field(None, description="header in which a proxy says who asks")
-    proxies: tuple[str, ...] = Field(
-        ("127.0.0.1/32", "::1/128"), description="networks of the proxies whose header is believed"
+    Attributes:
+        max_context: characters a context, or a text to annotate.
+        max_top: candidates a mention, concepts a search.
+        max_buffered: bytes of all bodies that are held at once.
+        max_requests: requests answered at once.
+        burst: requests that a client may send at once after a pause.
+    """
+
+    host: str = option("127.0.0.1", help="Address to listen on.")
+    port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
+    hosts: tuple[str, ...] = option(
+        (), "--allow-host", panel=WHO, help="A name by which this server may be called; repeatable."
     )
-    log_mentions: bool = Field(False, description="log the strings asked for, which may be patient data")
-
-    max_rows: int = Field(1_000, ge=1, description="mentions or texts a request")
-    max_characters: int = Field(1_000, ge=1, description="characters a mention or text")
-    max_context: int = Field(10_000, ge=1, description="characters a context")
-    max_top: int = Field(100, ge=1, description="candidates a mention, concepts a search")
-    max_body: int = Field(2 * MIB, ge=1, description="bytes of a request's body")
-    max_upload: int = Field(64 * MIB, ge=1, description="bytes of a file that is imported for review")
-    max_buffered: int = Field(128 * MIB, ge=1, description="bytes of all bodies that are held at once")
-    max_requests: int = Field(512, ge=1, description="requests answered at once")
-    seconds: float = Field(30.0, gt=0, description="seconds a request may take until its answer begins")
-    file_seconds: float = Field(300.0, gt=0, description="seconds likewise, of a file imported or exported for review")
-    rate: float = Field(100.0, ge=0, description="requests a second of one client; 0: any number")
-    burst: int = Field(200, ge=1, description="requests that a client may send at once after a pause")
-
-    batch_tokens: int = Field(2_048, ge=1, description="tokens normalised together, about")
-    window: float = Field(0.002, ge=0, le=0.1, description="seconds waited for requests that are arriving")
-    queue: int = Field(8_192, ge=1, description="mentions and texts waiting at most")
+    keys: Path | None = option(
+        None, panel=WHO, help="API keys, each of one reviewer: lines of name, tab, SHA-256, tab, last day."
+    )
+    trust_user_header: str | None = option(
+        None, metavar="NAME", panel=WHO, help="Header in which a proxy says who asks, e.g. X-User."
+    )
+    proxies: tuple[str, ...] = option(
+        ("127.0.0.1/32", "::1/128"),
+        "--proxy",
+        panel=WHO,
+        help="Address or network of that proxy, this machine by default; repeatable.",
+    )
+    rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests a second of one client; 0: any number.")
+    max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Mentions a request.")
+    max_characters: int = option(1_000, least=1, panel=HOW_MUCH, help="Characters a mention.")
+    max_context: int = 10_000
+    max_top: int = 100
+    max_body: int = option(2 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a request's body.")
+    max_upload: int = option(64 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a file imported for review.")
+    max_buffered: int = 128 * MIB
+    max_requests: int = 512
+    burst: int = 200
+    queue: int = option(8_192, least=1, panel=HOW_MUCH, help="Mentions waiting at most.")
+    seconds: float = option(30.0, least=0.1, panel=HOW_MUCH, help="Seconds a request may take.")
+    file_seconds: float = option(
+        300.0, least=0.1, panel=HOW_MUCH, help="Seconds an import or export of reviews may take."
+    )
+    batch_tokens: int = option(2_048, least=1, panel=HOW, help="Tokens normalised together.")
+    window_ms: float = option(2.0, least=0, most=100, panel=HOW, help="Wait for requests that are arriving.")
+    log_mentions: bool = option(False, panel=HOW, help="Log the strings, which may be patient data.")
 
     @property
     def access(self) -> Literal["keys", "header", "local"]:
@@ -59,8 +78,9 @@ class Settings(Config):
 
         Raises:
             UsageError: it would listen to other machines without knowing who asks, or two ways to know are given, or a
-                network is none.
+                network is none, or a number is out of its range.
         """
+        options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
             raise UsageError("give --keys or --trust-user-header, not both")
         if self.access == "local" and not self.is_loopback:

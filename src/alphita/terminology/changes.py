@@ -1,8 +1,9 @@
 """What changed between two releases of a terminology: concepts, names, synonyms, parents.
 
-Concepts are compared by their id. Of a concept that was added, retired, merged into another, removed or gone only that
-is told; of one that is live in both releases every difference. A string is a new synonym only if the concept had it in
-no role before, and a lost one only if it has it in none now: a name that became a synonym is a change of name alone.
+Concepts are compared by their id; where a prefix changed with the release, by the new one, and that is told. Of a
+concept that was added, retired, merged into another, removed or gone only that is told; of one that is live in both
+releases every difference. A string is a new synonym only if the concept had it in no role before, and a lost one only
+if it has it in none now: a name that became a synonym is a change of name alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from alphita import artefact
 from alphita.errors import UsageError
 from alphita.terminology import model, reading
 from alphita.terminology.model import Tables
+from alphita.terminology.prefix_changes import changed_prefixes, under
 from alphita.terminology.store import Terminology
 
 # kind -> what it means, in the order they are told.
@@ -52,12 +54,14 @@ class Changes:
         old: name, content hash, versions, live and retired concepts, terms, of the old one.
         new: the same of the new one.
         counts: changes by kind, in the order of `KINDS`; kinds without any are 0.
+        prefixes: the prefixes that changed: old -> new.
         table: one row a change, `COLUMNS`, all strings; sorted by kind, concept, language.
     """
 
     old: dict[str, Any]
     new: dict[str, Any]
     counts: dict[str, int] = field(default_factory=dict)
+    prefixes: dict[str, str] = field(default_factory=dict)
     table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_STRINGS))
 
     def as_json(self) -> dict[str, Any]:
@@ -66,7 +70,11 @@ class Changes:
 
     def summary(self) -> str:
         """Return one screen of text: what there is, how many changes of each kind, and examples."""
-        lines = [_headline("old", self.old), _headline("new", self.new), ""]
+        lines = [_headline("old", self.old), _headline("new", self.new)]
+        lines += [
+            f"ids under {was}: are under {now}: now; they are compared by that" for was, now in self.prefixes.items()
+        ]
+        lines.append("")
         for kind, count in self.counts.items():
             shown = self.table.filter(pl.col("kind") == kind).head(EXAMPLES)
             examples = "; ".join(_example(row) for row in shown.iter_rows(named=True))
@@ -93,27 +101,35 @@ class Changes:
 
 def changes(old: Terminology, new: Terminology) -> Changes:
     """Compare two releases, the older first."""
-    before, after = _Release(old), _Release(new)
-    found = pl.concat([*_of_concepts(before, after), *_of_live_ones(before, after)])
+    changed = changed_prefixes(old, new)
+    before, after = _Release(old, changed), _Release(new, {})
+    differences = pl.concat([*_of_concepts(before, after), *_of_live_ones(before, after)])
     order = pl.col("kind").replace_strict(list(KINDS), list(range(len(KINDS))), return_dtype=pl.Int32)
-    table = found.sort(order, "concept", "language", "old", "new", "detail")
+    table = differences.sort(order, "concept", "language", "old", "new", "detail")
     numbers = Counter(table["kind"].to_list())
-    return Changes(_facts(old), _facts(new), {kind: numbers[kind] for kind in KINDS}, table)
+    return Changes(_facts(old), _facts(new), {kind: numbers[kind] for kind in KINDS}, changed, table)
 
 
 class _Release:
     """One release as frames by CURIE."""
 
-    def __init__(self, terminology: Terminology) -> None:
+    def __init__(self, terminology: Terminology, changed: dict[str, str]) -> None:
+        """Read a release; the ids under a prefix that changed are those under the new one."""
         tables = reading.tables_of(terminology)
-        self.ids = tables.concepts["id"]
-        self.concepts = tables.concepts.select("id", "retired").with_columns(
+        self.changed = changed
+        self.ids = self._now(tables.concepts["id"])
+        self.concepts = tables.concepts.select(id=self.ids, retired="retired").with_columns(
             name=pl.Series(terminology.concept_names.to_pylist(), dtype=pl.String)
         )
         self.terms = self._terms(tables)
         self.parents = self._parents(tables)
         self.replacements = self._replacements(tables)
-        self.aliases = tables.aliases.select("alias", self._curie(tables.aliases["concept"]).alias("id"))
+        self.aliases = tables.aliases.select(
+            self._now(tables.aliases["alias"]), self._curie(tables.aliases["concept"]).alias("id")
+        )
+
+    def _now(self, ids: pl.Series) -> pl.Series:
+        return ids if not self.changed else pl.Series(ids.name, [under(one, self.changed) for one in ids.to_list()])
 
     def _curie(self, rows: pl.Series) -> pl.Series:
         return self.ids.gather(rows)
@@ -135,7 +151,9 @@ class _Release:
     def _replacements(self, tables: Tables) -> pl.DataFrame:
         """Return id, replaced_by, consider; several joined."""
         frame = tables.replacements.select(
-            self._curie(tables.replacements["concept"]).alias("id"), pl.col("predicate").cast(pl.String), "object"
+            self._curie(tables.replacements["concept"]).alias("id"),
+            pl.col("predicate").cast(pl.String),
+            self._now(tables.replacements["object"]),
         )
         said = {"replaced_by": model.REPLACED_BY, "consider": model.CONSIDER}
         return frame.group_by("id").agg(

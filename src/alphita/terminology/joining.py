@@ -142,7 +142,7 @@ class _Joiner:
                 if root != other:
                     for source, concept in self._members(other).items():
                         groups[root, source][concept].append((near, far, claim))
-        found: dict[int, Refusal] = {}
+        refusals: dict[int, Refusal] = {}
         for group in groups.values():
             if len(group) > 1:
                 first, second = list(group)[:2]
@@ -150,9 +150,9 @@ class _Joiner:
                     rival = second if concept == first else first
                     for step in steps:
                         chain = self._over(concept, step, rival, group[rival][0])
-                        found.setdefault(id(step[2]), Refusal(CONTESTED, step[2], (concept, rival), chain))
-        self.refused += found.values()
-        return set(found)
+                        refusals.setdefault(id(step[2]), Refusal(CONTESTED, step[2], (concept, rival), chain))
+        self.refused += refusals.values()
+        return set(refusals)
 
     def _over(self, start: int, step: _Step, end: int, rival: _Step) -> tuple[Claim, ...]:
         """Return the chain from one concept over a claim and its rival to the other."""
@@ -186,8 +186,8 @@ class _Joiner:
         if not self.vetoes:
             return None
         left, right = self._members(first), self._members(second)
-        found = [(a, b) for a in left.values() for b in right.values() if b in self.vetoes.get(a, ())]
-        return min(found, default=None)
+        vetoed = [(a, b) for a in left.values() for b in right.values() if b in self.vetoes.get(a, ())]
+        return min(vetoed, default=None)
 
     def _union(self, claim: Claim) -> None:
         self.used.append(claim)

@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from alphita import textio
+from alphita.errors import UsageError
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 # Set aside by ISO 639-2 for private use, from "qaa" to "qtz".
@@ -71,6 +72,17 @@ def normalize(tag: str) -> str | None:
     return "-".join([language, *map(_spelled, rest[:n_plain]), *rest[n_plain:]])
 
 
+def known(tag: str) -> str:
+    """Return a tag in its one spelling.
+
+    Raises:
+        UsageError: its language is unknown.
+    """
+    if (spelled := normalize(tag)) is None:
+        raise UsageError(f"{tag!r}: {UNKNOWN}")
+    return spelled
+
+
 def _spelled(subtag: str) -> str:
     if len(subtag) == 2:
         return subtag.upper()
@@ -78,10 +90,10 @@ def _spelled(subtag: str) -> str:
 
 
 def _checked(tag: str) -> str:
-    found = normalize(tag)
-    if found is None:
+    normal = normalize(tag)
+    if normal is None:
         raise ValueError(UNKNOWN)
-    return found
+    return normal
 
 
 # The type of options that name a language.

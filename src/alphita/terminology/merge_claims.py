@@ -1,18 +1,86 @@
-"""From statements to claims of sameness: which concepts cross-references and mappings would join, and how strongly."""
+"""From statements to claims of sameness: which concepts cross-references and mappings would join, and how strongly.
+
+The policy says what each kind of statement does.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
+from pydantic import Field
 
-from alphita.terminology import prefixes, sssom
+from alphita.config import Config
+from alphita.terminology import model, prefixes, sssom
 from alphita.terminology.joining import Claim
 from alphita.terminology.merge_nodes import Nodes
-from alphita.terminology.merge_policy import CODE, INVERSE, KINDS, LABELS, MOST_OVER_ONE, STRENGTH, Options, Policy
+
+Policy = Literal["join", "names", "relate", "ignore"]
+# What a term says whose source and code are the id of another concept, as UMLS's terms do: "HP", "0001250".
+CODE = "code of a term"
+# predicate -> its kind.
+KINDS = {
+    "skos:exactMatch": "exact",
+    "owl:equivalentClass": "exact",
+    "owl:sameAs": "exact",
+    "skos:closeMatch": "close",
+    "skos:broadMatch": "broad",
+    "skos:narrowMatch": "narrow",
+    "skos:relatedMatch": "related",
+    model.XREF: "xref",
+    CODE: "code",
+}
+# kind -> label of the relation it becomes under "relate".
+LABELS = {
+    "exact": "exact_match",
+    "close": "close_match",
+    "broad": "broad_match",
+    "narrow": "narrow_match",
+    "related": "related_match",
+    "xref": "has_db_xref",
+    "classification": "has_db_xref",
+    "code": "has_code",
+}
+# A mapping whose subject is not there, read from its object.
+INVERSE = {"skos:broadMatch": "skos:narrowMatch", "skos:narrowMatch": "skos:broadMatch"}
+# kind -> how strong a claim is; over a third concept the weaker of its two statements counts, and one more.
+STRENGTH = {"exact": 0, "close": 2, "xref": 4, "code": 4, "classification": 6}
+# A third concept that more than so many refer to is no meaning but a placeholder.
+MOST_OVER_ONE = 50
+
+
+class Options(Config):
+    """The policy: what each kind of statement does."""
+
+    exact: Policy = Field("join", description="skos:exactMatch, owl:equivalentClass, owl:sameAs")
+    close: Policy = Field("relate", description="skos:closeMatch")
+    xref: Policy = Field("join", description="oboInOwl:hasDbXref (the xref of OBO), except to a classification")
+    classification: Policy = Field("names", description="oboInOwl:hasDbXref to a classification")
+    code: Policy = Field("join", description="exact terms whose source and code are another concept's id, as in UMLS")
+    classifications: str = Field(
+        "ICD9,ICD9CM,ICD10,ICD10CM,ICD10PCS,ICD11,ICDO,ICF,ATC,MEDDRA",
+        description="prefixes of classifications: their codes are often wider than what refers to them",
+    )
+    via: str = Field(
+        "UMLS,SNOMEDCT,MESH,NCIT,MONDO,ORPHA,OMIM",
+        description="prefixes over which cross-references join two concepts that both refer to one of their ids, "
+        "where no terminology has it; exact matches do so over any prefix",
+    )
+    over: Literal["join", "names", "ignore"] = Field(
+        "names", description="cross-references of two concepts to one id of such a prefix"
+    )
+    agreement: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="cross-references between two sources join without a common name only where at least this share of "
+        "those between the two has one; 0: always",
+    )
+    confidence: float = Field(0.0, ge=0, le=1, description="mappings of less confidence are left out")
+
 
 # Best first: the preferred names are equal; some exact terms are; none are.
 AGREE = ("preferred", "a synonym", "no")
@@ -81,9 +149,9 @@ class Claims:
 
     def _all_statements(self) -> list[Statement]:
         """Gather what cross-references and mappings say, and the pairs that mappings declare to differ."""
-        found = [statement for place in range(len(self.nodes.tables)) for statement in self._xrefs(place)]
+        statements = [statement for place in range(len(self.nodes.tables)) for statement in self._xrefs(place)]
         if self.options.code != "ignore":
-            found += [statement for place in range(len(self.nodes.tables)) for statement in self._codes(place)]
+            statements += [statement for place in range(len(self.nodes.tables)) for statement in self._codes(place)]
         subjects = self.nodes.lookup(mapping.subject for set_ in self.sets for mapping in set_.mappings)
         objects = self.nodes.lookup(mapping.object for set_ in self.sets for mapping in set_.mappings)
         for set_ in self.sets:
@@ -98,8 +166,8 @@ class Claims:
                 else:
                     self._keep_as_xref(mapping, set_.name, subject, object_)
                     values = (mapping.subject, mapping.predicate, mapping.object, set_.name)
-                    found.append(Statement(subject, *values))
-        return found
+                    statements.append(Statement(subject, *values))
+        return statements
 
     def _xrefs(self, place: int) -> Iterable[Statement]:
         """Yield the cross-references of one terminology that the policy looks at."""

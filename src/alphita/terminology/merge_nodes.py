@@ -54,13 +54,13 @@ class Nodes:
 
     def _replacements(self) -> dict[int, int]:
         """Return the node that replaces each retired node that has a single replacement."""
-        found: defaultdict[int, set[str]] = defaultdict(set)
+        names: defaultdict[int, set[str]] = defaultdict(set)
         for tables, nodes in zip(self.tables, self.node_of_row, strict=True):
             frame = tables.replacements.filter(pl.col("predicate").cast(pl.String) == model.REPLACED_BY)
             for row, curie in frame.select("concept", "object").iter_rows():
                 if self.retired[nodes[row]]:
-                    found[int(nodes[row])].add(curie)
-        single = {node: next(iter(curies)) for node, curies in found.items() if len(curies) == 1}
+                    names[int(nodes[row])].add(curie)
+        single = {node: next(iter(curies)) for node, curies in names.items() if len(curies) == 1}
         known = self.lookup(single.values())
         return {node: known[curie] for node, curie in single.items() if curie in known}
 
@@ -70,7 +70,7 @@ class Nodes:
         So mappings of a terminology that one does not hold (MONDO, say) still join those that one does.
         """
         labels: dict[str, str] = {}
-        for mapping in (mapping for found in sets for mapping in found.mappings):
+        for mapping in (mapping for mapping_set in sets for mapping in mapping_set.mappings):
             labels[mapping.subject] = min(filter(None, (labels.get(mapping.subject), mapping.label)), default="")
         known = self.lookup(labels)
         stubs = sorted(curie for curie in labels if curie not in known)
@@ -125,10 +125,10 @@ class Nodes:
         """Return the cleaned exact terms of nodes."""
         wanted = np.zeros(len(self.frame), bool)
         wanted[list(nodes)] = True
-        found: defaultdict[int, set[str]] = defaultdict(set)
+        members: defaultdict[int, set[str]] = defaultdict(set)
         for node, label in self.labels.items():
             if cleaned := clean(label):
-                found[node].add(cleaned)
+                members[node].add(cleaned)
         for tables, node_of_row in zip(self.tables, self.node_of_row, strict=True):
             frame = tables.terms.select(
                 pl.Series("node", node_of_row[tables.terms["concept"].to_numpy()]),
@@ -138,5 +138,5 @@ class Nodes:
             keep = wanted[frame["node"].to_numpy()] & frame["exact"].to_numpy()
             for node, string in frame.filter(keep).select("node", "string").iter_rows():
                 if cleaned := clean(string):
-                    found[node].add(cleaned)
-        return found
+                    members[node].add(cleaned)
+        return members

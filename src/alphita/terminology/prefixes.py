@@ -66,18 +66,18 @@ def _spellings() -> dict[str, str]:
 @functools.cache
 def _uris() -> list[tuple[str, str]]:
     """Return (URI start without its scheme, prefix), longest first."""
-    found = [(_SCHEME.sub("", row.uri, count=1), row.prefix) for row in table().values() if row.uri]
-    return sorted(found, key=lambda pair: -len(pair[0]))
+    namespaces = [(_SCHEME.sub("", row.uri, count=1), row.prefix) for row in table().values() if row.uri]
+    return sorted(namespaces, key=lambda pair: -len(pair[0]))
 
 
 @functools.lru_cache(maxsize=4096)
 def canonical(prefix: str) -> str:
     """Return the table's spelling of a prefix ("MSH" -> "MESH"); one that it does not know stays as it is."""
     spelling = prefix.strip().lower()
-    found = _spellings().get(spelling)
-    if found is None and (dated := _DATED.fullmatch(spelling)):
-        found = _spellings().get(dated[1])
-    return found or prefix.strip()
+    prefix_of = _spellings().get(spelling)
+    if prefix_of is None and (dated := _DATED.fullmatch(spelling)):
+        prefix_of = _spellings().get(dated[1])
+    return prefix_of or prefix.strip()
 
 
 def parse_curie(curie: str) -> tuple[str, str] | None:
@@ -119,7 +119,7 @@ def contract(uri: str) -> str | None:
     for start, prefix in _uris():
         if rest.startswith(start) and len(rest) > len(start):
             return f"{prefix}:{rest[len(start) :]}"
-    found = _RESOLVER.fullmatch(rest)
-    if found is None or (prefix := canonical(found[1])) not in table():
+    match = _RESOLVER.fullmatch(rest)
+    if match is None or (prefix := canonical(match[1])) not in table():
         return None
-    return f"{prefix}:{found[2].removeprefix(f'{prefix}:')}"
+    return f"{prefix}:{match[2].removeprefix(f'{prefix}:')}"

@@ -90,13 +90,13 @@ def rows_of(terminology: Terminology, curies: Iterable[str]) -> dict[str, int]:
     names, owners = aliases.column("alias").combine_chunks(), aliases.column("concept").to_numpy()
     by_id = _places(normal, terminology.concept_ids)
     by_alias = _places(normal, names.cast(pa.large_string()))
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for curie, row, alias in zip(wanted, by_id, by_alias, strict=True):
         if row >= 0:
-            found[curie] = row
+            rows[curie] = row
         elif alias >= 0:
-            found[curie] = int(owners[alias])
-    return found
+            rows[curie] = int(owners[alias])
+    return rows
 
 
 def _places(strings: pa.LargeStringArray, among: pa.LargeStringArray) -> list[int]:

@@ -107,7 +107,7 @@ def can_be(string: str, tag: str) -> bool:
     letters = {letter: script for letter in string if (script := script_of(letter)) is not None}
     if not wanted or not letters:
         return True
-    found = set(letters.values())
-    if found - wanted - _ANYWHERE:
+    scripts = set(letters.values())
+    if scripts - wanted - _ANYWHERE:
         return False
-    return bool(found & wanted) or all(letter.isupper() for letter in letters)
+    return bool(scripts & wanted) or all(letter.isupper() for letter in letters)

@@ -81,15 +81,15 @@ class Split:
             InputError: there are held-out triples, and of none are both concepts in this terminology.
         """
         rows = rows_of(terminology, (end for head, _, tail in self.triples for end in (head, tail)))
-        found = [(rows[head], rows[tail]) for head, _, tail in self.triples if head in rows and tail in rows]
-        if self.triples and not found:
+        triples = [(rows[head], rows[tail]) for head, _, tail in self.triples if head in rows and tail in rows]
+        if self.triples and not triples:
             raise InputError(
                 "no held-out triple of this split is between concepts of this terminology",
                 file=terminology.path,
                 value=self.triples[0][0],
                 remedy="give the split that was made of it",
             )
-        return np.array(found, np.int32).reshape(-1, 2)
+        return np.array(triples, np.int32).reshape(-1, 2)
 
     def part(self, name: str) -> Split:
         """Return only the "calibration" or the "test" strings.

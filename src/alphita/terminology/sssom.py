@@ -8,22 +8,22 @@ subject or object is a string without id (`rdfs literal`), and one that says tha
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology import prefixes
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files
+from alphita.terminology.sssom_header import SssomHeader
 
 NEEDED = ("subject_id", "predicate_id", "object_id")
 NO_TERM = "sssom:NoTermFound"
 # Said once in the metadata, they hold for every row.
 TYPES = ("subject_type", "object_type")
-_METADATA = re.compile(r"#(\s*)([\w.\-]+):\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -59,38 +59,35 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     """Read an SSSOM/TSV file, gzipped or not.
 
     Raises:
-        InputError: it is no SSSOM/TSV: empty, without its columns, or with no mapping at all.
+        InputError: it is no SSSOM/TSV: empty, without columns or mappings, or its metadata are no YAML.
     """
-    metadata: dict[str, str] = {}
-    curie_map: dict[str, str] = {}
+    block = SssomHeader(path)
+    metadata, curie_map = block.metadata, block.curies
     header: list[str] = []
-    section = ""
-    found = MappingSet("", {})
-    for number, line in _lines.lines(path, "utf-8", rejects):
+    mapping_set = MappingSet("", {})
+    for number, line in _files.lines(path, "utf-8", rejects):
         if line.startswith("#") and not header:
-            if entry := _METADATA.match(line):
-                section = entry[2] if len(entry[1]) <= 1 else section
-                of = curie_map if section == "curie_map" and len(entry[1]) > 1 else metadata
-                of[entry[2]] = entry[3].strip().strip("'\"")
+            block.add(number, line)
         elif not header:
+            block.end()
             header = _header(path, number, line)
         elif line.strip():
             of_all = {name: metadata[name] for name in TYPES if name in metadata and name not in header}
-            row = of_all | dict(zip(header, textio.line_cells(line, "\t"), strict=False))
-            _add(found, path, number, row, curie_map, rejects)
+            row = of_all | dict(zip(header, line_cells(line, "\t"), strict=False))
+            _add(mapping_set, path, number, row, curie_map, rejects)
     if not header:
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path)
-    if not found.mappings and not found.dropped:
+    if not mapping_set.mappings and not mapping_set.dropped:
         raise InputError("no mapping in this file", file=path)
     identifier = metadata.get("mapping_set_id", "").rstrip("/").rpartition("/")[2] or path.name
-    found.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
+    mapping_set.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
     version = metadata.get("mapping_set_version")
-    found.source = _files.source(path, name=found.name, version=version, licence=metadata.get("license"))
-    return found
+    mapping_set.source = _files.source(path, name=mapping_set.name, version=version, licence=metadata.get("license"))
+    return mapping_set
 
 
 def _header(path: Path, number: int, line: str) -> list[str]:
-    header = [name.strip() for name in textio.line_cells(line, "\t")]
+    header = [name.strip() for name in line_cells(line, "\t")]
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise InputError(
@@ -144,3 +141,11 @@ def _curie(identifier: str, curie_map: dict[str, str]) -> str:
     if colon and not known and (uri := curie_map.get(prefix)):
         return prefixes.contract(uri + local) or prefixes.normalize(identifier)
     return prefixes.normalize(identifier)
+
+
+def line_cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line, of which one in quotes may hold the delimiter; an open quote means nothing."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return line.split(delimiter)

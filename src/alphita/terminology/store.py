@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.errors import InputError
 from alphita.terminology import prefixes, text
-from alphita.terminology.concept import Concept, Definition, Term
 from alphita.terminology.language_ranges import among
+from alphita.terminology.model import Concept, Definition, Term
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
@@ -253,13 +253,13 @@ class Terminology:
 
     def parents(self, row: int) -> Int32:
         """Return the rows of the direct parents, sorted."""
-        found = self.outgoing(row)
-        return np.unique(found[np.isin(found[:, 1], self.parent_relations), 2])
+        triples = self.outgoing(row)
+        return np.unique(triples[np.isin(triples[:, 1], self.parent_relations), 2])
 
     def children(self, row: int) -> Int32:
         """Return the rows of the direct children, sorted."""
-        found = self.incoming(row)
-        return np.unique(found[np.isin(found[:, 1], self.parent_relations), 0])
+        triples = self.incoming(row)
+        return np.unique(triples[np.isin(triples[:, 1], self.parent_relations), 0])
 
     def ancestors(self, row: int) -> Int32:
         """Return the rows of all ancestors, sorted, the concept itself left out; a cycle is walked once."""

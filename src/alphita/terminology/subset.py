@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita import textio
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
 from alphita.terminology.language_ranges import among
-from alphita.terminology.loaders import _lines
+from alphita.terminology.loaders import _files
 from alphita.terminology.model import Tables
+from alphita.terminology.sssom import line_cells
 from alphita.terminology.store import Terminology
 
 # Tables that hold facts of a concept, and those of them with a language.
@@ -94,26 +94,26 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
     Raises:
         InputError: the file cannot be read, or is empty.
     """
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     first = True
-    for number, line in _lines.lines(path, "utf-8", rejects):
+    for number, line in _files.lines(path, "utf-8", rejects):
         cell = _COMMENT.sub("", _first_cell(line))
         if not cell:
             continue
         if prefixes.parse_curie(cell) is not None:
-            found.setdefault(cell, number)
+            rows.setdefault(cell, number)
         elif not first:
             rejects.add("not a CURIE", file=path, line=number, value=cell)
         first = False
-    known = reading.rows_of(terminology, found)
-    for curie, number in found.items():
+    known = reading.rows_of(terminology, rows)
+    for curie, number in rows.items():
         if curie not in known:
             rejects.add("no concept has this id", file=path, line=number, value=curie)
     return list(known)
 
 
 def _first_cell(line: str) -> str:
-    cells = textio.line_cells(line, "\t" if "\t" in line else ",")
+    cells = line_cells(line, "\t" if "\t" in line else ",")
     return cells[0].strip() if cells else ""
 
 
@@ -166,9 +166,9 @@ def _handed_on(tables: Tables) -> dict[str, NDArray[np.bool_]]:
         return frame.select(concept.cast(pl.Int64).alias("concept"), pl.col("source").cast(pl.String)).unique()
 
     named = pl.concat([pairs("concepts", pl.int_range(pl.len())), pairs("aliases", pl.col("concept"))])
-    found = named.join(pairs("terms", pl.col("concept")), on=["concept", "source"], how="anti")
+    renamed = named.join(pairs("terms", pl.col("concept")), on=["concept", "source"], how="anti")
     n = len(tables.concepts)
-    return {str(source): _marked(n, part["concept"].to_numpy()) for (source,), part in found.group_by("source")}
+    return {str(source): _marked(n, part["concept"].to_numpy()) for (source,), part in renamed.group_by("source")}
 
 
 def _keep_languages(tables: Tables, names: Collection[str], dropped: Counter[str]) -> None:
@@ -211,7 +211,7 @@ def _restricted(tables: Tables, kept: NDArray[np.bool_], dropped: Counter[str]) 
 
 def _moved(frame: pl.DataFrame, columns: tuple[str, ...], place: NDArray[np.int32]) -> pl.DataFrame:
     rows = {name: place[frame[name].to_numpy()] for name in columns}
-    inside = np.logical_and.reduce([found >= 0 for found in rows.values()])
+    inside = np.logical_and.reduce([places >= 0 for places in rows.values()])
     return frame.with_columns(pl.Series(name, found) for name, found in rows.items()).filter(inside)
 
 

@@ -124,7 +124,7 @@ class _Writer:
             "name": _canonical(names),
             "source": _dictionary(concepts["source"]),
         }
-        _write_arrow(self.folder / "concepts.arrow", columns)
+        write_arrow(self.folder / "concepts.arrow", columns)
         n_relations = self._relations()
         counts = {"concepts": self.n, "terms": self.n_terms, "relations": n_relations}
         for name in SIDE_TABLES:
@@ -178,7 +178,7 @@ class _Writer:
         _write_npy(self.folder / "term_concept.npy", concept.astype(np.int32))
         _write_npy(self.folder / "concept_terms.npy", offsets)
         strings = frame["string"]
-        _write_arrow(self.folder / "terms.arrow", _arrays("terms", frame))
+        write_arrow(self.folder / "terms.arrow", _arrays("terms", frame))
         del frame
         self._keys(strings)
         first = pa.array(np.where(np.diff(offsets) > 0, offsets[:-1], -1))
@@ -232,7 +232,7 @@ class _Writer:
             frame = self._refuse(frame, missing, f"a row of {name} without {column}", column)
         frame = frame.drop(*model.PLACE, strict=False).unique(maintain_order=True).sort(sort, maintain_order=True)
         n = len(frame)
-        _write_arrow(self.folder / f"{name}.arrow", _arrays(name, frame))
+        write_arrow(self.folder / f"{name}.arrow", _arrays(name, frame))
         return n
 
     def _resolved(self, table: str, references: list[str]) -> pl.DataFrame:
@@ -312,11 +312,11 @@ def _sorted_distinct(columns: list[tuple[NDArray[Any], int]]) -> list[NDArray[np
     repeated = packed[1:] == packed[:-1]
     if repeated.any():
         packed = packed[np.append(True, ~repeated)]
-    found = []
+    distinct = []
     for _, size in reversed(columns):
-        found.append((packed % max(size, 1)).astype(np.int32))
+        distinct.append((packed % max(size, 1)).astype(np.int32))
         packed //= max(size, 1)
-    return found[::-1]
+    return distinct[::-1]
 
 
 def _offsets(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
@@ -371,7 +371,8 @@ def _dictionary(series: pl.Series) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(_canonical(codes.cast(kind)), pa.array(names, pa.string()))
 
 
-def _write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
+def write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
+    """Write columns as an Arrow file that can be mapped."""
     # One record batch, so that each column is one array when it is mapped.
     table = pa.table(columns)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:

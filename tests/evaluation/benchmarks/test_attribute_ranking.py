@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -191,9 +190,6 @@ def system_of(model: Path) -> EncoderSystem:
     return system
 
 
-ADDED = "two texts, their vectors added"
-
-
 def projecting(folder: Path, *, onnx: bool = False) -> Path:
     """Make a model of vectors of length 1, with a projection."""
     encoder = TermEncoder.load(spread(tiny_model(folder / "tiny")), precision="fp32", pooling="cls")
@@ -204,33 +200,9 @@ def projecting(folder: Path, *, onnx: bool = False) -> Path:
     return folder / "model"
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_a_model_is_asked_as_it_was_trained(
-    terminology: Terminology, held_out: Path, tmp_path: Path, together: bool
-) -> None:
-    options = benchmark.Options(held_out=held_out)
-    data = benchmark.load(source(terminology), options)
-    model = projecting(tmp_path)
-    without = benchmark.evaluate(data, system_of(model), options)
-    assert without.notes["title and attribute"] == "one text (by default, for the model has no record of its training)"
-    (model / "training.json").write_text(json.dumps({"recipe": "electra_em_pap", "config": {"together": together}}))
-    found = benchmark.evaluate(data, system_of(model), options)
-    words = "one text" if together else ADDED
-    assert found.notes["title and attribute"] == f"{words} (as the model was trained)"
-    by_hand = {
-        one: benchmark.evaluate(data, system_of(model), options.model_copy(update={"together": one})).rows["rank"]
-        for one in (True, False)
-    }
-    assert found.rows["rank"].equals(by_hand[together])
-    assert not found.rows["rank"].equals(by_hand[not together])
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_a_model_on_onnx_ranks_by_its_projection(
-    terminology: Terminology, held_out: Path, tmp_path: Path, together: bool
-) -> None:
+def test_a_model_on_onnx_ranks_by_its_projection(terminology: Terminology, held_out: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
-    options = benchmark.Options(held_out=held_out, candidates=6, together=together)
+    options = benchmark.Options(held_out=held_out, candidates=6)
     data = benchmark.load(source(terminology), options)
     model = projecting(tmp_path, onnx=True)
     system = load_system(f"{model},precision=int8")
@@ -241,10 +213,10 @@ def test_a_model_on_onnx_ranks_by_its_projection(
     encoder, table = projections.unscaled(system.encoder), data.table
     f = projections.read(system.encoder)
     assert f is not None
-    found, _ = benchmark._distances(data, system, options)
+    found, _ = benchmark._distances(data, system)
     for number, (title, name, _) in enumerate(data.questions.triples.tolist()):
         t, n = table.strings[title], table.names[name]
-        parts = encoder.encode([f"{t} {n}"] if together else [t, n]).astype(np.float64)
+        parts = encoder.encode([f"{t} {n}"]).astype(np.float64)
         values = [table.strings[one] for one in data.questions.candidates[number].tolist() if one >= 0]
         distances = [
             reference.d(parts.sum(axis=0), value, f.weight.astype(float), f.bias.astype(float))
@@ -253,14 +225,13 @@ def test_a_model_on_onnx_ranks_by_its_projection(
         np.testing.assert_allclose(found[number, : len(values)], distances, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("together", [True, False])
 def test_an_encoder_ranks_by_its_projection_where_it_has_one(
-    terminology: Terminology, held_out: Path, tmp_path: Path, together: bool
+    terminology: Terminology, held_out: Path, tmp_path: Path
 ) -> None:
     TermEncoder.load(spread(tiny_model(tmp_path / "tiny")), precision="fp32", pooling="cls").save(
         tmp_path / "model", onnx=False
     )
-    options = benchmark.Options(held_out=held_out, candidates=6, together=together)
+    options = benchmark.Options(held_out=held_out, candidates=6)
     data = benchmark.load(source(terminology), options)
     table, asked = data.table, data.questions
     plain = benchmark.evaluate(data, system_of(tmp_path / "model"), options)
@@ -270,8 +241,6 @@ def test_an_encoder_ranks_by_its_projection_where_it_has_one(
     save_file(projection.state_dict(), tmp_path / "model" / "attribute_projection.safetensors")
     trained = benchmark.evaluate(data, system_of(tmp_path / "model"), options)
     assert trained.notes["ranked by"] == "distance of projected vectors"
-    assert "title and attribute" not in plain.notes
-    assert trained.notes["title and attribute"] == f"{'one text' if together else ADDED} (as set)"
     encoder = TermEncoder.load(tmp_path / "model", precision="fp32")
     W, b = (tensor.detach().double().numpy() for tensor in (projection.dense.weight, projection.dense.bias))
 
@@ -282,7 +251,7 @@ def test_an_encoder_ranks_by_its_projection_where_it_has_one(
     for number, (title, name, _) in enumerate(asked.triples.tolist()):
         t, n = table.strings[title], table.names[name]
         values = [encoded(table.strings[one]) for one in asked.candidates[number].tolist() if one >= 0]
-        head = encoded(f"{t} {n}") if together else encoded(t) + encoded(n)
+        head = encoded(f"{t} {n}")
         distances = [reference.d(head, value, W, b) for value in values]
         assert trained.rows["rank"][number] == reference.realistic_rank(distances)
         head = encoded(f"{t} {n}")

@@ -112,9 +112,9 @@ labels = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12)
 def test_f1_of_labels_as_scikit_learn_has_it(rows) -> None:
     gold, first, second = np.array(rows).T
     macro = [metrics.f1_score(gold, one, average="macro", zero_division=0) for one in (first, second)]
-    assert _chineseblue.runs_macro_f1(np.array(rows, float)) == pytest.approx(macro)
-    assert _chineseblue.runs_macro_f1(np.array(rows, float))[0] == pytest.approx(reference.macro_f1(gold, first))
-    assert _chineseblue.mean_macro_f1(np.array(rows, float)) == pytest.approx(np.mean(macro))
+    assert classification.runs_macro_f1(np.array(rows, float)) == pytest.approx(macro)
+    assert classification.runs_macro_f1(np.array(rows, float))[0] == pytest.approx(reference.macro_f1(gold, first))
+    assert classification.mean_macro_f1(np.array(rows, float)) == pytest.approx(np.mean(macro))
     # Micro F1 over some of the labels, as the authors' script has it for cMedIC.
     counts = [
         [float(one in (1, 2)), float(one in (1, 2) and one == first), float(first in (1, 2))] for one, first, _ in rows

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
-from alphita.evaluation.benchmarks._concept_names import read_names
+from alphita.evaluation.benchmarks._dictionary import read_names
 from alphita.evaluation.scoring import pairs, results
 from alphita.evaluation.scoring.pairs import Pairs
 from alphita.evaluation.scoring.results import Result, figures_of

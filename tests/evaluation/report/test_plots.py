@@ -77,7 +77,7 @@ def test_wrong_use_is_named(tmp_path) -> None:
 
 def test_importing_needs_no_plotting_library() -> None:
     code = (
-        "import sys, alphita.evaluation.report.plots, alphita.evaluation.scoring.metrics; "
+        "import sys, alphita.evaluation.report.plots, alphita.evaluation.scoring.results; "
         "print([m for m in ('matplotlib', 'openTSNE', 'sklearn', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from sklearn import metrics as sk
 
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Source, clustering_pairs, clusters
-from alphita.evaluation.scoring import clustering, clustering_terms, similar_pairs
+from alphita.evaluation.scoring import clustering, similar_pairs
 from alphita.evaluation.scoring.results import compare, figures_of, scored
 from alphita.evaluation.systems import VectorSystem
 from alphita.terminology.store import Terminology
@@ -97,9 +97,9 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, list[set[str]]]:
     return vectors, concepts
 
 
-def terms(concepts: Sequence[set[str]]) -> clustering_terms.Terms:
+def terms(concepts: Sequence[set[str]]) -> clustering.Terms:
     rows = [(one, f"{number}") for number, some in enumerate(concepts) for one in sorted(some)]
-    return clustering_terms.terms_of([one for one, _ in rows], [name for _, name in rows])
+    return clustering.terms_of([one for one, _ in rows], [name for _, name in rows])
 
 
 @given(cases(), st.sampled_from([-0.5, 0.0, 0.5]))

@@ -129,7 +129,7 @@ def test_the_commonest_and_the_surest_wrong_answers() -> None:
 
 
 def test_intervals_are_those_of_the_bootstrap() -> None:
-    from alphita.evaluation.scoring.metrics import bootstrap_interval
+    from alphita.evaluation.scoring.results import bootstrap_interval
 
     right = np.random.default_rng(0).random(400) < 0.3
     rows = pl.DataFrame({"right@1": right, "group": ["a", "b"] * 200})

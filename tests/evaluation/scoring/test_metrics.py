@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.evaluation.scoring.metrics import accuracy_at_k, bootstrap_interval, paired_difference, score
+from alphita.evaluation.scoring.results import accuracy_at_k, bootstrap_interval, score
 from tests.reference import metrics as reference
 
 ids = st.sampled_from(["A:1", "A:2", "A:3", "A:4"])
@@ -39,8 +39,6 @@ def test_wrong_use_is_named() -> None:
         accuracy_at_k([["A:1"], []], ["A:1", []], 1)
     with pytest.raises(ValueError, match=r"not an array of shape \(0,\)"):
         bootstrap_interval([])
-    with pytest.raises(ValueError, match="different queries: 2 and 3"):
-        paired_difference([1, 0], [1, 0, 1])
 
 
 @pytest.mark.parametrize(("n", "rights"), [(40, 26), (300, 183), (300, 3), (25, 0)])
@@ -65,21 +63,8 @@ def test_interval_is_seeded_narrows_and_widens() -> None:
 def test_interval_does_not_depend_on_how_the_draws_are_cut(monkeypatch) -> None:
     values = np.random.default_rng(1).normal(size=50)
     whole = bootstrap_interval(values, resamples=4000)
-    monkeypatch.setattr("alphita.evaluation.scoring.metrics.NUMBERS_AT_ONCE", 50 * 77)
+    monkeypatch.setattr("alphita.evaluation.scoring.results.NUMBERS_AT_ONCE", 50 * 77)
     assert bootstrap_interval(values, resamples=4000) == pytest.approx(whole, abs=0.03)
-
-
-def test_pairing_takes_out_what_is_common() -> None:
-    easy = np.random.default_rng(2).random(500)
-    ours, theirs = (easy < 0.65).astype(float), (easy < 0.60).astype(float)
-    result = paired_difference(ours, theirs)
-    assert result.difference == pytest.approx(ours.mean() - theirs.mean())
-    assert 0 < result.low < result.difference < result.high
-    alone = bootstrap_interval(ours)
-    assert result.high - result.low < 0.6 * (alone[1] - alone[0])
-    swapped = paired_difference(theirs, ours)
-    assert swapped.difference == -result.difference
-    assert paired_difference(ours, ours) == (0.0, 0.0, 0.0)
 
 
 def test_score_has_one_shape() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alphita.errors import InputError
-from alphita.mappings.review.records import Bulk, Decision, Rebased
+from alphita.mappings.review.records import Bulk, Decision, Rebase, Rebased
 from alphita.mappings.review.store import Unknown
 from tests.mappings.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 
@@ -112,7 +112,7 @@ def test_another_release(reviews):
             chosen.id: instead(chosen, "HP:0000009", concept_name="nine", relation=None),
         },
     }
-    assert reviews.rebase("codes", "migration", "move", **asked) == Rebased(followed=2, reopened=2)
+    assert reviews.rebase("codes", "migration", "move", Rebase(**asked)) == Rebased(followed=2, reopened=2)
     found = reviews.project("codes")
     assert (found.terminology, found.release, found.model) == ("t2", "2026-07", "m2")
     # The answer now is what was accepted under another id.
@@ -143,7 +143,7 @@ def test_another_release(reviews):
     assert [one.row.id for one in reviews.queue("codes", search=HAND, state="all")[1]] == [1]
     # The same move again does nothing.
     n = len(list(reviews.history("codes")))
-    assert reviews.rebase("codes", "migration", "move", **asked) == Rebased(2, 2)
+    assert reviews.rebase("codes", "migration", "move", Rebase(**asked)) == Rebased(2, 2)
     assert len(list(reviews.history("codes"))) == n
     # Undo stops there, but takes back what was decided since.
     assert say.undo("ann") == ()
@@ -156,7 +156,7 @@ def test_another_release(reviews):
 
 def test_an_accepted_answer_that_is_one_no_more_was_chosen(reviews):
     accepted = Say(reviews)("ann", 1, "accept")
-    reviews.rebase("codes", "m", "move", **NEW, candidates={}, follow={accepted.id: instead(accepted, HAND)}, reopen=[])
+    reviews.rebase("codes", "m", "move", Rebase(**NEW, follow={accepted.id: instead(accepted, HAND)}))
     assert [one.kind for one in reviews.standing(1).decisions] == ["choose"]
 
 
@@ -180,7 +180,7 @@ def test_all_of_a_move_or_nothing(reviews, wrong):
     before = reviews.standing(1), list(reviews.history("codes")), reviews.project("codes")
     asked = {**NEW, "candidates": {2: ()}, "follow": {second.id: instead(second, HAND)}, "reopen": [1]} | wrong
     with pytest.raises((Unknown, InputError)):
-        reviews.rebase("codes", "m", "move", **asked)
+        reviews.rebase("codes", "m", "move", Rebase(**asked))
     assert (reviews.standing(1), list(reviews.history("codes")), reviews.project("codes")) == before
     assert reviews.row(2).candidates != ()
 
@@ -188,4 +188,4 @@ def test_all_of_a_move_or_nothing(reviews, wrong):
 def test_the_uid_of_a_move_is_its_own(reviews):
     reviews.bulk("codes", "m", "move", threshold=1)
     with pytest.raises(InputError, match="something else"):
-        reviews.rebase("codes", "m", "move", **NEW, candidates={}, follow={}, reopen=[])
+        reviews.rebase("codes", "m", "move", Rebase(**NEW))

@@ -124,7 +124,7 @@ def test_every_decision_has_its_fate_and_everything_else_stands(store, old, new)
     planned = migrate.plan(store, old, new)
     assert {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes} == FATES
     assert planned.parts[0].standing == len(ROWS) - len(FATES)
-    assert {one.reason for one in planned.changes} | {"beside"} == set(REASONS)
+    assert {one.reason for one in planned.changes} | {"beside", "prefix"} == set(REASONS)
     assert len(decisions(store)) == len(ROWS)
     details = {one.mention: one.detail for one in planned.changes}
     assert details["hayfever"] == "X:2 -> X:20 -> X:21"
@@ -272,6 +272,24 @@ def test_undecided_skipped_and_flagged_rows_are_left_alone(old, new, tmp_path):
         planned = migrate.plan(store, old, new)
     assert (planned.changes, planned.parts[0].standing) == ((), 0)
     assert {one.id for one in planned.parts[0].unsettled} == {1, 2, 3}
+
+
+def test_a_release_under_another_prefix_is_followed_where_the_name_is_the_same(old, tmp_path):
+    later = [
+        (one.replace("X:", "Y:"), "Other name" if one == "X:4" else label, synonyms, more.replace("X:", "Y:"))
+        for one, label, synonyms, more in OLD
+    ]
+    new = release(tmp_path, "prefixed", later)
+    decided_on = [
+        row("glue", candidate("X:1", "Earache"), number=1),
+        row("deaf", candidate("X:4", "Deafness"), number=2),
+    ]
+    with store_of(tmp_path / "r.sqlite", decided_on, old.content_hash) as store:
+        say(store, 1, "accept", "X:1")
+        say(store, 2, "accept", "X:4")
+        planned = migrate.plan(store, old, new)
+    found = {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes}
+    assert found == {"glue": ("follows", "prefix", "Y:1"), "deaf": ("reopened", "renamed", "Y:4")}
 
 
 def test_the_wrong_old_release_is_an_error(store, old, new, tmp_path):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from alphita.errors import InputError
-from alphita.index import lenders
+from alphita.index import borrowing
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment, read_short_forms
 from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
@@ -128,7 +128,7 @@ def test_an_index_without_them_has_none(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def listed() -> pl.DataFrame:
-    return read_short_forms(lenders.shipped_folder() / lenders.SHORT_FORMS)
+    return read_short_forms(borrowing.shipped_folder() / borrowing.SHORT_FORMS)
 
 
 def test_the_list_is_as_long_as_promised(listed):
@@ -150,7 +150,7 @@ def test_every_row_is_whole_and_shares_are_shares(listed):
 
 
 def test_everyday_phrases_are_as_many_as_promised():
-    lay = pl.read_csv(lenders.shipped_folder() / "lay.tsv", separator="\t", quote_char=None, infer_schema=False)
+    lay = pl.read_csv(borrowing.shipped_folder() / "lay.tsv", separator="\t", quote_char=None, infer_schema=False)
     assert lay.columns == ["phrase", "name", "also", "system", "language"]
     counts = dict(lay.group_by("language").len().iter_rows())
     assert counts["en"] >= 2_000

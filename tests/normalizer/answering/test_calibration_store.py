@@ -15,6 +15,7 @@ import pytest
 
 from alphita import artefact
 from alphita.errors import InputError, UsageError
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.calibration_store import (
@@ -475,7 +476,7 @@ def test_what_an_input_defines_is_not_remembered_by_the_calibration(index, fitte
 
 def test_an_index_without_letters_is_normalised_by_its_calibration(tmp_path):
     path = tmp_path / "x.index"
-    index = build(synthetic_terminology(), ENCODER, path, letters=False)
+    index = build(synthetic_terminology(), ENCODER, path, how=Building(letters=False))
     quick_fit(index, ENCODER).save(path / FOLDER)
     results = Normalizer.load(path, encoder=ENCODER).normalize(MENTIONS)
     assert results[0].concept_name == "left drall swelling"

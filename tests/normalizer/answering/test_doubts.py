@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.normalizer.answering.doubts import Candidates, doubts_of
+from alphita.normalizer.answering.doubts import OF_VALUES, Candidates, doubts_of
 from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, SEVERAL, WELL
 from alphita.normalizer.answering.spelling import ABBREVIATION, SPELLING, Reading
 
@@ -16,14 +16,14 @@ def rows(strings):
     return np.array([NAMES.index(one) if one in NAMES else -1 for one in strings], np.int64)
 
 
-def asked(mention, candidate, *, own=True, equal=False, readings=()):
+def asked(mention, candidate, *, own=True, equal=False, readings=(), values=()):
     """Return the reason, and whether it holds for a candidate of this name."""
     candidates = Candidates(
         np.zeros(1, np.int64), np.array([own]), np.array([equal]), np.zeros(1, bool), np.zeros(1, np.int64), [candidate]
     )
     known = {(0, number): reading for number, reading in enumerate(readings, 1)}
     denies = np.array([mention.startswith(("no ", "denies "))])
-    doubts = doubts_of([mention], known, denies, candidates, rows)
+    doubts = doubts_of([mention], known, values, denies, candidates, rows)
     return doubts.reason[0], bool(doubts.vetoed[0])
 
 
@@ -74,3 +74,8 @@ def test_a_short_form_that_is_a_name_itself_is_spared():
 
 def test_a_short_form_among_words_is_no_case_of_this():
     assert asked("pnd at night", "paroxysmal dyspnea", readings=[short("paroxysmal dyspnea", 0.65)]) == ("", False)
+
+
+@pytest.mark.parametrize("value", OF_VALUES)
+def test_what_is_doubtful_about_a_value_holds_for_every_answer(value):
+    assert asked("potassium 2", "fever", equal=True, values=[value]) == (value, True)

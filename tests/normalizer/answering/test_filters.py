@@ -8,6 +8,7 @@ import pytest
 
 from alphita.errors import UsageError
 from alphita.index import ngrams
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.answering import candidates
 from alphita.normalizer.answering.filters import Filters, Restricted, allowed_concepts
@@ -195,7 +196,7 @@ class TestRestricted:
         assert set(rows[0].tolist()) == {3, 9}
 
     def test_an_index_without_letters(self, tmp_path):
-        index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", letters=False)
+        index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", how=Building(letters=False))
         assert Restricted(index, np.ones(len(index), bool)).ngrams is None
 
 

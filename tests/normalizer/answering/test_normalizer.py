@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import Candidate
@@ -202,7 +203,7 @@ words = st.text("abcdef ", min_size=1, max_size=8).filter(lambda s: clean(s) != 
 def test_candidates_are_those_of_brute_force(tmp_path_factory, rows, asked):
     rows = [(f"T:{concept}", string, "exact") for concept, string in dict.fromkeys(rows)]
     path = tmp_path_factory.mktemp("brute") / "x.index"
-    build(SmallTerminology(rows), HashEncoder(), path, backend="exact")
+    build(SmallTerminology(rows), HashEncoder(), path, how=Building(backend="exact"))
     found = Normalizer(Index.open(path), encoder=HashEncoder(), floor=-1).normalize([asked], top_k=10)[0].candidates
     query = HashEncoder().encode([clean(asked)])[0]
     best: dict[str, float] = {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations.expanding import Abbreviations
-from alphita.normalizer.answering.candidates import EXACT, VECTORS
+from alphita.normalizer.answering.candidates import EXACT, LETTERS, VECTORS, gather
 from alphita.normalizer.answering.features import NAMES
 from alphita.normalizer.answering.hiding import Hidden
 from alphita.normalizer.answering.meaning import encode_definitions
@@ -84,6 +84,14 @@ def test_a_language_and_a_short_form_make_another_question(pipeline):
     assert asked.languages == ["en", None, None]
     assert asked.short == [False, False, True]
     assert asked.queries.count("drall") == 1
+
+
+def test_letters_alone_are_not_exhausted_while_the_last_string_found_shares_some(tmp_path):
+    """The first string of an index is one like any other."""
+    terms = [(f"X:{number}", name, "exact") for number, name in enumerate(("drall ache", "nebbin stone"))]
+    index = build(SmallTerminology(terms), ENCODER, tmp_path / "i")
+    found = {query: gather(index, lambda: ENCODER, [query], depth=1, routes=LETTERS) for query in ("dralls ache", "%%")}
+    assert [(pairs.string.tolist(), pairs.exhausted) for pairs in found.values()] == [([0], False), ([], True)]
 
 
 def test_words_put_right_are_another_reading(pipeline):

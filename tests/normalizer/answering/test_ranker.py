@@ -203,7 +203,11 @@ def test_probabilities_add_up_and_nothing_found_is_nil():
     assert np.bincount(owner, softmax(1e3 * score, data.offsets), minlength=len(data.nil)) == pytest.approx(
         filled * 1.0
     )
-    found = ranker_training.train(data, epochs=1, members=2)(data.candidates, data.mentions, data.offsets)
+    trained = ranker_training.train(data, epochs=1, members=2)
+    found = trained(data.candidates, data.mentions, data.offsets)
+    seen = about(found.score, data.candidates, data.mentions, data.offsets)
+    odds = ranker.mean_of_members(trained.mentions, seen)[filled]
+    assert found.nil[filled] == pytest.approx(1 / (1 + np.exp(-odds)))
     whole = np.bincount(owner, found.probability, minlength=len(data.nil)) + found.nil
     assert whole == pytest.approx(np.ones(len(data.nil)))
     assert found.nil[~filled].tolist() == [1.0] * int((~filled).sum())

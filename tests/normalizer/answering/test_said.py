@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from alphita.index.store import build
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.said import FAMILY, POSSIBLE, doubt_of, identifier_of, without_tag
+from alphita.normalizer.answering.said import FAMILY, POSSIBLE, SHARED_CODE, doubt_of, identifier_of, without_tag
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
+XREFS = pa.table(
+    {"concept": [7, 8, 9], "predicate": ["oboInOwl:hasDbXref"] * 3, "object": ["MESH:D7", "SNOMEDCT:89", "SNOMEDCT:89"]}
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +24,8 @@ ENCODER = VocabularyEncoder()
         (" HP_0001250 ", "HP:0001250"),
         ("hp:0001250", "HP:0001250"),
         ("http://purl.obolibrary.org/obo/HP_0001250", "HP:0001250"),
+        ("SNOMEDCT_US:91175000", "SNOMEDCT:91175000"),
+        ("MSH:D012640", "MESH:D012640"),
         ("seizure", None),
         ("grade:2 fever", None),
         ("I10", None),
@@ -73,7 +79,9 @@ def test_doubts(mention, doubt):
 
 @pytest.fixture(scope="module")
 def normalizer(tmp_path_factory) -> Normalizer:
-    index = build(synthetic_terminology(), ENCODER, tmp_path_factory.mktemp("said") / "x.index")
+    terminology = synthetic_terminology()
+    terminology.side_table = lambda name: XREFS if name == "xrefs" else pa.table({})
+    index = build(terminology, ENCODER, tmp_path_factory.mktemp("said") / "x.index")
     return Normalizer(index, encoder=ENCODER, calibration=quick_fit(index, ENCODER), error=0.1)
 
 
@@ -86,6 +94,18 @@ def test_an_identifier_is_its_concept(normalizer):
         assert str(found.explanation).startswith(f"the identifier of {name!r}")
     unknown, *_ = normalizer.normalize(["T:9999"])
     assert unknown.decision != "accept"
+
+
+def test_a_code_of_a_cross_reference_is_its_concept(normalizer):
+    own = normalizer.index.segment.concepts.column("id")
+    for mention in ("MESH:D7", "MSH:D7"):
+        (found,) = normalizer.normalize([mention], top_k=3)
+        assert (found.concept_id, found.method, found.decision) == (own[7].as_py(), "exact", "accept")
+    (shared,) = normalizer.normalize(["SNOMEDCT_US:89"], top_k=3, explain=True)
+    assert [each.concept_id for each in shared.candidates] == own.to_pylist()[8:10]
+    assert (shared.decision, shared.confidence) == ("review", 0.5)
+    assert shared.explanation.contradictions == (SHARED_CODE,)
+    assert len(normalizer.normalize(["SNOMEDCT_US:89"])[0].candidates) == 1
 
 
 def test_an_identifier_that_may_not_be_answered_is_read_as_text(normalizer):

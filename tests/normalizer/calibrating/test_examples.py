@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from alphita.index.borrowing import shipped_lender
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
-from alphita.index.lenders import shipped_lender
 from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES

@@ -12,6 +12,7 @@ import pytest
 
 from alphita.encoder import learned
 from alphita.errors import InputError, UsageError
+from alphita.index.choice import Building
 from alphita.index.learning import is_held_back
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.calibration_store import Calibration, ordered
@@ -370,7 +371,7 @@ def test_labels_of_unknown_concepts_alone_are_refused(index):
 
 
 def test_an_index_without_letters_can_be_calibrated_too(tmp_path):
-    index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index", letters=False)
+    index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index", how=Building(letters=False))
     found = quick_fit(index, ENCODER)
     rankings = found.figures["rankings"]
     assert rankings["learned"]["accuracy@1"] > rankings["vectors"]["accuracy@1"] > 0

@@ -350,7 +350,7 @@ def test_a_key_may_be_missing_in_the_first_objects(tmp_path):
 
 
 def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("alphita.normalizer.reading.files.LOOKED_AT_LINES", 3)
+    monkeypatch.setattr("alphita.normalizer.reading._json_lines.LOOKED_AT_LINES", 3)
     early, late = (b'{"mention": "a"}\n' * n + b'{"mention": "b", "code": "2"}\n' for n in (2, 3))
     assert [row.code for row in read(tmp_path / "x.jsonl", early, code_column="code")] == [None, None, "2"]
     with pytest.raises(UsageError, match=r"x.jsonl: unknown column 'code'; choose from \['mention'\]"):
@@ -358,7 +358,7 @@ def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, mo
     # Whether or not the objects begin after that, each row speaks for itself.
     rows = read(tmp_path / "x.jsonl", b"{oops\n" * 3 + late, code_column="code")
     assert [(row.mention, row.code) for row in rows] == [(None, None)] * 3 + [("a", None)] * 3 + [("b", "2")]
-    monkeypatch.setattr("alphita.normalizer.reading.files.LOOKED_AT_CHARACTERS", 10)
+    monkeypatch.setattr("alphita.normalizer.reading._json_lines.LOOKED_AT_CHARACTERS", 10)
     with pytest.raises(UsageError, match="unknown column 'code'"):
         read(tmp_path / "x.jsonl", early, code_column="code")
 
@@ -587,3 +587,30 @@ def test_any_bytes_are_read_or_refused_in_words(tmp_path_factory, data):
         with contextlib.suppress(InputError, UsageError):
             for row in MentionFile(path, format=kind).rows():
                 assert (row.mention is None) == (row.problem is not None)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+def test_unit_and_range_stand_with_the_value_that_a_mention_ends_with(tmp_path, format):
+    lines = [
+        ("K+ 2.8", "mmol/L", "3.5-5.1", "K+ 2.8 mmol/L (3.5-5.1)"),
+        ("K+ 2.8 ", "mmol/L", "", "K+ 2.8  mmol/L"),
+        ("CRP 40", "", "[<5]", "CRP 40 (<5)"),
+        ("WBC high", "10^9/L", "4-11", "WBC high"),
+        ("K 3", "", " ", "K 3"),
+        ("seizure", None, None, "seizure"),
+    ]
+    path = tmp_path / f"x.{format}"
+    columns = ("mention", "unit", "range")
+    if format == "csv":
+        text = [",".join(f'"{cell or ""}"' for cell in line[:3]) for line in lines]
+        path.write_text("\n".join([",".join(columns), *text]))
+    elif format == "jsonl":
+        path.write_text("\n".join(json.dumps(dict(zip(columns, line, strict=False))) for line in lines))
+    else:
+        pq.write_table(pa.table({name: [line[at] for line in lines] for at, name in enumerate(columns)}), path)
+    table = MentionFile(path, unit_column="unit", range_column="range")
+    rows = list(table.rows())
+    assert [row.asked for row in rows] == [line[3] for line in lines]
+    assert [row.mention for row in rows] == [line[0] for line in lines]
+    with pytest.raises(UsageError, match="unknown column 'units'"):
+        list(MentionFile(path, unit_column="units").rows())

@@ -1,8 +1,15 @@
-"""One process of a run of several: `python rank_job.py MODEL OUT [TOKENS_AT_ONCE]`; see test_ranks.py."""
+"""Runs of several processes, forked by one that has imported what they need: `python rank_job.py JOB ...`.
+
+See test_ranks.py. The jobs: `gradients MODEL OUT`, `average`, `scratch`.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +26,33 @@ from alphita.training.terms.batches import Batch, TermSteps
 
 K = 12
 ACCUMULATION = 3
+# Processes, and tokens that are encoded at once; the first is what the others are held against.
+RUNS = ((1, 10_000), (2, 10_000), (2, 40), (1, 40), (3, 10_000))
 
 
-def main() -> None:
-    model, out, at_once = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
+def together(size: int, job: Callable[[], None]) -> None:
+    """Do a job in `size` processes of one run, as torchrun would; leave with an error if one of them fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sys.stdout.flush()
+    started = []
+    for rank in range(size):
+        started.append(os.fork())
+        if not started[-1]:
+            facts = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": size, "RANK": rank}
+            os.environ.update({name: str(value) for name, value in facts.items()})
+            job()
+            sys.exit()
+    ends = [os.waitpid(process, 0)[1] for process in started]
+    if any(ends):
+        sys.exit(f"{size} processes ended with {ends}")
+
+
+def gradients(encoder: TermEncoder, out: Path, at_once: int) -> None:
+    """Write the loss and the gradients of one batch."""
     torch.manual_seed(0)
     own = ranks.connect()
-    encoder = TermEncoder.load(model, precision="fp32", pooling="mean")
     forward = TermForward(encoder, precision="fp32", dropout=0.0)
     rng = np.random.default_rng(0)
     words = ["heart", "liver", "pain", "of", "the", "abcd", "x", "bleeding"]
@@ -56,9 +82,45 @@ def main() -> None:
     }
     own.average(list(parameters.values()))
     if own.first:
-        gradients = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}
-        save_file({**gradients, "loss": torch.tensor(total, dtype=torch.float64)}, out)
+        found = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}
+        save_file({**found, "loss": torch.tensor(total, dtype=torch.float64)}, out)
     own.wait()
+
+
+def average() -> None:
+    """Print what `Ranks.average` makes of gradients that two, one and none of the processes have."""
+    own = ranks.connect()
+    both, one, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))
+    both.grad = torch.full((2,), float(own.rank))
+    if own.rank == 1:
+        one.grad = torch.full((2,), 4.0)
+    own.average([both, one, none])
+    print(f"{both.grad.tolist()} {one.grad.tolist() if one.grad is not None else None} {none.grad}\n", end="")
+
+
+def scratch() -> None:
+    """Print what the first process wrote into the folder of all, as each sees it, and whether it is gone later."""
+    own = ranks.connect()
+    with own.scratch() as folder:
+        if own.first:
+            (folder / "x").write_text("made by the first")
+        own.wait()
+        time.sleep(0.3 * own.rank)
+        text = (folder / "x").read_text()
+    own.wait()
+    print(f"{text} {folder.exists()}\n", end="")
+
+
+def main() -> None:
+    """Do what the command line names."""
+    torch.set_num_threads(1)
+    if sys.argv[1] == "gradients":
+        out = Path(sys.argv[3])
+        encoder = TermEncoder.load(sys.argv[2], precision="fp32", pooling="mean")
+        for size, at_once in RUNS:
+            together(size, lambda: gradients(encoder, out / f"{size}-{at_once}", at_once))  # noqa: B023 - done at once
+    else:
+        together(2, {"average": average, "scratch": scratch}[sys.argv[1]])
 
 
 if __name__ == "__main__":

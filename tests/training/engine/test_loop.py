@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.training.engine import checkpoints
+from alphita.training.engine import checkpoints, dry_run
 from alphita.training.engine.loop import Training, fit
-from alphita.training.engine.plan import LoopPlan, learning_rate_factor
+from alphita.training.engine.ranks import Ranks
+from alphita.training.engine.settings import LoopPlan, learning_rate_factor
 
 PLAN = LoopPlan(
     steps=12,
@@ -266,3 +267,26 @@ def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -
     with pytest.raises(AlphitaError, match=r"No space left on device.*--resume"):
         checkpoints.save(tmp_path, 2, {"net": net}, optimizer)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_dry_run_counts_the_work() -> None:
+    """A layer of 8 x 8 on 4 rows: 2 * 4 * 8 * 8 operations forward, and as many for the weights' gradient."""
+    layer = torch.nn.Linear(8, 8, bias=False)
+
+    class Rows:
+        tokens_at_once, ranks = 100, Ranks()
+
+        def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+            layer(torch.ones(4, 8)).sum().mul(share).backward()
+            return {}
+
+        def sizes(self, number: int) -> dict[str, float]:
+            return {"rows": 4}
+
+        def start(self, first: int, last: int) -> None: ...
+
+        def stop(self) -> None: ...
+
+    plan = LoopPlan(10**12, 0, 0.1, 2, 1.0, 0.0, 0, 0, 0)
+    told, _ = dry_run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
+    assert "work: 2.05 PFLOP; 20 seconds on a GPU" in told

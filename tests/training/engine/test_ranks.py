@@ -18,10 +18,12 @@ from safetensors.torch import load_file
 from alphita import artefact
 from alphita.terminology.store import Terminology
 from alphita.training.engine.ranks import Ranks
+from tests.killing import in_this_process, train_command
 from tests.tiny import tiny_model, tiny_terminology
+from tests.training.engine.rank_job import RUNS
 
 JOB = Path(__file__).with_name("rank_job.py")
-ROOT = Path(__file__).parents[3]
+PATH = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(size),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PATH,
     }
     return [
         subprocess.Popen(
@@ -58,23 +60,23 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
     ]
 
 
-def gradients(model: Path, out: Path, size: int, at_once: int) -> dict[str, torch.Tensor]:
-    processes = start([str(JOB), str(model), str(out), str(at_once)], size)
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-    return load_file(out)
+def job(*words: object) -> str:
+    """Return what the processes of rank_job.py print."""
+    command = [sys.executable, str(JOB), *map(str, words)]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": PATH}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_two_processes_give_the_loss_and_gradients_of_one(model: Path, tmp_path: Path) -> None:
-    one = gradients(model, tmp_path / "one", 1, 10_000)
+    job("gradients", model, tmp_path)
+    one, *others = (load_file(tmp_path / f"{size}-{at_once}") for size, at_once in RUNS)
     assert float(one["loss"]) > 0.1
     assert sum(float(value.abs().max()) > 1e-4 for value in one.values()) > 20
-    for size, at_once in ((2, 10_000), (2, 40), (1, 40), (3, 10_000)):
-        several = gradients(model, tmp_path / f"{size}-{at_once}", size, at_once)
+    for run, several in zip(RUNS[1:], others, strict=True):
         assert several.keys() == one.keys()
         for name, expected in one.items():
-            torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=f"{name} {size} {at_once}")
+            torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=f"{name} {run}")
 
 
 @given(st.lists(st.integers(1, 30), max_size=60), st.integers(1, 5))
@@ -104,28 +106,11 @@ SETTINGS = {
 
 
 def command(terminology: Terminology, model: Path, out: Path, **changes: object) -> list[str]:
-    settings = SETTINGS | changes
-    return [
-        "-m",
-        "alphita",
-        "train",
-        "coder",
-        "-t",
-        str(terminology.path),
-        "--encoder",
-        str(model),
-        "--threads",
-        "1",
-        "-o",
-        str(out),
-        *(f"--set={key}={value}" for key, value in settings.items()),
-    ]
+    return [*train_command("coder", terminology.path, model, SETTINGS | changes)[1:], "-o", str(out)]
 
 
 def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, *command(terminology, model, tmp_path / "one", steps=12)], check=True, capture_output=True
-    )
+    assert in_this_process([sys.executable, *command(terminology, model, tmp_path / "one", steps=12)]) == 0
     processes = start(command(terminology, model, tmp_path / "two", steps=12), 2)
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
@@ -175,7 +160,7 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": PATH},
     )
     deadline = time.monotonic() + 120
     while not list(out.with_name("model.training").glob("step-*/state.json")):
@@ -189,45 +174,13 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
     assert "another process of this run has ended" in errors
 
 
-def test_what_has_no_gradient_on_any_process_stays_without(tmp_path: Path) -> None:
+def test_what_has_no_gradient_on_any_process_stays_without() -> None:
     """An optimiser moves a gradient of zeros by its momentum and decay, and passes over none."""
-    job = tmp_path / "job.py"
-    job.write_text(
-        "import sys, torch\n"
-        "from alphita.training.engine import ranks\n"
-        "own = ranks.connect()\n"
-        "both, one, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))\n"
-        "both.grad = torch.full((2,), float(own.rank))\n"
-        "if own.rank == 1:\n"
-        "    one.grad = torch.full((2,), 4.0)\n"
-        "own.average([both, one, none])\n"
-        "print(both.grad.tolist(), one.grad.tolist(), none.grad)\n"
-    )
-    for process in start([str(job)], 2):
-        out, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        assert out.strip() == "[0.5, 0.5] [2.0, 2.0] None"
+    assert job("average").splitlines() == ["[0.5, 0.5] [2.0, 2.0] None"] * 2
 
 
-def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Path) -> None:
-    job = tmp_path / "job.py"
-    job.write_text(
-        "import time\n"
-        "from alphita.training.engine import ranks\n"
-        "own = ranks.connect()\n"
-        "with own.scratch() as folder:\n"
-        "    if own.first:\n"
-        "        (folder / 'x').write_text('made by the first')\n"
-        "    own.wait()\n"
-        "    time.sleep(0.3 * own.rank)\n"
-        "    print((folder / 'x').read_text())\n"
-        "own.wait()\n"
-        "print(folder.exists())\n"
-    )
-    for process in start([str(job)], 2):
-        out, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        assert out.splitlines() == ["made by the first", "False"]
+def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it() -> None:
+    assert job("scratch").splitlines() == ["made by the first False"] * 2
 
 
 @pytest.mark.slow

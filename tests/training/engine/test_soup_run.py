@@ -12,7 +12,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.training.engine.phases import Phase
 from alphita.training.engine.settings import TermTraining
-from alphita.training.engine.soup_run import SoupRun
+from alphita.training.engine.soup import SoupRun
 from tests.tiny import tiny_model
 
 CONFIG = TermTraining(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from alphita.training.engine.part_steps import SwitchingSteps
 from alphita.training.engine.ranks import Ranks
-from alphita.training.engine.switching_steps import SwitchingSteps
 
 
 class Told:

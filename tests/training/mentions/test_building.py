@@ -22,10 +22,10 @@ from alphita.training.mentions import contexts as mention_contexts
 from alphita.training.mentions.building import MentionSettings, build
 from alphita.training.mentions.contexts import Tokens
 from alphita.training.mentions.store import Mentions
+from alphita.training.text.corpus_vocabulary import open_tokenizer
 from alphita.training.text.folding import Fold
 from alphita.training.text.forms import HELD_OUT, collect
 from alphita.training.text.matching import Matcher, Matches
-from alphita.training.text.tokenizer import open_tokenizer
 from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
 

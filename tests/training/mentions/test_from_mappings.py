@@ -98,7 +98,6 @@ def test_what_nobody_looked_at_or_means_several_things_is_left_out(store, base):
     assert {"mention 1", "sure"}.isdisjoint(one.mention for one in found.learned)
     # Decided again, it is as new as that.
     assert found.learned[-1].mention == "mention 2"
-    assert len(learning.in_time(store, projects=["p"], share=0).learned) == 27
 
 
 def test_what_followed_a_release_counts_as_what_was_decided_before(tmp_path):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita.training.mentions import index as mention_index
-from alphita.training.mentions.index import NONE, HardNegatives
+from alphita.training.mentions import sampler as mention_index
+from alphita.training.mentions.sampler import NONE, HardNegatives
 
 
 class Table:

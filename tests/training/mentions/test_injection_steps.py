@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injecting import inject
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.splits import Split, hold_out_synonyms
@@ -17,12 +16,13 @@ from alphita.terminology.store import Terminology
 from alphita.training.engine.ranks import Ranks
 from alphita.training.mentions import injection_data
 from alphita.training.mentions.injection_data import LinkedMentions
+from alphita.training.mentions.injection_run import inject
 from alphita.training.mentions.injection_steps import InjectionSteps, apart, linking_accuracy
 from alphita.training.mentions.store import Mentions
+from alphita.training.text.corpus_vocabulary import open_tokenizer
 from alphita.training.text.entity_masking import NOT_MASKED
 from alphita.training.text.masked_language import MaskedLanguageHead, masking_of
 from alphita.training.text.masked_steps import SequenceBatches
-from alphita.training.text.tokenizer import open_tokenizer
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
 from tests.training.mention_terms import terminology_of

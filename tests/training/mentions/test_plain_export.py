@@ -10,10 +10,10 @@ import torch
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
-from alphita.encoder.injecting import inject
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
+from alphita.training.mentions.injection_run import inject
 from alphita.training.mentions.plain_export import Distilling, distil_plain, without_injection
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.names import TrainingNames

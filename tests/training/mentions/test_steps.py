@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injecting import inject
 from alphita.encoder.tags import with_tags
 from alphita.training.engine.forward import TermForward
 from alphita.training.engine.tokens import TokenTable
-from alphita.training.mentions import steps as mention_steps
-from alphita.training.mentions.steps import MentionForward, within
+from alphita.training.mentions import run as mention_steps
+from alphita.training.mentions.injection_run import inject
+from alphita.training.mentions.run import MentionForward, within
 from alphita.training.terms.batches import Batch, TermSteps
 from tests.tiny import tiny_model
 

@@ -93,29 +93,21 @@ def gradients(steps: AttributeSteps) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("at_once", [30, 150])
-def test_a_batch_in_parts_has_the_gradients_of_the_whole(
-    model: Path, products: Products, at_once: int, together: bool
-) -> None:
-    whole, parts = (
-        run(steps_of(model, products, tokens_at_once=size, together=together)) for size in (100_000, at_once)
-    )
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(model: Path, products: Products, at_once: int) -> None:
+    whole, parts = (run(steps_of(model, products, tokens_at_once=size)) for size in (100_000, at_once))
     assert whole.keys() == parts.keys()
     assert float(whole["projection.dense.weight"].abs().max()) > 1e-2
     for name, expected in whole.items():
         torch.testing.assert_close(parts[name], expected, atol=1e-5, rtol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_loss_and_gradients_are_those_of_every_value_encoded_by_itself(
-    model: Path, products: Products, together: bool
-) -> None:
+def test_loss_and_gradients_are_those_of_every_value_encoded_by_itself(model: Path, products: Products) -> None:
     """Against equation 3 with nothing shared or broadcast: title, name and value encoded anew for each value."""
-    steps = steps_of(model, products, together=together)
+    steps = steps_of(model, products)
     ours = run(steps, range(1))
     drawn, pairs = draw_of(steps, 0)
-    plain = steps_of(model, products, together=together)
+    plain = steps_of(model, products)
     table = products.table
 
     def encoded(text: str) -> torch.Tensor:
@@ -126,7 +118,7 @@ def test_loss_and_gradients_are_those_of_every_value_encoded_by_itself(
         title, name = (table.strings[products.pairs[number, 0]], table.names[products.pairs[number, 1]])
         distance = {True: [], False: []}
         for value, sign in zip(drawn.value[drawn.pair == place], drawn.positive[drawn.pair == place], strict=True):
-            head = encoded(f"{title} {name}") if together else encoded(title) + encoded(name)
+            head = encoded(f"{title} {name}")
             left, right = plain.projection(head[None]), plain.projection(encoded(table.strings[value])[None])
             distance[bool(sign)].append((left - right).pow(2).sum().sqrt())
         near = torch.stack([-torch.log(torch.sigmoid(4 - one)) for one in distance[True]]).mean()
@@ -193,21 +185,18 @@ def test_the_mean_of_two_processes_is_one(model: Path, products: Products, at_on
         torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_each_text_is_encoded_once_a_batch(model: Path, products: Products, together: bool) -> None:
-    steps = steps_of(model, products, together=together)
+def test_each_text_is_encoded_once_a_batch(model: Path, products: Products) -> None:
+    steps = steps_of(model, products)
     drawn, pairs = draw_of(steps, 0)
     table = products.table
     heads = [(table.strings[t], table.names[n]) for t, n in products.pairs[pairs].tolist()]
     values = [table.strings[value] for value in drawn.value.tolist()]
-    expected = (
-        {*values, *(f"{t} {n}" for t, n in heads)} if together else {*values, *(end for one in heads for end in one)}
-    )
+    expected = {*values, *(f"{t} {n}" for t, n in heads)}
     assert sorted(steps.names(0)) == sorted(expected)
     assert len(set(values)) < len(values)
     sizes = steps.sizes(0)
     assert sizes["distinct"] == len(expected)
-    assert sizes["term rows"] == len(values) + len(pairs) * (1 if together else 2)
+    assert sizes["term rows"] == len(values) + len(pairs)
     assert sizes["tokens"] == sum(map(len, steps.forward.encoder.tokenize(sorted(expected))))
 
 
@@ -339,12 +328,11 @@ def test_a_string_has_one_vector_whatever_its_sign(model: Path, products: Produc
 # --- scoring -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("together", [True, False])
 def test_score_is_the_rank_among_the_candidates(
-    model: Path, products: Products, together: bool, monkeypatch: pytest.MonkeyPatch
+    model: Path, products: Products, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attribute_steps, "TOKENS_AT_ONCE", 50)
-    steps = steps_of(model, products, dropout=0.5, together=together)
+    steps = steps_of(model, products, dropout=0.5)
     found = steps.score()
     assert steps.forward.module.training
     table, encoder = products.table, steps.forward.encoder
@@ -360,7 +348,7 @@ def test_score_is_the_rank_among_the_candidates(
     assert len(products.dev) == 8
     for (title, name, _), row in zip(products.dev.triples.tolist(), products.dev.candidates.tolist(), strict=True):
         t, n = table.strings[title], table.names[name]
-        head = encoded(f"{t} {n}") if together else encoded(t) + encoded(n)
+        head = encoded(f"{t} {n}")
         distances = [reference.d(head, encoded(table.strings[one]), W, b) for one in row if one != NOT_THERE]
         ranks.append(reference.realistic_rank(distances))
     assert found["dev_attribute_acc1"] == pytest.approx(np.mean([rank == 1 for rank in ranks]))

@@ -18,7 +18,7 @@ from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita.training.terms import aligned_pairs, pair_files
+from alphita.training.terms import aligned_pairs, terminology_pairs
 from alphita.training.terms.aligned_pairs import AlignedPairs
 from alphita.training.terms.terminology_pairs import names_in, of_editions, source_names
 
@@ -306,7 +306,7 @@ def test_a_table_with_bad_rows(make: Make, tmp_path: Path) -> None:
     path.write_text(TABLE, encoding="utf-8")
     terminology = make(KNOWN, retired=("T:4",))
     with Rejects(tmp_path / "rejects.csv") as rejects:
-        pairs = pair_files.read(path, rejects, terminology=terminology)
+        pairs = terminology_pairs.read(path, rejects, terminology=terminology)
     assert shown(pairs) == [("fever", "febbre", "it"), ("rash", "eruzione cutanea", "it")]
     assert pairs.concepts.tolist() == [terminology.resolve("T:1"), -1]
     assert pairs.origins == ["pairs.tsv"]
@@ -315,23 +315,23 @@ def test_a_table_with_bad_rows(make: Make, tmp_path: Path) -> None:
     assert sorted(int(line.split(",")[1]) for line in lines) == [4, 5, 6, 7, 8, 9, 10]
     assert any('language,xx1,"unknown language' in line for line in lines)
     with pytest.raises(InputError, match=r"pairs\.tsv:5: 4 cells"):
-        pair_files.read(path, Rejects(strict=True), terminology=terminology)
+        terminology_pairs.read(path, Rejects(strict=True), terminology=terminology)
 
 
 def test_without_a_terminology_ids_are_not_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(TABLE, encoding="utf-8")
-    pairs = pair_files.read(path, Rejects())
+    pairs = terminology_pairs.read(path, Rejects())
     assert ("fever", "febbre alta", "it") in shown(pairs)
     assert set(pairs.concepts.tolist()) == {-1}
-    fewer = pair_files.read(path, Rejects(), exclude_concepts={"T:1"}, exclude=frozenset({"vecchio"}))
+    fewer = terminology_pairs.read(path, Rejects(), exclude_concepts={"T:1"}, exclude=frozenset({"vecchio"}))
     assert [row[:2] for row in shown(fewer)] == [("fever", "febbre alta"), ("rash", "eruzione cutanea")]
 
 
 def test_with_a_terminology_no_name_of_a_held_out_concept_is_read(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("source\ttranslation\tlanguage\nHot\tFebris\tit\nRash\tEruzione\tit\n", encoding="utf-8")
-    pairs = pair_files.read(path, Rejects(), terminology=make(KNOWN), exclude_concepts=["T:1"])
+    pairs = terminology_pairs.read(path, Rejects(), terminology=make(KNOWN), exclude_concepts=["T:1"])
     assert shown(pairs) == [("rash", "eruzione", "it")]
     assert pairs.counts == {"held out": 1}
 
@@ -347,11 +347,11 @@ def test_json_lines_packed_or_not(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl.gz"
     path.write_bytes(gzip.compress(text.encode()))
     rejects = Rejects()
-    pairs = pair_files.read(path, rejects)
+    pairs = terminology_pairs.read(path, rejects)
     assert shown(pairs) == [("fever", "febbre", "it"), ("rash", "exantema", "pt-BR")]
     assert rejects.count == pairs.counts["bad row"] == 3
     with pytest.raises(InputError, match=r"pairs\.jsonl\.gz:2: a string is wanted here"):
-        pair_files.read(path, Rejects(strict=True))
+        terminology_pairs.read(path, Rejects(strict=True))
 
 
 @pytest.mark.parametrize(
@@ -366,14 +366,14 @@ def test_unusable_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        pair_files.read(path, Rejects())
+        terminology_pairs.read(path, Rejects())
 
 
 def test_what_is_written_is_read_again(terminology: Terminology, tmp_path: Path) -> None:
     pairs = of_terminology(terminology, languages=["it", "cs"])
     for margins in (None, np.linspace(1, 2, len(pairs))):
-        pair_files.write(tmp_path / "pairs.tsv", pairs, margins)
-        again = pair_files.read(tmp_path / "pairs.tsv", Rejects(strict=True))
+        terminology_pairs.write(tmp_path / "pairs.tsv", pairs, margins)
+        again = terminology_pairs.read(tmp_path / "pairs.tsv", Rejects(strict=True))
         assert (again.sources, again.translations, again.languages) == (
             pairs.sources,
             pairs.translations,

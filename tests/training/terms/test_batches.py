@@ -14,8 +14,8 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita.objectives.multi_similarity import term_term
 from alphita.training.engine import memory, tokens
-from alphita.training.engine.ahead import DEPTH, Ahead
 from alphita.training.engine.forward import TermForward
+from alphita.training.engine.part_steps import DEPTH, Ahead
 from alphita.training.terms import batches as term_batches
 from alphita.training.terms.batches import Batch, TermSteps
 from tests.tiny import tiny_model

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError
 from alphita.training.terms.name_groups import NameGroupBatch, NameGroupSampler
-from alphita.training.terms.triples import KnownTriples, usable_triples
+from alphita.training.terms.triples import usable_triples
 
 ARRAYS = tuple(NameGroupBatch.__dataclass_fields__)
 
@@ -40,15 +40,11 @@ def groups(batch: NameGroupBatch, shown: dict[tuple[int, ...], int]) -> list[tup
     number=st.integers(0, 200),
     most=st.sampled_from([2, 3, 8]),
     rows=st.sampled_from([24, 50, 256]),
-    checked=st.booleans(),
 )
-def test_each_triple_shows_as_many_names_as_both_ends_have(
-    seed: int, number: int, most: int, rows: int, checked: bool
-) -> None:
+def test_each_triple_shows_as_many_names_as_both_ends_have(seed: int, number: int, most: int, rows: int) -> None:
     triples, offsets = graph(seed)
     counts = np.diff(offsets)
-    known = KnownTriples(triples) if checked else None
-    batch = NameGroupSampler(triples, offsets, rows=rows, most=most, seed=seed, known=known).batch(number)
+    batch = NameGroupSampler(triples, offsets, rows=rows, most=most, seed=seed).batch(number)
     k = len(batch.head)
     assert all(len(getattr(batch, name)) == k for name in ARRAYS)
     shown = {(h, r, t): min(counts[h], counts[t], most) for h, r, t in triples.tolist()}
@@ -64,33 +60,6 @@ def test_each_triple_shows_as_many_names_as_both_ends_have(
             assert (terms < offsets[concept + 1]).all()
     assert (offsets[batch.corrupted] <= batch.corrupted_term).all()
     assert (batch.corrupted_term < offsets[batch.corrupted + 1]).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000), number=st.integers(0, 200))
-def test_with_the_graph_no_corrupted_tail_makes_a_true_triple(seed: int, number: int) -> None:
-    triples, offsets = graph(seed)
-    true = {tuple(triple) for triple in triples.tolist()}
-    batch = NameGroupSampler(triples, offsets, rows=60, most=4, seed=seed, known=KnownTriples(triples)).batch(number)
-    made = set(zip(batch.head.tolist(), batch.relation.tolist(), batch.corrupted.tolist(), strict=True))
-    assert not made & true
-
-
-def test_without_the_graph_true_triples_come_as_corrupted_ones() -> None:
-    # One head to nine of ten tails; the tenth and the head itself are all that is false.
-    offsets = np.arange(0, 24, 2).astype(np.int64)
-    triples = np.array([[0, 0, tail] for tail in range(1, 10)], np.int32)
-    true = {1, 2, 3, 4, 5, 6, 7, 8, 9}
-    drawn = {
-        known is not None: Counter(
-            NameGroupSampler(triples, offsets, rows=600, most=2, seed=0, known=known).batch(0).corrupted.tolist()
-        )
-        for known in (None, KnownTriples(triples))
-    }
-    assert set(drawn[False]) & true
-    assert sum(drawn[False].values()) == sum(drawn[True].values()) == 200
-    # A redrawn one is false in 2 of 11 cases, so of eleven draws (9/11)^11, a tenth, stay true.
-    assert sum(drawn[True][tail] for tail in true) < 0.25 * 200 < sum(drawn[False][tail] for tail in true)
 
 
 def test_corrupted_tails_are_drawn_uniformly_from_the_named_concepts() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from alphita.errors import InputError
+from alphita.training.terms.mining import NearNames, same_words
 from alphita.training.terms.names import TrainingNames
-from alphita.training.terms.near_names import NearNames, same_words
 from tests.stanzas import Stanza, ontology
 
 # Cleaned names, each with a place on a circle in degrees: what is near has another meaning, or none.
@@ -63,7 +63,7 @@ def test_what_is_near_of_another_concept_is_drawn_but_not_the_same_words(near, m
     made, names = near
     made.mine(0, Circle())
     assert drawn(made, names, "acute pain") == {"chronic pain", "long pain", "fever", "heat"}
-    monkeypatch.setattr("alphita.training.terms.near_names.DRAWN_FROM", 2)
+    monkeypatch.setattr("alphita.training.terms.mining.DRAWN_FROM", 2)
     assert drawn(made, names, "acute pain") == {"chronic pain", "long pain"}
     assert drawn(made, names, "fever") == {"long pain", "ache"}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
 from alphita.training.terms.aligned_pairs import AlignedPairs, Collected
-from alphita.training.terms.pair_batches import PairBatches, _shared_out, numbered
+from alphita.training.terms.translation_data import PairBatches, _shared_out, numbered
 
 COUNTS = st.dictionaries(st.sampled_from(["cs", "es", "it", "zh"]), st.integers(1, 25), max_size=4)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError
 from alphita.training.terms.aligned_pairs import AlignedPairs, Collected
-from alphita.training.terms.translation_dev import HELD_OUT, accuracy, concepts_of, hold_out
+from alphita.training.terms.translation_data import HELD_OUT, accuracy, concepts_of, hold_out
 from tests.doubles import HashEncoder
 
 words = st.sampled_from(["heart", "cuore", "liver", "fegato", "skin", "pelle", "bone", "osso", "eye", "occhio"])

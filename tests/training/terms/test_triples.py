@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita.training.terms.triples import (
-    KnownTriples,
-    TripleSampler,
-    between_pairs,
-    draw_names,
-    relation_labels,
-    usable_triples,
-)
+from alphita.training.terms.triples import TripleSampler, between_pairs, draw_names, relation_labels, usable_triples
 
 
 def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):
@@ -162,17 +155,3 @@ def test_names_of_ends_are_paired_by_chance_whatever_their_weights() -> None:
 def test_nothing_to_train_on_is_an_error() -> None:
     with pytest.raises(InputError, match="nothing to train on"):
         TripleSampler(np.empty((0, 3), np.int32), np.array([0, 2]), k=4, m=2, seed=0)
-
-
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_known_triples_equals_set_membership(seed: int) -> None:
-    triples, _ = graph(seed)
-    known = {tuple(triple) for triple in triples.tolist()}
-    rng = np.random.default_rng(seed)
-    chosen = triples[rng.integers(0, len(triples), 12)]
-    found = KnownTriples(triples).matrix(chosen[:, 0], chosen[:, 1], chosen[:, 2])
-    for i, (head, relation, _) in enumerate(chosen.tolist()):
-        for j, (_, _, tail) in enumerate(chosen.tolist()):
-            assert found[i, j] == ((head, relation, tail) in known)
-    assert found.diagonal().all()

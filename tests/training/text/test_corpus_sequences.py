@@ -16,8 +16,8 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean
 from alphita.training.text import corpus_sequences, corpus_vocabulary
 from alphita.training.text.corpus_sequences import choose_dev, made_with, pack, read
-from alphita.training.text.held_out import HeldOut
-from alphita.training.text.tokenizer import Specials, open_tokenizer
+from alphita.training.text.corpus_vocabulary import Specials, open_tokenizer
+from alphita.training.text.matching import HeldOut
 from tests.tiny import tiny_model
 
 CLS, SEP = 2, 3

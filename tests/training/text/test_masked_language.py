@@ -14,17 +14,17 @@ from safetensors.torch import load_file, save_file
 
 from alphita.encoder import vocabulary
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injecting import inject
 from alphita.errors import AlphitaError, InputError
 from alphita.training.engine.forward import TermForward
 from alphita.training.engine.ranks import Ranks
 from alphita.training.engine.tokens import TokenTable
+from alphita.training.mentions.injection_run import inject
 from alphita.training.terms.batches import Batch
 from alphita.training.text import masked_language, masked_steps
+from alphita.training.text.corpus_vocabulary import open_tokenizer
 from alphita.training.text.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of, token_states
 from alphita.training.text.masked_steps import SCORED, TRAINED, MaskedSteps, SequenceBatches
-from alphita.training.text.tokenizer import open_tokenizer
 from tests.tiny import tiny_model
 
 # [PAD] [UNK] [CLS] [SEP] [MASK]

@@ -19,14 +19,13 @@ from alphita.terminology.text import clean
 from alphita.training.engine.tokens import TokenTable
 from alphita.training.text import corpus_sequences, segmenters
 from alphita.training.text.corpora import documents
+from alphita.training.text.corpus_vocabulary import Specials
 from alphita.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
 from alphita.training.text.folding import Fold
 from alphita.training.text.forms import Forms
-from alphita.training.text.held_out import HeldOut
 from alphita.training.text.masked_language import masking_of
-from alphita.training.text.matching import Matcher
+from alphita.training.text.matching import HeldOut, Matcher
 from alphita.training.text.span_sequences import Sequences, made_of, made_with, pack, read, surface_forms
-from alphita.training.text.tokenizer import Specials
 from tests.training.mention_terms import terminology_of
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -52,15 +52,18 @@ def record_of(one: Annotation) -> dict[str, Any]:
     return record
 
 
+def annotation_of(record: dict[str, Any]) -> Annotation:
+    """Return the mention that `record_of` gave as JSON values."""
+    places = {
+        "pieces": tuple(Place(*piece) for piece in record.get("pieces", [[record["start"], record["end"]]])),
+        "context": tuple(Context(**said) for said in record["context"]),
+        "modifiers": tuple(Modifier(**said) for said in record["modifiers"]),
+    }
+    return Annotation(**{**record, **places})
+
+
 def read_line(line: bytes) -> Annotated:
     """Return the document that `line_of` wrote."""
     record = json.loads(line)
-    annotations = []
-    for one in record["annotations"]:
-        pieces = one.pop("pieces", [[one["start"], one["end"]]])
-        one["pieces"] = tuple(Place(*piece) for piece in pieces)
-        one["context"] = tuple(Context(**said) for said in one["context"])
-        one["modifiers"] = tuple(Modifier(**said) for said in one["modifiers"])
-        annotations.append(Annotation(**one))
     document = Document(record["id"], record["text"], record["source"], record["line"])
-    return Annotated(document, tuple(annotations))
+    return Annotated(document, tuple(map(annotation_of, record["annotations"])))

@@ -1,7 +1,7 @@
 """Benchmarks: one file each, named as on the command line. Each module holds
 
 - `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data;
-- `PUBLISHED`: what papers report on it, with a word on how their protocol differs from this one where it does;
+- `PUBLISHED`: what papers report on it, and how their protocol differs from this one; it lies in NAME.tsv beside it;
 - `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
 - `load(source, options)`: the data, read as its authors distribute it;
 - `evaluate(data, system, options) -> Result`.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 
@@ -78,6 +78,22 @@ class Published:
     slip: str | None = None
 
 
+def published(benchmark: str) -> tuple[Published, ...]:
+    """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
+    return tuple(
+        Published(
+            row["system"],
+            row["metric"],
+            float(row["value"]),
+            row["source"],
+            row["subset"],
+            row["differs"] or None,
+            row["slip"] or None,
+        )
+        for row in textio.packaged(PACKAGE, f"{benchmark}.tsv")
+    )
+
+
 class NotGiven(UsageError):
     """What a benchmark cannot do without was not given: of "all" it is not run, and the others are."""
 
@@ -121,8 +137,8 @@ class Source:
             InputError: there is no such file, and it is not optional; the message says where to get it and what was
                 looked for.
         """
-        found = self.files(*names, optional=optional)
-        return found[0] if found else None
+        paths = self.files(*names, optional=optional)
+        return paths[0] if paths else None
 
     def files(self, *names: str, optional: bool = False) -> list[Path]:
         """Return all files whose names fit the first of `names` that any file fits, sorted; see `file`."""
@@ -132,10 +148,10 @@ class Source:
             for name in names:
                 plain = [path for path in folder.glob(name) if path.is_file() and path.suffix != ".gz"]
                 packed = [path for path in folder.glob(f"{name}.gz") if path.is_file()]
-                found = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
-                if found:
-                    self.read.extend(path for path in found if path not in self.read)
-                    return found
+                paths = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
+                if paths:
+                    self.read.extend(path for path in paths if path not in self.read)
+                    return paths
         if optional:
             return []
         raise InputError(

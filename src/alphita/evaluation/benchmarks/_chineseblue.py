@@ -24,7 +24,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Published, Source
+from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, FineTuningSettings, count_columns, mean_f1, runs_f1
 from alphita.evaluation.scoring.results import Figure, Metric, Result
@@ -275,9 +275,9 @@ def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by
     """
     queries = read_examples(path, counts, columns, by_query=by_query)
     for query in queries:
-        for one in query:
-            if one.label not in (POSITIVE, NEGATIVE):
-                raise InputError("a label that is neither 0 nor 1", file=path, line=one.line, value=one.label)
+        for example in query:
+            if example.label not in (POSITIVE, NEGATIVE):
+                raise InputError("a label that is neither 0 nor 1", file=path, line=example.line, value=example.label)
     return queries
 
 
@@ -297,8 +297,8 @@ def query_of(example: Example) -> str:
 def encode(encoding: Encoding, examples: Sequence[Example]) -> list[finetuning.Encoded]:
     """Return examples of one text or two as the model takes them."""
     if len(examples[0].texts) == 1:
-        return encoding.sentences([one.texts[0] for one in examples])
-    return encoding.pairs([one.texts[0] for one in examples], [one.texts[1] for one in examples])
+        return encoding.sentences([example.texts[0] for example in examples])
+    return encoding.pairs([example.texts[0] for example in examples], [example.texts[1] for example in examples])
 
 
 def classify(
@@ -323,27 +323,26 @@ def classify(
     frames = []
     notes = dict(data.notes)
     before = 0
-    for one in data.sets:
+    for dataset in data.sets:
         # Labels that only the scored part has follow; none is ever predicted.
-        learnt = sorted({example.label for example in one.train})
-        labels = learnt + sorted({example.label for example in one.test} - set(learnt))
+        learnt = sorted({example.label for example in dataset.train})
+        labels = learnt + sorted({example.label for example in dataset.test} - set(learnt))
         numbers = {label: number for number, label in enumerate(labels)}
-        targets = [np.array([numbers[example.label]]) for example in one.train]
-        runs = finetuning.fine_tune(
-            system, options.settings(), encode(encoding, one.train), targets, encode(encoding, one.test), len(learnt)
-        )
-        gold = np.array([numbers[example.label] for example in one.test])
+        targets = [np.array([numbers[example.label]]) for example in dataset.train]
+        train, test = (encode(encoding, part) for part in (dataset.train, dataset.test))
+        runs = finetuning.fine_tune(system, options.settings(), train, targets, test, len(learnt))
+        gold = np.array([numbers[example.label] for example in dataset.test])
         predicted = np.array([[int(logits[0].argmax()) for logits in run] for run in runs])
-        counts = np.array([label not in uncounted(one.name) for label in labels])
-        seen = {example.texts for example in one.train}
+        counts = np.array([label not in uncounted(dataset.name) for label in labels])
+        seen = {example.texts for example in dataset.train}
         columns: dict[str, Any] = {
-            "dataset": [one.name] * len(gold),
-            "query": [example.texts[0] for example in one.test],
-            "text": [example.texts[-1] for example in one.test],
-            "gold": [example.label for example in one.test],
+            "dataset": [dataset.name] * len(gold),
+            "query": [example.texts[0] for example in dataset.test],
+            "text": [example.texts[-1] for example in dataset.test],
+            "gold": [example.label for example in dataset.test],
             "predicted": [labels[np.bincount(some).argmax()] for some in predicted.T],
             "right": (predicted == gold).mean(axis=0),
-            "seen": [example.texts in seen for example in one.test],
+            "seen": [example.texts in seen for example in dataset.test],
             "gold_number": gold + before,
             "gold_count": counts[gold].astype(float),
         }
@@ -354,7 +353,7 @@ def classify(
         frames.append(pl.DataFrame(columns))
         before += len(labels)
         if len(labels) > len(learnt):
-            notes[f"{one.name}: labels that no training example has"] = ", ".join(labels[len(learnt) :])
+            notes[f"{dataset.name}: labels that no training example has"] = ", ".join(labels[len(learnt) :])
     return pl.concat(frames), notes
 
 
@@ -372,7 +371,7 @@ def maxima(
     figures = []
     for dataset in rows["dataset"].unique(maintain_order=True):
         part = rows.filter(pl.col("dataset") == dataset)
-        values = part.select(pl.col(one).cast(pl.Float64) for one in columns).to_numpy()
+        values = part.select(pl.col(column).cast(pl.Float64) for column in columns).to_numpy()
         best = float(by_run(values).max())
         subset = maximum(f"dataset={dataset}")
         figures.append(Figure(name, subset, best if np.isfinite(best) else None, len(part)))
@@ -395,73 +394,3 @@ def f1_result(rows: pl.DataFrame, options: Options, notes: dict[str, Any], other
         maxima(rows, columns, "F1", runs_f1),
         {**notes, "runs": options.runs},
     )
-
-
-def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each run's macro F1: the mean over the labels that are gold or predicted somewhere.
-
-    Args:
-        values: (n, 1 + runs): the gold label's number, and each run's.
-    """
-    gold, *runs = values.astype(np.int64).T
-    size = int(values.max()) + 1
-    scores = []
-    for predicted in runs:
-        right = np.bincount(gold[gold == predicted], minlength=size)
-        both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
-        scores.append((2 * right[both > 0] / both[both > 0]).mean())
-    return np.array(scores)
-
-
-def mean_macro_f1(values: NDArray[np.float64]) -> float:
-    """Return the mean over runs of macro F1; see `runs_macro_f1`."""
-    return float(runs_macro_f1(values).mean())
-
-
-# What Liu et al. 2022 print, in their order; "average/maximum" of five runs, or one number cited from another paper.
-TABLE_4_SETS = ("cEHRNER", "cMedQANER", "cMedQQ", "cMedQA", "cMedQNLI", "cMedIR", "cMedIC", "cMedTC")
-TABLE_4 = {
-    "MC-BERT": "90.0 88.1 87.5 82.3 95.5 2.04 87.5 82.1",
-    "BioHanBERT (10K)": "90.51 - 86.46 96.53 95.86 - 90.48 81.78",
-    "BioHanBERT (20K)": "91.67 - 87.14 96.37 95.59 - 96.43 83.67",
-    "BioHanBERT (30K)": "91.83 - 86.26 96.36 95.72 - 83.33 83.00",
-    "BioHanBERT (40K)": "90.44 - 87.18 96.49 95.50 - 90.48 82.72",
-    "BioHanBERT (50K)": "90.91 - 87.86 96.65 95.78 - 86.90 83.06",
-    "EMBERT (from BERT-Base)": "- 84.49 87.59 75.10 96.50 - - -",
-    "EMBERT (from MC-BERT)": "- 85.02 88.06 75.32 96.59 - - -",
-    "BERT-Base": "90.19/90.50 85.05/85.29 87.06/87.43 96.03/96.09 96.05/96.11 3.03/3.07 92.43/92.89 82.99/83.78",
-    "ELECTRA-Base": "91.63/92.17 86.37/86.81 87.27/87.46 95.60/95.90 95.42/95.55 3.41/3.49 90.61/92.31 83.43/83.78",
-    "ELECTRA+EM": "92.10/92.85 88.18/88.53 87.56/87.89 96.55/96.78 96.66/96.78 3.64/3.71 92.48/93.26 83.73/84.00",
-}
-TABLE_5_SETS = ("QTRel-easy", "QTRel-hard", "QIC", "QNER")
-TABLE_5 = {
-    "ELECTRA-Base": "98.20/98.51 81.90/82.80 81.37/82.06 82.53/82.78",
-    "ELECTRA+EM+PAP": "98.67/98.95 84.88/85.86 86.90/87.26 88.28/88.72",
-    "ELECTRA+EM": "98.44/98.66 82.90/83.46 86.58/87.11 88.03/88.35",
-}
-
-
-def published(
-    differs: Mapping[str, str], metric: str = "F1", convert: Callable[[float], float] = lambda printed: printed / 100
-) -> tuple[Published, ...]:
-    """Return what tables 4 and 5 of Liu et al. 2022 print of some sets.
-
-    Args:
-        differs: set -> how the protocol differs.
-        metric: ours that the numbers stand beside.
-        convert: printed number -> in our unit.
-    """
-    found = []
-    for table, sets, systems in (("table 4", TABLE_4_SETS, TABLE_4), ("table 5", TABLE_5_SETS, TABLE_5)):
-        for system, line in systems.items():
-            for name, printed in zip(sets, line.split(), strict=True):
-                if name not in differs or printed == "-":
-                    continue
-                average, slash, best = printed.partition("/")
-                cited = "" if slash else "cited there from the system's own paper; "
-                told, where = cited + differs[name], f"dataset={name}"
-                for subset, value in ((where, average), (maximum(where), best)):
-                    if value:
-                        ours = round(convert(float(value)), 4)
-                        found.append(Published(system, metric, ours, f"Liu et al. 2022, {table}", subset, told))
-    return tuple(found)

@@ -1,4 +1,4 @@
-"""Dictionaries of names as MEDIC, CTD and BioSyn write them, and gold ids sought in them."""
+"""Names of concepts: dictionaries as MEDIC, CTD and BioSyn write them, files of names, a terminology's own terms."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alphita import textio
-from alphita.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import registry, textio
+from alphita.errors import InputError, UsageError
 from alphita.evaluation.scoring.linking import Targets
+from alphita.terminology.language_ranges import among
+from alphita.terminology.store import Terminology
 
 BETWEEN = "||"
 REMEDY = (
@@ -51,8 +56,8 @@ class Dictionary:
         """Add a concept: its ids, the first of which stands for it, and its names; names without a sign are counted."""
         first, *others = ids
         self.main.add(first)
-        for one in others:
-            self.other.setdefault(one, set()).add(first)
+        for other in others:
+            self.other.setdefault(other, set()).add(first)
         for name in dict.fromkeys(name.strip() for name in names):
             if name:
                 self.ids.append(first)
@@ -69,8 +74,8 @@ class Dictionary:
     def notes_on(self, gold: Iterable[str]) -> dict[str, Any]:
         """Return how many of the distinct gold ids were found in which way."""
         counts = Counter(
-            "first id" if one in self.main else "other id" if one in self.other else "not in the dictionary"
-            for one in set(gold)
+            "first id" if gold_id in self.main else "other id" if gold_id in self.other else "not in the dictionary"
+            for gold_id in set(gold)
         )
         return {f"gold ids, {how}": counts[how] for how in sorted(counts)}
 
@@ -100,7 +105,7 @@ def _of_medic(path: Path, lines: Sequence[str]) -> Dictionary:
         if not line.strip() or line.startswith("#"):
             continue
         ids, between, names = line.partition(BETWEEN)
-        listed = [bare(one) for one in ids.split("|")]
+        listed = [bare(listed_id) for listed_id in ids.split("|")]
         if not between or not all(listed) or not names.strip():
             raise InputError("not ids, || and names", file=path, line=number, value=line, remedy=REMEDY)
         dictionary.add(listed, names.split("|"))
@@ -145,3 +150,44 @@ def _field(path: Path, fields: dict[str, str], ending: str) -> str:
     raise InputError(
         f"has no column DiseaseName or ChemicalName, or none of ids ({', '.join(fields)})", file=path, remedy=REMEDY
     )
+
+
+# First names of the columns by which a head line is known in a file of names.
+HEADS = frozenset({"id", "cui", "concept", "concept_id", "code"})
+
+
+def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the terms' rows, concept by concept, the preferred ones first, and where each concept's begin.
+
+    Args:
+        terminology: whose terms; see `Terminology.training_terms` for which of them.
+        language: the BCP-47 tag of the terms; None: of all languages.
+
+    Raises:
+        UsageError: no term is in the language.
+    """
+    if language is None:
+        return terminology.training_terms()
+    known = {tag for tag in terminology.terms.column("language").unique().to_pylist() if tag is not None}
+    if not among(known, [language]):
+        raise UsageError(registry.unknown("language of the terminology", language, sorted(known)))
+    return terminology.training_terms(languages=[language])
+
+
+def read_names(path: Path) -> tuple[list[str], list[str]]:
+    """Read a file of names: `id<TAB>name` a line, perhaps gzipped, perhaps with a head line (id, cui, concept, code).
+
+    Raises:
+        InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
+    """
+    ids, names = [], []
+    for number, row in textio.rows(path, "\t"):
+        if number == 1 and row[0].lower() in HEADS:
+            continue
+        if len(row) != 2 or not all(row):
+            raise InputError("not an id, a tab and a name", file=path, line=number, value="\t".join(row))
+        ids.append(row[0])
+        names.append(row[1])
+    if not names:
+        raise InputError("holds no name", file=path)
+    return ids, names

@@ -124,7 +124,7 @@ def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
         gold, mentions = read_pairs(test, quoted)
         queries = Queries(
             [(mention,) for mention in mentions],
-            [(frozenset([one]),) for one in gold],
+            [(frozenset([concept_id]),) for concept_id in gold],
             {FOLD: [number] * len(gold)},
             seen(((mention,) for mention in mentions), trained),
         )

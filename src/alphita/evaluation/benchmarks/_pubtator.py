@@ -118,7 +118,11 @@ def documents(path: Path) -> list[Document]:
             )
         if not cells[3]:
             raise InputError("has no mention", file=path, line=number, field="mention", value=line)
-        ids = tuple(dict.fromkeys(one for one in map(bare, _LINKS.split(cells[5])) if one not in ("", NO_ID)))
+        ids = tuple(
+            dict.fromkeys(
+                concept_id for concept_id in map(bare, _LINKS.split(cells[5])) if concept_id not in ("", NO_ID)
+            )
+        )
         parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
         found[-1].annotations.append(Annotation(int(cells[1]), int(cells[2]), cells[3], cells[4], ids, parts))
     return found
@@ -135,13 +139,15 @@ def read(path: Path) -> Corpus:
     """
     corpus = Corpus()
     for document in documents(path):
-        for one in document.annotations:
+        for annotation in document.annotations:
             if document.again:
                 corpus.notes["mentions left out, their document stands there twice"] += 1
-            elif not one.ids:
+            elif not annotation.ids:
                 corpus.notes["mentions left out, without an id"] += 1
             else:
-                corpus.mentions.append(Mention(one.text, one.type, one.ids, one.parts, document.text.strip()))
+                corpus.mentions.append(
+                    Mention(annotation.text, annotation.type, annotation.ids, annotation.parts, document.text.strip())
+                )
     if not corpus.mentions:
         raise InputError("holds no mention", file=path, remedy=REMEDY)
     return corpus
@@ -170,7 +176,7 @@ def queries(mentions: Sequence[Mention], dictionary: Dictionary, trained: Iterab
         if len(concepts) > 1:
             given = mention.parts if len(mention.parts) == len(concepts) and all(mention.parts) else ()
             strings = given or split(mention.text, len(concepts)) or strings
-        every = frozenset(concept for one in mention.ids for concept in dictionary.find(one))
+        every = frozenset(concept for gold_id in mention.ids for concept in dictionary.find(gold_id))
         parts.append(strings)
         gold.append((every,) * len(strings))
         composite.append(None if len(concepts) == 1 else "whole" if len(strings) == 1 else "taken apart")
@@ -184,7 +190,7 @@ def concepts_of(mention: Mention, dictionary: Dictionary) -> list[frozenset[str]
 
     Of MeSH and OMIM ids together, only the MeSH ids' concepts.
     """
-    mesh = [one for one in mention.ids if not one.isdigit()]
+    mesh = [gold_id for gold_id in mention.ids if not gold_id.isdigit()]
     return list(dict.fromkeys(map(dictionary.find, mesh or mention.ids)))
 
 
@@ -197,7 +203,7 @@ def names(mentions: Iterable[Mention], dictionary: Dictionary) -> tuple[list[tup
         if len(concepts) > 1:
             several += 1
         else:
-            found += [(one, mention.text) for one in sorted(concepts[0])]
+            found += [(concept_id, mention.text) for concept_id in sorted(concepts[0])]
     return found, several
 
 

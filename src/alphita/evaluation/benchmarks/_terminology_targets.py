@@ -78,7 +78,7 @@ class Dictionary:
 
     def gold(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the ids among the targets that any of these gold ids stands for; an id not found stays as it is."""
-        return frozenset(one for gold in ids for one in (self.found[gold] or {gold}))
+        return frozenset(answer for gold in ids for answer in (self.found[gold] or {gold}))
 
     def type_of(self, ids: Iterable[str]) -> str | None:
         """Return the first semantic type of the first of these gold ids of which one is known."""

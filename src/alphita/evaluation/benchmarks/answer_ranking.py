@@ -17,11 +17,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue
-from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQA", "cMedQNLI")
 INFO = Info(
@@ -34,11 +36,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-PUBLISHED = _chineseblue.published(dict.fromkeys(SETS, "scored on a test part that may not be the one given here"))
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
+PUBLISHED = published("answer_ranking")
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -65,14 +63,14 @@ def evaluate(data: Data[Example], system: object, options: Options) -> Result:
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []
-    for one in data.sets:
-        targets = [np.array([int(example.label)]) for example in one.train]
-        train, test = (_chineseblue.encode(encoding, part) for part in (one.train, one.test))
+    for dataset in data.sets:
+        targets = [np.array([int(example.label)]) for example in dataset.train]
+        train, test = (_chineseblue.encode(encoding, part) for part in (dataset.train, dataset.test))
         runs = finetuning.fine_tune(system, options.settings(), train, targets, test, 2)
         # Above 0 where the label 1 is the likelier.
         scores = np.array([[float(logits[0, 1] - logits[0, 0]) for logits in run] for run in runs])
-        frames.append(_rows(one, scores))
-        notes[f"{one.name}: questions without a right answer, in no P@1 or MRR"] = frames[-1]["P@1"].null_count()
+        frames.append(_rows(dataset, scores))
+        notes[f"{dataset.name}: questions without a right answer, in no P@1 or MRR"] = frames[-1]["P@1"].null_count()
     others = (Metric("P@1", ("P@1",)), Metric("MRR", ("MRR",)))
     result = _chineseblue.f1_result(pl.concat(frames), options, notes, others)
     for name in ("P@1", "MRR"):

@@ -66,11 +66,6 @@ class Options(Config):
         "", description="relations that are attributes, joined by ','; triples of others do not count; empty: all"
     )
     candidates: int = Field(100, ge=2, description="values that are ranked, the true one counted")
-    together: bool | None = Field(
-        None,
-        description="for a model with a projection: title and attribute are one text, else added as vectors; by "
-        "default as its record says it was trained",
-    )
     max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
     seed: int = Field(0, ge=0, description="of the candidates and of the sample")
 
@@ -145,7 +140,7 @@ def load(source: Source, options: Options) -> Data:
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; one row a held-out triple."""
     asked, table = data.questions, data.table
-    distances, told = _distances(data, system, options)
+    distances, ranked_by = _distances(data, system)
     ranks = asked.ranks(distances)
     there = asked.candidates != NOT_THERE
     known = np.where(there & ~np.isnan(distances), distances, np.inf)
@@ -173,31 +168,24 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
         }
     )
     plain = asked.ranks(-data.often.astype(np.float64))
-    found = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
-    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in found.items()]
+    measures = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
+    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in measures.items()]
     trained = getattr(system, "facts", {}).get("trained")
-    notes = (
-        data.notes
-        | told
-        | {
-            "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
-            "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
-        }
-    )
+    notes = data.notes | {
+        "ranked by": ranked_by,
+        "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
+        "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
+    }
     return Result(rows, METRICS, ("frequent_attribute", "shares_a_word"), figures, notes)
 
 
-def _distances(data: Data, system: System, options: Options) -> tuple[Floats, dict[str, str]]:
-    """Return the distance of each candidate, (q, c), NaN where the system has none; and notes on what it is."""
+def _distances(data: Data, system: System) -> tuple[Floats, str]:
+    """Return the distance of each candidate, (q, c), NaN where the system has none; and what it is."""
     asked = data.questions
     strings = clean_many(data.table.written, system.rules)
     names = clean_many(data.table.names, system.rules)
     if isinstance(system, EncoderSystem) and (f := projection.read(system.encoder)) is not None:
-        together = f.together if options.together is None else options.together
-        return _projected(asked, system, f, strings, names, together=together), {
-            "ranked by": "distance of projected vectors",
-            "title and attribute": _told(system, options, together=together),
-        }
+        return _projected(asked, system, f, strings, names), "distance of projected vectors"
     titles = [f"{strings[title]} {names[name]}" for title, name, _ in asked.triples.tolist()]
     there = asked.candidates != NOT_THERE
     values = asked.candidates[there]
@@ -213,47 +201,29 @@ def _distances(data: Data, system: System, options: Options) -> tuple[Floats, di
         left = [titles[row] for row in np.nonzero(there)[0].tolist()]
         right = [strings[value] for value in values.tolist()]
         similarity[there] = system.similarity(left, right)
-    return -similarity, {"ranked by": "similarity of title with attribute, and value"}
+    return -similarity, "similarity of title with attribute, and value"
 
 
-def _told(system: EncoderSystem, options: Options, *, together: bool) -> str:
-    """Return how title and attribute were given to a model, and who said so."""
-    if options.together is not None:
-        why = "as set"
-    elif system.facts.get("trained") is not None:
-        why = "as the model was trained"
-    else:
-        why = "by default, for the model has no record of its training"
-    return f"{'one text' if together else 'two texts, their vectors added'} ({why})"
-
-
-def _projected(
-    asked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str], *, together: bool
-) -> Floats:
+def _projected(asked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str]) -> Floats:
     """Return d(t, n, v) by the projection f that was trained with a model, (q, c); inf where there is no candidate."""
     if system.encoder.precision != "int8" and importlib.util.find_spec("torch") is not None:
-        return _as_in_training(asked, system, strings, names, together=together)
+        return _as_in_training(asked, system, strings, names)
     # On ONNX, as `alphita search build` does.
     encoder = projection.unscaled(system.encoder)
     titles = [strings[title] for title in asked.triples[:, 0].tolist()]
     attributes = [names[name] for name in asked.triples[:, 1].tolist()]
-    if together:
-        heads = encoder.encode([f"{title} {name}" for title, name in zip(titles, attributes, strict=True)])
-    else:
-        heads = encoder.encode(titles) + encoder.encode(attributes)
+    heads = encoder.encode([f"{title} {name}" for title, name in zip(titles, attributes, strict=True)])
     there = asked.candidates != NOT_THERE
     values, place = np.unique(asked.candidates[there], return_inverse=True)
     left, right = f(heads), f(encoder.encode([strings[value] for value in values.tolist()]))
-    found = np.full(there.shape, np.inf, np.float32)
+    distances_found = np.full(there.shape, np.inf, np.float32)
     own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
     for row, some in enumerate(own):
-        found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
-    return found
+        distances_found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
+    return distances_found
 
 
-def _as_in_training(
-    asked: Questions, system: EncoderSystem, strings: list[str], names: list[str], *, together: bool
-) -> Floats:
+def _as_in_training(asked: Questions, system: EncoderSystem, strings: list[str], names: list[str]) -> Floats:
     """Return the same by torch, with the forward pass of training: in bf16 it rounds less than `encode`."""
     from alphita.training.engine.forward import TermForward
     from alphita.training.products import attribute_steps
@@ -261,7 +231,7 @@ def _as_in_training(
     f = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
     assert f is not None, "it was read before"
     forward = TermForward(system.encoder, precision=system.encoder.precision)
-    return attribute_steps.distances(forward, f.to(forward.device), asked, strings, names, together=together)
+    return attribute_steps.distances(forward, f.to(forward.device), asked, strings, names)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

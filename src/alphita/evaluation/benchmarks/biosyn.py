@@ -33,7 +33,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _terminology_targets
+from alphita.evaluation.benchmarks import Info, Source, _folds, _terminology_targets, published
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
@@ -49,48 +49,9 @@ INFO = Info(
     main_metric="accuracy@1 (any concept of the name)",
 )
 PORTELLI = " (portelli)"
-_SETS = ("twimed_tw", "smm4h", "psytar", "cadec", "twimed_pm")
-_TABLES: dict[str, dict[str, tuple[float, ...]]] = {
-    "Remy et al. 2023, table 1": {
-        "BioSyn": (42.8, 33.1, 52.4, 35.3, 65.3),
-        "SapBERT": (48.3, 43.4, 64.8, 40.4, 70.1),
-        "BioLORD-2022": (48.5, 46.5, 64.7, 58.7, 70.4),
-        "BioLORD-2023": (49.8, 47.7, 66.3, 63.0, 69.4),
-    },
-    "Remy et al. 2023, table 2 (base and difference added)": {
-        "STAMB2 (base)": (44.1, 38.4, 56.5, 36.9, 62.8),
-        "BioLORD-2023-C": (49.8, 46.9, 65.4, 63.1, 67.7),
-        "BioLORD-2023-S": (47.8, 41.6, 61.7, 61.3, 68.5),
-    },
-    "Remy et al. 2023, table 3": {
-        "mSapBERT": (47.4, 40.8, 51.5, 46.8, 63.9),
-        "BioLORD-2023-M": (49.3, 42.3, 63.3, 47.0, 67.4),
-        "BioLORD-2023": (47.4, 46.9, 66.3, 47.4, 69.4),
-    },
-}
-_SLIPS = {"twimed_tw": 49.8, "smm4h": 47.7, "cadec": 63.0}
 
 
-def _published() -> tuple[Published, ...]:
-    return tuple(
-        Published(
-            system,
-            "accuracy@1",
-            round(value / 100, 3),
-            table,
-            f"dataset={name}{PORTELLI}",
-            differs="which version of MedDRA the targets are of is not stated",
-            slip=f"table 1 has {_SLIPS[name]} for the same model"
-            if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS
-            else None,
-        )
-        for table, systems in _TABLES.items()
-        for system, values in systems.items()
-        for name, value in zip(_SETS, values, strict=True)
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("biosyn")
 BETWEEN = "||"
 # The id of a mention that the annotators found no concept for.
 NO_ID = "-1"
@@ -165,8 +126,8 @@ def _all(source: Source, options: Options) -> list[str]:
     if options.protocol == "portelli":
         return sorted({path.parents[1].name for path in probe.files(f"*/run_*/{options.part}.csv")})
     wanted = [f"*/{name}" for name in (*_DICTIONARIES, f"{options.part}_dictionary.txt")]
-    found = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
-    return sorted(found or {path.parent.name for path in probe.files(*wanted)})
+    folders = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
+    return sorted(folders or {path.parent.name for path in probe.files(*wanted)})
 
 
 def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
@@ -225,7 +186,7 @@ def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
 
 def _dictionary_of(source: Source, options: Options, name: str) -> Path | None:
     """Return the file of a set's targets; None: they are a terminology's, for there is none (portelli)."""
-    files = [f"{name}/{one}" for one in _DICTIONARIES]
+    files = [f"{name}/{file}" for file in _DICTIONARIES]
     if options.mentions == "train":
         files.insert(0, f"{name}/{options.part}_dictionary.txt")
     portelli = options.protocol == "portelli"
@@ -258,8 +219,8 @@ def _meddra(source: Source) -> Targets:
 def _targets(path: Path) -> Targets:
     ids, names = [], []
     for some, name in _fields(path, (2,), "an id, || and a name"):
-        for one in _split_ids(some):
-            ids.append(one)
+        for concept_id in _split_ids(some):
+            ids.append(concept_id)
             names.append(name)
     if not ids:
         raise InputError("holds no name", file=path)
@@ -269,22 +230,24 @@ def _targets(path: Path) -> Targets:
 def _add(targets: Targets, trained: Strings) -> Targets:
     """Return the targets and after them the training mentions of one part."""
     more = [
-        (one, parts[0])
+        (concept_id, parts[0])
         for parts, ids in zip(trained.parts, trained.ids, strict=True)
         if len(parts) == 1
-        for one in sorted(ids - {NO_ID})
+        for concept_id in sorted(ids - {NO_ID})
     ]
     pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
     return Targets([one for one, _ in pairs], [string for _, string in pairs])
 
 
 def _split_ids(ids: str) -> list[str]:
-    return [one.strip() for one in re.split(r"[|+]", ids) if one.strip()]
+    return [part.strip() for part in re.split(r"[|+]", ids) if part.strip()]
 
 
 def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
     read = [reader(path) for path in paths]
-    return Strings([part for one in read for part in one.parts], [ids for one in read for ids in one.ids])
+    return Strings(
+        [part for strings in read for part in strings.parts], [ids for strings in read for ids in strings.ids]
+    )
 
 
 def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
@@ -300,7 +263,7 @@ def _concepts(path: Path) -> Strings:
     """Read a .concept file; one without a line is a document without a mention."""
     strings = Strings([], [])
     for fields in _fields(path, (5,), "document||start|end||type||mention||id"):
-        parts, ids = (tuple(one.strip() for one in field.split("|") if one.strip()) for field in fields[3:])
+        parts, ids = (tuple(part.strip() for part in field.split("|") if part.strip()) for field in fields[3:])
         if not parts or not ids:
             raise InputError("has an empty mention or id", file=path, value=BETWEEN.join(fields))
         strings.parts.append(parts)

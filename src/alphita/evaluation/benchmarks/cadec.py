@@ -6,7 +6,7 @@ Zero shot: mentions are ranked against the names of the targets, one name a targ
 from __future__ import annotations
 
 from alphita.config import Config
-from alphita.evaluation.benchmarks import Info, Source, _folds, _published_folds
+from alphita.evaluation.benchmarks import Info, Source, _folds, published
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
@@ -17,7 +17,7 @@ INFO = Info(
     where="the folds CADEC_0 ... CADEC_4, each standard.txt, train.txt, test.txt, come with the code of CODER "
     "(https://github.com/GanjinZero/CODER, test/cadec/data/cadec); Cadec itself is under CSIRO's data licence",
 )
-PUBLISHED = _published_folds.published("cadec")
+PUBLISHED = published("cadec")
 _FILES = ("CADEC_{fold}/{kind}.txt",)
 
 

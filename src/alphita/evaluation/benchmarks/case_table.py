@@ -65,7 +65,7 @@ def load(source: Source, options: Options) -> Data:
     terminology = source.require_terminology()
     terms = _terms_by_language(terminology)
     if options.languages is not None:
-        wanted = [one.strip() for one in options.languages.split(",")]
+        wanted = [language.strip() for language in options.languages.split(",")]
         tags = {language: among(terms, [language]) for language in wanted}
         for language, found in tags.items():
             if not found:
@@ -83,8 +83,8 @@ def _terms_by_language(terminology: Terminology) -> dict[str, list[tuple[str, st
     strings = terminology.terms.column("string")
     terms: dict[str, list[tuple[str, str]]] = {}
     for row in np.flatnonzero(live).tolist():
-        found = (terminology.concept_id(terminology.term_concept[row]), strings[row].as_py())
-        terms.setdefault(languages[row] or "und", []).append(found)
+        nearest = (terminology.concept_id(terminology.term_concept[row]), strings[row].as_py())
+        terms.setdefault(languages[row] or "und", []).append(nearest)
     return terms
 
 

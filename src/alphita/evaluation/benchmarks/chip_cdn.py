@@ -61,16 +61,16 @@ def load(source: Source, options: Options) -> Data:
         standard, part = _symptoms(_file(source, "mappings.json")), "imcs"
     mentions, gold, empty = _read(_file(source, f"{part}_dev.csv"))
     trained, _, _ = _read(_file(source, f"{part}_train.csv"))
-    sizes = [len(one) for one in gold]
+    sizes = [len(names) for names in gold]
     queries = Queries(
         [(mention,) for mention in mentions],
-        [(frozenset(one),) for one in gold],
+        [(frozenset(names),) for names in gold],
         {"standard_names": ["one" if size == 1 else "several" for size in sizes]},
         names.seen_in(mentions, trained),
     )
     distinct = list(dict.fromkeys(standard))
     notes: dict[str, Any] = {"standard names that stand in the list twice": len(standard) - len(distinct)}
-    absent = {name for one in gold for name in one} - set(distinct)
+    absent = {name for names in gold for name in names} - set(distinct)
     notes |= {"gold names that the list lacks": len(absent)} if absent else {}
     notes |= {"queries left out, empty": empty} if empty else {}
     subsets = ("standard_names",) if max(sizes) > 1 else ()

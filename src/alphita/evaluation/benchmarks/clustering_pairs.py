@@ -20,10 +20,10 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.benchmarks._concept_names import read_names
+from alphita.evaluation.benchmarks import Info, Source, published
+from alphita.evaluation.benchmarks._dictionary import read_names
 from alphita.evaluation.scoring import clustering
-from alphita.evaluation.scoring.clustering_terms import Terms, names_of, terms_of
+from alphita.evaluation.scoring.clustering import Terms, names_of, terms_of
 from alphita.evaluation.scoring.results import ALL, Figure, Metric, Result
 from alphita.evaluation.scoring.similar_pairs import Pairs, find_pairs
 from alphita.evaluation.systems import System
@@ -39,32 +39,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-_PUBLISHED = {
-    "mBERT": (0.93, 6.4, 4.8, 9.59),
-    "BERT": (0.94, 7.91, 5.52, 13.94),
-    "SapBERT": (0.88, 33.92, 35.83, 32.21),
-    "CODER": (0.87, 32.24, 31.86, 32.64),
-    "ext-BERT": (0.94, 5.00, 3.86, 7.22),
-    "MS loss v3": (0.88, 17.44, 13.75, 23.83),
-    "KGE-injected": (0.90, 5.86, 4.09, 10.32),
-    "pipelined": (0.89, 19.37, 15.55, 25.68),
-}
-_SOURCE = "Amore Bondarenko et al. 2022, table 5a"
-_DIFFERS = (
-    "terms of the Italian UMLS; which pairs were looked at is not stated (the code released with CODER++ takes the 30 "
-    "nearest of each term)"
-)
-PUBLISHED = tuple(
-    Published(system, metric, value, _SOURCE, differs=_DIFFERS)
-    for system, (theta, f1, precision, recall) in _PUBLISHED.items()
-    for metric, value in (
-        ("F1", f1 / 100),
-        ("precision", precision / 100),
-        ("recall", recall / 100),
-        ("accuracy", 1.0),
-        ("theta", theta),
-    )
-)
+PUBLISHED = published("clustering_pairs")
 
 
 class Options(Config):

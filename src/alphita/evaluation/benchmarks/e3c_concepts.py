@@ -68,8 +68,8 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.umls_dictionary(source, gold, options)
     queries = Queries(
         [(mention,) for mention in mentions],
-        [(dictionary.gold([one]),) for one in gold],
-        {"layer": layers, "semantic_type": [dictionary.type_of([one]) for one in gold]},
+        [(dictionary.gold([cui]),) for cui in gold],
+        {"layer": layers, "semantic_type": [dictionary.type_of([cui]) for cui in gold]},
     )
     notes = dictionary.notes | names.repeated(queries)
     notes |= {f"mentions left out, {why}": count for why, count in left_out.items() if count}

@@ -96,7 +96,7 @@ def queries_of(terminology: Terminology, split: Split, targets: Targets) -> tupl
     gold: dict[str, dict[str, None]] = {}
     for string, one in zip(test.strings, test.concept_ids, strict=True):
         gold.setdefault(string, {})[one] = None
-    dictionary = names.dictionary_of(terminology, targets, {one: one for one in test.concept_ids})
+    dictionary = names.dictionary_of(terminology, targets, {concept_id: concept_id for concept_id in test.concept_ids})
     queries = Queries(
         [(string,) for string in gold],
         [(dictionary.gold(ids),) for ids in gold.values()],

@@ -123,7 +123,7 @@ def hold_out_translations(
     rows = rows[np.sort(np.unique(pairs, return_index=True)[1])]
     concepts, places = np.unique(terminology.term_concept[rows], return_inverse=True)
     ids = [terminology.concept_id(concept) for concept in concepts]
-    drawn = np.array([uniform(seed, "concept", one) < fraction for one in ids], bool)[places]
+    drawn = np.array([uniform(seed, "concept", concept_id) < fraction for concept_id in ids], bool)[places]
     elsewhere = np.zeros(terminology.n_keys, bool)
     elsewhere[terminology.term_key[live & ~tongue]] = True
     same = elsewhere[terminology.term_key[rows]]

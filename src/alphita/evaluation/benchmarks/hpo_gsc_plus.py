@@ -45,19 +45,19 @@ def load(source: Source, options: Options) -> Data:
     terminology = source.require_terminology()
     for path in source.files("ann/*", "GSC+/ann/*"):
         for number, line in textio.lines(path):
-            found = _LINE.fullmatch(line.rstrip())
-            if not found:
+            match = _LINE.fullmatch(line.rstrip())
+            if not match:
                 raise InputError("is not [from::to], a tab, HP_... | mention", file=path, line=number, value=line)
-            gold.append(f"HP:{found[3]}")
-            mentions.append(found[4].strip())
+            gold.append(f"HP:{match[3]}")
+            mentions.append(match[4].strip())
     if not mentions:
         raise InputError("the files hold no annotation", file=source.read[0])
-    dictionary = names.terminology_dictionary(terminology, {one: one for one in gold}, options)
-    how = [dictionary.how[one] for one in gold]
+    dictionary = names.terminology_dictionary(terminology, {curie: curie for curie in gold}, options)
+    how = [dictionary.how[curie] for curie in gold]
     queries = Queries(
         [(mention,) for mention in mentions],
-        [(dictionary.gold([one]),) for one in gold],
-        {"id": how, "semantic_type": [dictionary.type_of([one]) for one in gold]},
+        [(dictionary.gold([curie]),) for curie in gold],
+        {"id": how, "semantic_type": [dictionary.type_of([curie]) for curie in gold]},
     )
     notes = dictionary.notes | {"queries whose id is live": how.count("live")} | names.repeated(queries)
     return Data(queries, dictionary.targets, notes, ("id",))

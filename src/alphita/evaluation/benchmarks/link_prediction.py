@@ -23,7 +23,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.scoring import link_prediction
 from alphita.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
 from alphita.evaluation.scoring.results import Figure, Result, scored
@@ -44,26 +44,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="MRR",
 )
-_NAMES = ("hits@1", "hits@3", "hits@10", "MR", "MRR")
-_TABLE = {
-    "TransE": (0.07, 0.21, 0.38, 1619, 0.17),
-    "ComplEx": (0.07, 0.19, 0.34, 1918, 0.16),
-    "RotatE": (0.14, 0.25, 0.42, 3382, 0.17),
-    "SimplE": (0.09, 0.17, 0.30, 2608, 0.16),
-}
-_SLIP = "printed bold as the best of its column, of which it is the worst"
-PUBLISHED = tuple(
-    Published(
-        system,
-        metric,
-        value,
-        "Amore Bondarenko et al. 2022, table 2",
-        differs="69,193 concepts and 171 relations of the Italian UMLS; filtering, sides and ties are not stated",
-        slip=_SLIP if (system, metric) == ("RotatE", "MR") else None,
-    )
-    for system, values in _TABLE.items()
-    for metric, value in zip(_NAMES, values, strict=True)
-)
+PUBLISHED = published("link_prediction")
 
 # Relations by which figures are broken down: the most frequent ones.
 SHOWN = 20
@@ -177,8 +158,8 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     """
     n, known = len(data.entities), data.known if options.filtered else None
     scorer, without = _scorer(data, system)
-    found = ranks(scorer, data.test, n, known=known)
-    rows = _described(data, link_prediction.rows_of(found))
+    ranks_of = ranks(scorer, data.test, n, known=known)
+    rows = _described(data, link_prediction.rows_of(ranks_of))
     baseline = RelationFrequency(data.train, n, len(data.relations))
     plain = link_prediction.rows_of(ranks(baseline, data.test, n, known=known))
     figures = [

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -40,49 +40,9 @@ _CODES = {name.lower(): code for code, name in _LANGUAGES.items()}
 _CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patents", "patents": "Patents"}
 _TABLE = ("language", "subcorpus", "unit", "span", "mention", "cui", "group")
 _CUI = re.compile(r"C\d{7}")
-_DIFFERS = (
-    "ranked against the names of SNOMED CT, MeSH and MedDRA in UMLS 2020AA (801,038 concepts); which languages' names "
-    "is not said"
-)
-_TRANSLATED = "found by translating the mention; the table does not say how it was scored"
 
 
-def _published() -> Iterator[Published]:
-    columns = ("es", "fr", "nl", "de")
-    first, last = "Yuan et al. 2020, table 2", "Yuan et al. 2022, table 2"
-    tables: list[tuple[str, str, str, tuple[float | None, ...]]] = [
-        (first, "CODER_ALL (e)", "Medline", (78.2, 72.2, 74.8, 77.8)),
-        (first, "CODER_ALL (e_avg)", "Medline", (78.8, 74.8, 77.4, 78.7)),
-        (first, "CODER_ALL (e)", "EMEA", (76.4, 75.0, 75.5, 75.3)),
-        (first, "CODER_ALL (e_avg)", "EMEA", (75.4, 73.2, 75.5, 73.9)),
-        (first, "CODER_ALL (e)", "Patents", (None, 79.7, None, 76.2)),
-        (first, "CODER_ALL (e_avg)", "Patents", (None, 79.6, None, 76.9)),
-        (first, "combi_transf", "Medline", (67.1, None, None, None)),
-        (first, "combi_transf", "EMEA", (71.3, None, None, None)),
-        (last, "BTM", "Medline", (69.1, 67.4, 61.4, 66.3)),
-        (last, "GB", "Medline", (68.7, 68.6, 64.8, 67.9)),
-        (last, "mBERT (e)", "Medline", (13.6, 16.7, 16.3, 17.3)),
-        (last, "mBERT (e_avg)", "Medline", (20.6, 19.8, 17.1, 21.4)),
-        (last, "CODER_ALL (e)", "Medline", (70.1, 58.6, 58.6, 69.0)),
-        (last, "CODER_ALL (e_avg)", "Medline", (70.4, 58.9, 59.5, 68.4)),
-        (last, "mBERT (e)", "EMEA", (17.9, 25.5, 16.3, 14.3)),
-        (last, "mBERT (e_avg)", "EMEA", (22.2, 29.0, 20.1, 18.4)),
-        (last, "CODER_ALL (e)", "EMEA", (68.1, 62.9, 61.7, 65.3)),
-        (last, "CODER_ALL (e_avg)", "EMEA", (68.1, 61.1, 62.9, 65.6)),
-        (last, "mBERT (e)", "Patents", (None, 25.6, None, 19.8)),
-        (last, "mBERT (e_avg)", "Patents", (None, 32.4, None, 24.3)),
-        (last, "CODER_ALL (e)", "Patents", (None, 70.8, None, 69.0)),
-        (last, "CODER_ALL (e_avg)", "Patents", (None, 71.1, None, 70.2)),
-    ]
-    for source, system, corpus, values in tables:
-        translated = system in ("BTM", "GB", "combi_transf")
-        metric, differs = ("set F1", _TRANSLATED) if translated else ("one-line score", _DIFFERS)
-        for language, value in zip(columns, values, strict=True):
-            if value is not None:
-                yield Published(system, metric, value / 100, source, f"part={language} {corpus}", differs)
-
-
-PUBLISHED = tuple(_published())
+PUBLISHED = published("mantra")
 
 
 class Options(names.NameOptions):
@@ -124,16 +84,16 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
     queries = Queries(
-        [(one.mention,) for one in first],
+        [(annotation.mention,) for annotation in first],
         [(dictionary.gold(cuis),) for cuis in gold],
         {
-            "part": [f"{one.language} {one.corpus}" for one in first],
-            "language": [one.language for one in first],
-            "corpus": [one.corpus for one in first],
-            "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
+            "part": [f"{annotation.language} {annotation.corpus}" for annotation in first],
+            "language": [annotation.language for annotation in first],
+            "corpus": [annotation.corpus for annotation in first],
+            "group": [annotation.group if re.fullmatch("[A-Z]{4}", annotation.group) else None for annotation in first],
         },
     )
-    missing = [name for code, name in _LANGUAGES.items() if code not in {one.language for one in first}]
+    missing = [name for code, name in _LANGUAGES.items() if code not in {annotation.language for annotation in first}]
     notes = dictionary.notes | names.repeated(queries)
     notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
@@ -192,17 +152,19 @@ def _read_xml(path: Path) -> Iterator[Annotation]:
         raise InputError(f"not XML: {error}", file=path) from None
     for unit in root.iter("unit"):
         text = unit.findtext("text") or ""
-        for one in unit.iter("e"):
+        for element in unit.iter("e"):
             try:
-                start, length = int(one.attrib["offset"]), int(one.attrib["len"])
-                cuis, group = one.attrib["cui"], one.get("grp", "")
+                start, length = int(element.attrib["offset"]), int(element.attrib["len"])
+                cuis, group = element.attrib["cui"], element.get("grp", "")
             except (KeyError, ValueError) as error:
                 raise InputError(
-                    f"an annotation lacks offset, len or cui: {error}", file=path, field="e", value=dict(one.attrib)
+                    f"an annotation lacks offset, len or cui: {error}", file=path, field="e", value=dict(element.attrib)
                 ) from None
             mention = text[start : start + length].strip()
             if not mention:
-                raise InputError("an annotation lies outside its text", file=path, field="e", value=dict(one.attrib))
+                raise InputError(
+                    "an annotation lies outside its text", file=path, field="e", value=dict(element.attrib)
+                )
             for cui in re.split(r"[|,;\s]+", cuis):
                 yield Annotation(code, name, unit.get("id", ""), f"{start} {length}", mention, cui, group.upper())
 

@@ -20,8 +20,8 @@ from pydantic import Field
 from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, NotGiven, Published, Source
-from alphita.evaluation.benchmarks._concept_names import terms_in
+from alphita.evaluation.benchmarks import Info, NotGiven, Source, published
+from alphita.evaluation.benchmarks._dictionary import terms_in
 from alphita.evaluation.scoring import linking
 from alphita.evaluation.scoring.linking import Targets
 from alphita.evaluation.scoring.mcsm import discounts, mcsm, scores
@@ -57,68 +57,7 @@ INFO = Info(
 )
 
 
-def _published() -> tuple[Published, ...]:
-    differs = "SNOMED CT concepts of the UMLS; the released code takes one name and one type a concept, and seeks "
-    differs += "neighbours among the six types only"
-    tables = {
-        "Yuan et al. 2020, table 3": {
-            "cui2vec": (4.2, 7.2, 7.6, 4.3, 7.2, 8.4),
-            "BioNLP-2016-win-2": (9.1, 9.4, 10.0, 10.2, 8.9, 10.4),
-            "BERT-base-cased": (8.6, 8.4, 8.7, 9.7, 8.4, 9.3),
-            "BioBERT v1.1": (8.7, 8.8, 9.3, 9.5, 7.8, 9.3),
-            "PubMedBERT(abs)": (9.4, 9.4, 9.5, 10.0, 8.7, 10.2),
-            "CODER-ENG": (10.4, 9.7, 10.0, 10.5, 9.8, 10.2),
-            "CODER-ALL": (10.0, 9.2, 9.0, 10.4, 9.2, 9.8),
-        },
-        "Yuan et al. 2022, table 3": {
-            "SapBERT": (8.2, 8.3, 8.5, 7.9, 8.6, 9.1),
-            "CODER-ENG": (10.2, 9.4, 9.4, 10.7, 9.6, 10.1),
-            "CODER-ALL": (10.2, 9.5, 10.1, 10.6, 9.8, 10.3),
-        },
-        "Yuan et al. 2022, table 10": {
-            "SapBERT, [CLS]": (9.4, 8.8, 9.3, 9.7, 9.1, 9.8),
-            "CODER-ENG, [CLS]": (10.3, 9.5, 9.6, 10.7, 9.5, 10.1),
-            "CODER-ALL, [CLS]": (10.4, 9.5, 9.8, 10.7, 9.7, 10.1),
-        },
-    }
-    by_type = [
-        Published(system, "MCSM", value, source, f"type={name}", differs)
-        for source, systems in tables.items()
-        for system, values in systems.items()
-        for name, value in zip(SIX_TYPES.values(), values, strict=True)
-    ]
-    averages = {"MS+REL+STY": 10.6, "MS+REL": 10.1, "MS+STY": 10.9, "MS": 9.2}
-    ablation = [
-        Published(f"CODER-ENG, {setting}", "MCSM", value, "Yuan et al. 2020, table 6", MEAN_OF_TYPES, differs)
-        for setting, value in averages.items()
-    ]
-    italian = {
-        "mBERT": 4.65,
-        "BERT": 4.53,
-        "SapBERT": 6.17,
-        "CODER": 4.99,
-        "ext-BERT": 4.48,
-        "MS loss v3": 5.57,
-        "KGE-injected": 4.78,
-        "pipelined": 5.82,
-    }
-    losses = {"MS loss v1": 5.29, "MS loss v2": 5.36}
-    groups = "Italian names of the UMLS, 13 groups of semantic types"
-    entities = {"TransE": 9.76, "ComplEx": 9.96, "RotatE": 9.42, "SimplE": 9.68}
-    source = "Amore Bondarenko et al. 2022, table"
-    return (
-        *by_type,
-        *ablation,
-        *(Published(system, "MCSM", value, f"{source} 4", MEAN_OF_TYPES, groups) for system, value in italian.items()),
-        *(Published(system, "MCSM", value, f"{source} 3", MEAN_OF_TYPES, groups) for system, value in losses.items()),
-        *(
-            Published(system, "MCSM", value, f"{source} 2", MEAN_OF_TYPES, f"entities of the graph; {groups}")
-            for system, value in entities.items()
-        ),
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("mcsm")
 
 
 class Options(Config):
@@ -217,10 +156,10 @@ def _types(terminology: Terminology, asked: str | None) -> tuple[NDArray[np.bool
         names = [name for name in SIX_TYPES.values() if name in known] or sorted(known)
     else:
         names = []
-        for one in dict.fromkeys(part.strip() for part in asked.split(";") if part.strip()):
-            if one not in known and one not in by_code:
-                raise UsageError(registry.unknown("semantic type", one, [*sorted(known), *sorted(by_code)]))
-            names.append(one if one in known else by_code[one])
+        for name_or_code in dict.fromkeys(part.strip() for part in asked.split(";") if part.strip()):
+            if name_or_code not in known and name_or_code not in by_code:
+                raise UsageError(registry.unknown("semantic type", name_or_code, [*sorted(known), *sorted(by_code)]))
+            names.append(name_or_code if name_or_code in known else by_code[name_or_code])
         names = list(dict.fromkeys(names))
         if not names:
             raise UsageError("option 'types' names no semantic type")
@@ -242,13 +181,13 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
         UsageError: all names are asked of a system that has no vectors.
     """
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
-        found = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
+        scored = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
     elif isinstance(system, VectorSystem):
-        found = _by_vectors(_vectors(system, data), data.types, options.k)
+        scored = _by_vectors(_vectors(system, data), data.types, options.k)
     elif options.names == "all":
         raise UsageError(f"mcsm with all names needs a system that has vectors, which {system.name} has not: names=one")
     else:
-        found = _by_ranking(system, data, options.k)
+        scored = _by_ranking(system, data, options.k)
     concept, kind = np.nonzero(data.types)
     first = data.offsets[concept]
     rows = pl.DataFrame(
@@ -256,14 +195,14 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
             "concept": [data.ids[row] for row in concept],
             "name": [data.names[row] for row in first],
             "type": [data.type_names[row] for row in kind],
-            "mcsm": found[concept, kind],
+            "mcsm": scored[concept, kind],
         }
     ).with_columns(pl.col("mcsm").fill_nan(None))
     metrics = (
         Metric("MCSM", ("mcsm",), fraction=False),
         Metric("standard deviation", ("mcsm",), _standard_deviation, fraction=False, higher_is_better=False),
     )
-    return Result(rows, metrics, ("type",), [_mean_of_types(rows)], _notes(data, found, options))
+    return Result(rows, metrics, ("type",), [_mean_of_types(rows)], _notes(data, scored, options))
 
 
 def _standard_deviation(values: NDArray[np.float64]) -> float:
@@ -281,27 +220,27 @@ def _vectors(system: VectorSystem, data: Data) -> NDArray[np.float32]:
 def _by_vectors(vectors: NDArray[np.float32], types: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
     """Return the scores (n, t); NaN too where a concept has no vector."""
     known = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-    found = np.full(types.shape, np.nan)
+    scored = np.full(types.shape, np.nan)
     if known.any():
         with progress.bar("Neighbours", int(types[known].any(axis=1).sum()), "concepts") as bar:
-            found[known] = mcsm(vectors[known], types[known], k, advance=bar.advance)
-    return found
+            scored[known] = mcsm(vectors[known], types[known], k, advance=bar.advance)
+    return scored
 
 
 def _by_ranking(system: System, data: Data, k: int) -> NDArray[np.float64]:
     """Return the scores (n, t) of a system that only ranks strings; a concept without any neighbour scores 0."""
     targets = Targets(data.ids, data.names)
     typed = np.flatnonzero(data.types.any(axis=1))
-    found = np.full(data.types.shape, np.nan)
+    scored = np.full(data.types.shape, np.nan)
     with progress.bar("Neighbours", len(typed), "concepts") as bar:
         for start in range(0, len(typed), NAMES_AT_ONCE):
             rows = typed[start : start + NAMES_AT_ONCE]
             ranked = linking.rank(system, [data.names[row] for row in rows], targets, min(k + 1, len(data.ids)))
             near = _without_self(ranked.concepts, rows)
             for column in np.flatnonzero(data.types[rows].any(axis=0)):
-                found[rows, column] = scores(near, data.types[rows, column], data.types[:, column])
+                scored[rows, column] = scores(near, data.types[rows, column], data.types[:, column])
             bar.advance(len(rows))
-    return found
+    return scored
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:

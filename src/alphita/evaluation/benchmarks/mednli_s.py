@@ -19,7 +19,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks.sts import cut_strings
 from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
@@ -37,21 +37,7 @@ PARTS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
 
 
-def _published() -> tuple[Published, ...]:
-    tables = {
-        "Remy et al. 2023, table 1": {"BioSyn": 0.895, "SapBERT": 0.905, "BioLORD-2022": 0.899, "BioLORD-2023": 0.924},
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": 0.894},
-        "Remy et al. 2023, table 3": {"mSapBERT": 0.881, "BioLORD-2023-M": 0.921},
-    }
-    unsaid = "does not say which part of MedNLI, nor the length at which sentences are cut"
-    return tuple(
-        Published(system, "accuracy", value, source, differs=unsaid)
-        for source, systems in tables.items()
-        for system, value in systems.items()
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("mednli_s")
 
 
 class Options(Config):
@@ -95,7 +81,7 @@ def load(source: Source, options: Options) -> Data:
     ]
     if not triples:
         raise InputError("has no premise with an entailed and a contradicted hypothesis", file=files[0])
-    alone = sum(abs(len(one["entailment"]) - len(one["contradiction"])) for one in premises.values())
+    alone = sum(abs(len(by_label["entailment"]) - len(by_label["contradiction"])) for by_label in premises.values())
     counted = {"hypotheses without their opposite, left out": alone, "lines with an empty sentence, left out": empty}
     first, second, third = (list(column) for column in zip(*triples, strict=True))
     return Data(first, second, third, {name: count for name, count in counted.items() if count})

@@ -20,7 +20,7 @@ from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
-from alphita.evaluation.benchmarks._concept_names import terms_in
+from alphita.evaluation.benchmarks._dictionary import terms_in
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
 from alphita.normalizer.calibrating.noise import slip
@@ -63,7 +63,7 @@ def load(source: Source, options: Options) -> Data:
     chance = random.Random(options.seed)
     named = np.flatnonzero(np.diff(offsets)).tolist()
     drawn = sorted(chance.sample(named, min(options.number, len(named))))
-    chosen = np.array([rows[chance.randrange(offsets[one], offsets[one + 1])] for one in drawn], np.int64)
+    chosen = np.array([rows[chance.randrange(offsets[concept], offsets[concept + 1])] for concept in drawn], np.int64)
     written = [clean(name) for name in names.strings_of(terminology, chosen)]
     misspelt = [_misspelt(name, terminology, options.slips, chance) for name in written]
     kept = [place for place, string in enumerate(misspelt) if string]
@@ -102,4 +102,6 @@ def _named(terminology: Terminology, term: int, tongue: NDArray[np.bool_]) -> fr
     """Return the ids of all live concepts that have the same name, in the languages that are asked for."""
     terms = terminology.terms_of_key(int(terminology.term_key[term]))
     concepts = terminology.term_concept[terms[tongue[terms]]]
-    return frozenset(terminology.concept_id(one) for one in concepts.tolist() if not terminology.retired[one])
+    return frozenset(
+        terminology.concept_id(concept) for concept in concepts.tolist() if not terminology.retired[concept]
+    )

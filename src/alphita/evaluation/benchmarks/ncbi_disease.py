@@ -90,9 +90,9 @@ def ranked(
     queries = _pubtator.queries(
         corpus.mentions, dictionary, None if before is None else [mention.text for mention in before]
     )
-    composite = Counter(one for one in queries.columns["composite"] if one)
+    composite = Counter(kind for kind in queries.columns["composite"] if kind)
     notes = dict(corpus.notes) | dict(dictionary.notes)
-    notes |= dictionary.notes_on(one for mention in corpus.mentions for one in mention.ids)
+    notes |= dictionary.notes_on(gold_id for mention in corpus.mentions for gold_id in mention.ids)
     notes |= {f"mentions of several concepts, {how}": composite[how] for how in sorted(composite)}
     more: list[tuple[str, str]] = []
     if with_mentions:

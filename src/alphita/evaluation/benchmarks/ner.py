@@ -33,11 +33,13 @@ import polars as pl
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease
-from alphita.evaluation.benchmarks._chineseblue import Data, Set, unquoted
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Options, Set, unquoted
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
 # What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
@@ -61,14 +63,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-CUT = "the scripts cut a text at 128 tokens and do not score what follows; here all of it is scored; "
-PUBLISHED = _chineseblue.published(
-    {
-        "cEHRNER": CUT + "scored on a test part that may not be the one given here",
-        "cMedQANER": CUT + "scored on a test part that may not be the one given here",
-        "QNER": "the paper's own data, which are not public",
-    }
-)
+PUBLISHED = published("ner")
 OUTSIDE = "O"
 LINES = "expected lines of a character, a space and B_type, I_type or O, and an empty line between texts"
 COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"
@@ -82,10 +77,6 @@ WORD = re.compile(
 DISEASES = ("SpecificDisease", "DiseaseClass", "CompositeMention", "Modifier")
 
 Span = tuple[int, int, str]
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +114,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Sentence]]:
         sentences, remedy = _read_lines(path, counts), LINES
     if not sentences:
         raise InputError("holds no text", file=path, remedy=remedy)
-    return [[one] for one in sentences]
+    return [[sentence] for sentence in sentences]
 
 
 def _read_lines(path: Path, counts: Counter[str]) -> list[Sentence]:
@@ -163,14 +154,14 @@ def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
             continue
         tagged = _Tagged(text, counts)
         # A line may end before an empty last column.
-        for one in filter(None, cells[entities].strip().split(";") if len(cells) > entities else []):
-            if not tagged.mark(*_span(one, path, number)):
+        for entity in filter(None, cells[entities].strip().split(";") if len(cells) > entities else []):
+            if not tagged.mark(*_span(entity, path, number)):
                 raise InputError(
                     "an entity outside the text or over another one",
                     file=path,
                     line=number,
                     field="entities",
-                    value=one,
+                    value=entity,
                     remedy=COLUMNS,
                 )
         sentences.append(tagged.sentence())
@@ -185,10 +176,12 @@ def _read_pubtator(path: Path, counts: Counter[str]) -> list[Sentence]:
             continue
         tagged = _Tagged(document.text, counts)
         # Of two that overlap the one that begins first, or else the longer one.
-        for one in sorted(document.annotations, key=lambda one: (one.start, -one.end)):
-            if document.text[one.start : one.end] != one.text:
+        for annotation in sorted(document.annotations, key=lambda one: (one.start, -one.end)):
+            if document.text[annotation.start : annotation.end] != annotation.text:
                 counts["entities left out, they do not stand where they should"] += 1
-            elif not tagged.mark(one.start, one.end, "Disease" if one.type in DISEASES else one.type):
+            elif not tagged.mark(
+                annotation.start, annotation.end, "Disease" if annotation.type in DISEASES else annotation.type
+            ):
                 counts["entities left out, over another one"] += 1
         sentences.append(tagged.sentence())
     return sentences
@@ -275,14 +268,14 @@ def evaluate(data: Data[Sentence], system: object, options: Options) -> Result:
     """
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     frames, tables, notes = [], {}, dict(data.notes)
-    for one in data.sets:
-        predicted = _tag(one, system, encoding, options)
-        frame, types = _score(one, predicted)
+    for dataset in data.sets:
+        predicted = _tag(dataset, system, encoding, options)
+        frame, types = _score(dataset, predicted)
         frames.append(frame)
         if len(types):
-            tables[f"{one.name}: by type of entity, mean of runs"] = types
+            tables[f"{dataset.name}: by type of entity, mean of runs"] = types
         else:
-            notes[f"{one.name}: by type of entity"] = "no figures, for no scored text has an entity"
+            notes[f"{dataset.name}: by type of entity"] = "no figures, for no scored text has an entity"
     columns = count_columns(options.runs)
     others = (Metric("precision", columns, mean_precision), Metric("recall", columns, mean_recall))
     result = _chineseblue.f1_result(pl.concat(frames), options, notes, others)
@@ -301,34 +294,36 @@ def _tag(one: Set[Sentence], system: object, encoding: Encoding, options: Option
             targets.append(np.array([numbers[tag] for tag in sentence.tags[part]]))
     windows = [encoding.words(sentence.words) for sentence in one.test]
     test = [window for some in windows for _, window in some]
-    found = []
+    tags_of_runs = []
     for run in finetuning.fine_tune(system, options.settings(), train, targets, test, len(tags)):
         logits = iter(run)
-        found.append([[tags[number] for _ in some for number in next(logits).argmax(axis=1)] for some in windows])
-    return found
+        tags_of_runs.append(
+            [[tags[number] for _ in some for number in next(logits).argmax(axis=1)] for some in windows]
+        )
+    return tags_of_runs
 
 
 def _score(one: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return one row a text, and one a type of entity."""
     known = set(map(_string, one.train))
     gold = [spans(sentence.tags) for sentence in one.test]
-    found = [[spans(tags) for tags in run] for run in predicted]
+    entities = [[spans(tags) for tags in run] for run in predicted]
     columns: dict[str, list[object]] = {
         "dataset": [one.name] * len(gold),
         "query": [sentence.text for sentence in one.test],
         "gold": [sentence.written(some) for sentence, some in zip(one.test, gold, strict=True)],
-        "predicted": [sentence.written(some) for sentence, some in zip(one.test, found[0], strict=True)],
+        "predicted": [sentence.written(some) for sentence, some in zip(one.test, entities[0], strict=True)],
         "seen": [_string(sentence) in known for sentence in one.test],
         "gold_count": [len(some) for some in gold],
     }
-    for number, run in enumerate(found, 1):
+    for number, run in enumerate(entities, 1):
         columns[f"right_run{number}"] = [len(left & right) for left, right in zip(gold, run, strict=True)]
         columns[f"predicted_run{number}"] = [len(some) for some in run]
     types = []
     for kind in sorted({kind for some in gold for *_, kind in some}):
         # Columns as `mean_f1` takes them: gold, and right and predicted of each run.
-        counts = np.zeros((len(gold), 1 + 2 * len(found)))
-        for row, (left, *runs) in enumerate(zip(gold, *found, strict=True)):
+        counts = np.zeros((len(gold), 1 + 2 * len(entities)))
+        for row, (left, *runs) in enumerate(zip(gold, *entities, strict=True)):
             parts = [left, *(part for right in runs for part in (left & right, right))]
             counts[row] = [sum(span[2] == kind for span in part) for part in parts]
         types.append(

@@ -73,17 +73,17 @@ def load(source: Source, options: Options) -> Data:
         if not term:
             raise InputError("is empty", file=path, line=number, field="source_term")
         matches = [_match(both[place : place + 3], path, number) for place in (0, 3)]
-        found = {one: predicate for one, _, predicate in filter(None, matches)}
-        if not found:
+        targets_of = {one: predicate for one, _, predicate in filter(None, matches)}
+        if not targets_of:
             without_target += 1
             continue
         own |= dict.fromkeys((one, name) for one, name, _ in filter(None, matches))
         terms.append(term)
-        gold.append(tuple(found))
-        predicates.append(next(iter(found.values())))
+        gold.append(tuple(targets_of))
+        predicates.append(next(iter(targets_of.values())))
     if not terms:
         raise InputError("holds no pair", file=path)
-    curies = {one: f"OMOP:{one}" for ids in gold for one in ids}
+    curies = {omop_id: f"OMOP:{omop_id}" for ids in gold for omop_id in ids}
     terminology = source.terminology if options.names == "auto" else None
     if terminology is not None and not rows_of(terminology, curies.values()):
         terminology = None

@@ -7,7 +7,7 @@ by a spreadsheet; they are taken off and counted.
 from __future__ import annotations
 
 from alphita.config import Config
-from alphita.evaluation.benchmarks import Info, Source, _folds, _published_folds
+from alphita.evaluation.benchmarks import Info, Source, _folds, published
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
@@ -19,7 +19,7 @@ INFO = Info(
     "(https://github.com/GanjinZero/CODER, test/cadec/data/psytar_disjoint_folds); PsyTAR itself is CC BY 4.0",
     tested_on_real_data=True,
 )
-PUBLISHED = _published_folds.published("psytar")
+PUBLISHED = published("psytar")
 _FILES = ("fold_{fold}/{kind}.txt", "psytar_disjoint_folds/fold_{fold}/{kind}.txt", "fold_{fold}.{kind}.txt")
 
 

@@ -22,8 +22,8 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.benchmarks._concept_names import terms_in
+from alphita.evaluation.benchmarks import Info, Source, published
+from alphita.evaluation.benchmarks._dictionary import terms_in
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.evaluation.scoring import pairs
 from alphita.evaluation.scoring.pairs import Pairs
@@ -64,54 +64,7 @@ COVERAGE = ("none", "one", "both")
 TRANSLATED = ("Term1", "Term2", "Translation1", "Translation2")
 
 
-def _published() -> tuple[Published, ...]:
-    sets = ("EHR-RelB", "UMNSRS similarity", "UMNSRS relatedness", "MayoSRS")
-    english = {
-        "Remy et al. 2023, table 1": {
-            "BioSyn": (0.425, 0.436, 0.391, 0.451),
-            "SapBERT": (0.517, 0.530, 0.475, 0.625),
-            "BioLORD-2022": (0.575, 0.560, 0.544, 0.747),
-            "BioLORD-2023": (0.636, 0.592, 0.544, 0.744),
-        },
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.471, 0.439, 0.467, 0.541)},
-        "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.424, 0.342, 0.296, 0.452),
-            "BioLORD-2023-M": (0.641, 0.601, 0.543, 0.748),
-        },
-    }
-    whole = "says that UMNSRS has 725 pairs; the files have 566 and 587"
-    differs = {"UMNSRS similarity": whole, "UMNSRS relatedness": whole}
-    italian = {
-        "mBERT": (0.00, 0.14),
-        "BERT": (0.12, 0.19),
-        "SapBERT": (0.37, 0.33),
-        "CODER": (0.44, 0.48),
-        "ext-BERT": (-0.07, 0.24),
-        "MS loss v3": (0.30, 0.36),
-        "KGE-injected": (0.31, 0.32),
-        "pipelined": (0.32, 0.41),
-    }
-    losses = {"MS loss v1": (0.36, 0.26), "MS loss v2": (0.30, 0.27)}
-    entities = {"TransE": (0.45, 0.49), "ComplEx": (0.55, 0.45), "RotatE": (0.52, 0.40), "SimplE": (0.47, 0.41)}
-    source, graph = "Amore Bondarenko et al. 2022, table", "entities of the graph"
-    translated = "terms translated into Italian by hand; 536 of the 587 UMNSRS pairs"
-    return (
-        *(
-            Published(system, "Spearman", value, table, f"dataset={name}", differs.get(name))
-            for table, systems in english.items()
-            for system, values in systems.items()
-            for name, value in zip(sets, values, strict=True)
-        ),
-        *(
-            Published(system, "Spearman", value, f"{source} {table}", f"dataset={name}", how)
-            for table, how, systems in (("5", translated, italian), ("3", translated, losses), ("2", graph, entities))
-            for system, values in systems.items()
-            for name, value in zip(("MayoSRS", "UMNSRS relatedness"), values, strict=True)
-        ),
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("relatedness")
 
 
 class Options(Config):
@@ -152,11 +105,11 @@ def load(source: Source, options: Options) -> Data:
     sets: list[Pairs] = []
     notes: dict[str, Any] = {}
     for name, (file, layout) in SETS.items():
-        found = source.file(file, optional=True)
-        if found is None:
+        path = source.file(file, optional=True)
+        if path is None:
             notes[name] = f"not run: no {file}; where to get it: {INFO.where}"
             continue
-        one, counts = read_pairs([found], name, layout)
+        one, counts = read_pairs([path], name, layout)
         sets.append(one)
         notes |= counts.notes(name)
     if not sets:
@@ -165,10 +118,10 @@ def load(source: Source, options: Options) -> Data:
         sets = _translated(sets, options.translations, notes)
     if options.by == "term":
         if source.terminology is not None:
-            sets = [_with_coverage(one, source.terminology) for one in sets]
+            sets = [_with_coverage(pair_set, source.terminology) for pair_set in sets]
         return Data(sets, notes=notes)
     names = _names(source.require_terminology(), sets, options.language)
-    asked = {concept for one in sets for pair in one.concepts or () for concept in pair if concept}
+    asked = {concept for pair_set in sets for pair in pair_set.concepts or () for concept in pair if concept}
     notes |= {"concepts of the sets": len(asked), "concepts of the sets in the terminology": len(names)}
     return Data(sets, names, notes)
 
@@ -200,9 +153,9 @@ def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pa
             known.setdefault((clean(second), clean(first)), (other, one))
     left: list[Pairs] = []
     for pairs_ in sets:
-        found = [known.get((clean(a), clean(b))) for a, b in zip(pairs_.left, pairs_.right, strict=True)]
-        rows = [(row, pair) for row, pair in enumerate(found) if pair is not None]
-        notes[f"pairs of {pairs_.name} left out for want of a translation"] = len(found) - len(rows)
+        translations = [known.get((clean(a), clean(b))) for a, b in zip(pairs_.left, pairs_.right, strict=True)]
+        rows = [(row, pair) for row, pair in enumerate(translations) if pair is not None]
+        notes[f"pairs of {pairs_.name} left out for want of a translation"] = len(translations) - len(rows)
         if rows:
             concepts = None if pairs_.concepts is None else [pairs_.concepts[row] for row, _ in rows]
             left.append(
@@ -224,15 +177,17 @@ def _names(terminology: Terminology, sets: list[Pairs], language: str | None) ->
     rows, offsets = terms_in(terminology, language)
     strings = terminology.terms.column("string")
     names: dict[str, list[str]] = {}
-    for concept in dict.fromkeys(concept for one in sets for pair in one.concepts or () for concept in pair if concept):
+    for concept in dict.fromkeys(
+        concept for pair_set in sets for pair in pair_set.concepts or () for concept in pair if concept
+    ):
         for written in (f"UMLS:{concept}", concept):
             try:
                 row = terminology.resolve(written)
             except InputError:
                 continue
-            found = strings.take(rows[offsets[row] : offsets[row + 1]]).to_pylist()
-            if found:
-                names[concept] = found
+            strings_of = strings.take(rows[offsets[row] : offsets[row + 1]]).to_pylist()
+            if strings_of:
+                names[concept] = strings_of
             break
     return names
 
@@ -247,23 +202,28 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
         notes["compared"] = "by concept: the system knows no strings"
         known = _concept_vectors(data, system)
-        similarity = [_by_concept(one, known) for one in data.sets]
+        similarity = [_by_concept(pair_set, known) for pair_set in data.sets]
     elif options.by == "term":
         rules = system.rules
-        similarity = [system.similarity(clean_many(one.left, rules), clean_many(one.right, rules)) for one in data.sets]
+        similarity = [
+            system.similarity(clean_many(pair_set.left, rules), clean_many(pair_set.right, rules))
+            for pair_set in data.sets
+        ]
     elif isinstance(system, VectorSystem):
         known = _mean_vectors(data, system)
-        similarity = [_by_concept(one, known) for one in data.sets]
+        similarity = [_by_concept(pair_set, known) for pair_set in data.sets]
     else:
         raise UsageError(
             f"relatedness by concept needs a system that has vectors, which {system.name} has not: by=term"
         )
-    subsets = (COVERED,) if any(COVERED in one.columns for one in data.sets) else ()
+    subsets = (COVERED,) if any(COVERED in pair_set.columns for pair_set in data.sets) else ()
     return pairs.result_of(data.sets, similarity, (pairs.SPEARMAN, pairs.PEARSON), subsets=subsets, notes=notes)
 
 
 def _concept_vectors(data: Data, system: ConceptSystem) -> dict[str, NDArray[np.float32]]:
-    ids = list(dict.fromkeys(one for set_ in data.sets for pair in set_.concepts or () for one in pair if one))
+    ids = list(
+        dict.fromkeys(concept for set_ in data.sets for pair in set_.concepts or () for concept in pair if concept)
+    )
     return dict(zip(ids, system.encode_concepts(ids), strict=True))
 
 

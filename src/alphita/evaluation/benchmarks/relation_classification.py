@@ -24,8 +24,8 @@ from alphita import textio
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
-from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.benchmarks._concept_names import read_names
+from alphita.evaluation.benchmarks import Info, Source, published
+from alphita.evaluation.benchmarks._dictionary import read_names
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.scoring import relation_classifier
 from alphita.evaluation.scoring.relation_classifier import ClassifierSettings, Examples, macro_f1
@@ -48,43 +48,8 @@ INFO = Info(
     systems="vectors_or_concepts",
     main_metric="accuracy",
 )
-_FIRST = {
-    "cui2vec": (88.95, 88.92),
-    "DeVine-etal-200": (80.42, 80.44),
-    "claims-codes-hs-300": (72.02, 71.99),
-    "GoogleNews-vectors": (90.96, 90.85),
-    "wikipedia-pubmed-PMC": (91.67, 91.16),
-    "BioNLP-2016-win-2": (91.94, 92.00),
-    "BioNLP-2016-win-30": (92.00, 91.46),
-    "BERT-base-cased": (78.22, 98.74),
-    "BioBERT v1.1": (83.47, 98.73),
-    "ClinicalBERT(Huang)": (75.82, 98.77),
-    "ClinicalBERT(Alsentzer)": (76.12, 98.76),
-    "PubMedBERT(abs)": (75.93, 98.81),
-    "PubMedBERT(abs+text)": (84.54, 98.80),
-    "CODER_ENG": (95.50, 98.82),
-    "CODER_ALL": (95.45, 98.73),
-}
-_FINAL = {
-    "SciBERT": (77.79, 98.80),
-    "BlueBERT": (79.70, 98.78),
-    "SapBERT": (91.80, 98.79),
-    "CODER_ENG": (96.05, 98.85),
-    "CODER_ALL": (95.82, 98.81),
-}
 # Systems that both papers have with the same numbers are listed once.
-PUBLISHED = tuple(
-    Published(
-        system,
-        metric,
-        value / 100,
-        source,
-        differs="131,741 triples of the Diseases Database, 14 relations; encoders by [CLS]",
-    )
-    for source, table in (("Yuan et al. 2020, table 4", _FIRST), ("Yuan et al. 2022, table 4", _FINAL))
-    for system, values in table.items()
-    for metric, value in zip(("accuracy", "accuracy, fine-tuned"), values, strict=True)
-)
+PUBLISHED = published("relation_classification")
 
 
 class Options(Config):
@@ -162,7 +127,7 @@ def load(source: Source, options: Options) -> Data:
     else:
         parts = [[source.files(f"{kind}_{part}.txt")[0] for kind in "xy"] for part in ("train", "test")]
         train, test = (_read_part(pairs, labels) for pairs, labels in parts)
-    concepts = list(dict.fromkeys(one for head, _, tail in [*train, *test] for one in (head, tail)))
+    concepts = list(dict.fromkeys(concept for head, _, tail in [*train, *test] for concept in (head, tail)))
     relations = sorted({relation for _, relation, _ in [*train, *test]})
     notes |= _overlap(train, test)
     terms = _terms(concepts, source, options)
@@ -291,15 +256,15 @@ def _terms(concepts: Sequence[str], source: Source, options: Options) -> list[st
         names: dict[str, list[str]] = {}
         for one, name in zip(*read_names(source.named(options.names)), strict=True):
             names.setdefault(one, []).append(name)
-        found = [names.get(one, []) for one in concepts]
+        names_of = [names.get(concept, []) for concept in concepts]
     elif source.terminology is not None:
-        found = _names_in(source.terminology, concepts)
+        names_of = _names_in(source.terminology, concepts)
     else:
         return None
     drawn = np.random.default_rng(options.seed).random(len(concepts))
     if options.name == "preferred":
         drawn[:] = 0
-    return [some[int(place * len(some))] if some else None for some, place in zip(found, drawn, strict=True)]
+    return [some[int(place * len(some))] if some else None for some, place in zip(names_of, drawn, strict=True)]
 
 
 def _names_in(terminology: Terminology, concepts: Sequence[str]) -> list[list[str]]:
@@ -310,10 +275,10 @@ def _names_in(terminology: Terminology, concepts: Sequence[str]) -> list[list[st
     terms, offsets = terminology.training_terms()
     strings = terminology.terms.column("string")
     found: list[list[str]] = []
-    for one in concepts:
-        row = rows.get(one, rows.get(f"UMLS:{one}"))
+    for concept in concepts:
+        row = rows.get(concept, rows.get(f"UMLS:{concept}"))
         found.append([] if row is None else strings.take(terms[offsets[row] : offsets[row + 1]]).to_pylist())
-        if row is not None and not found[-1] and (name := str(terminology.concept_names[row].as_py())) != one:
+        if row is not None and not found[-1] and (name := str(terminology.concept_names[row].as_py())) != concept:
             # None of its terms trains: machine translations, say.
             found[-1].append(name)
     return found

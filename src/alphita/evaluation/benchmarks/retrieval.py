@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue
-from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedIR",)
 LAYOUT = 'expected lines of {"query": ..., "documents": [{"title": ..., "label": ...}, ...]}'
@@ -41,18 +43,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="ordered pairs",
 )
-PUBLISHED = _chineseblue.published(
-    {
-        "cMedIR": "printed is the PAIR score p, rightly to one wrongly ordered pair; this is p / (1 + p); scored on a "
-        "test part that may not be the one given here"
-    },
-    "ordered pairs",
-    lambda printed: printed / (1 + printed),
-)
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
+PUBLISHED = published("retrieval")
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -69,10 +60,10 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     else:
         queries = [_query(path, number, line, counts) for number, line in textio.lines(path)]
     for query in queries:
-        for one in query:
-            if not _is_number(one.label):
-                raise InputError("the label is not a number", file=path, line=one.line, value=one.label)
-    kept = [query for query in queries if len({float(one.label) for one in query}) > 1]
+        for document in query:
+            if not _is_number(document.label):
+                raise InputError("the label is not a number", file=path, line=document.line, value=document.label)
+    kept = [query for query in queries if len({float(document.label) for document in query}) > 1]
     if len(kept) < len(queries):
         counts["queries left out for want of documents of different relevance"] += len(queries) - len(kept)
     if not kept:
@@ -84,7 +75,7 @@ def _query(path: Path, number: int, line: str, counts: Counter[str]) -> list[Exa
     try:
         facts = json.loads(line)
         query = _text(facts["query"])
-        documents = [(_text(one["title"]), _text(one["label"])) for one in facts["documents"]]
+        documents = [(_text(document["title"]), _text(document["label"])) for document in facts["documents"]]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"not a query with documents: {error}", file=path, line=number, remedy=LAYOUT) from None
     full = [Example(label, (query, title), number) for title, label in documents if query and title and label]
@@ -136,19 +127,19 @@ def evaluate(data: Data[list[Example]], system: object, options: Options) -> Res
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []
-    for one in data.sets:
-        documents = [document for query in one.train for document in query]
+    for dataset in data.sets:
+        documents = [document for query in dataset.train for document in query]
         labels = np.array([float(document.label) for document in documents])
         low, spread = labels.min(), np.ptp(labels) or 1.0
         targets = [np.array([(label - low) / spread], np.float32) for label in labels]
         train, test = (
             _chineseblue.encode(encoding, [document for query in part for document in query])
-            for part in (one.train, one.test)
+            for part in (dataset.train, dataset.test)
         )
         runs = finetuning.fine_tune(system, options.settings(), train, targets, test, 1)
-        frames.append(_rows(one, np.array([[float(score[0, 0]) for score in run] for run in runs])))
-        twice = len(one.test) - len({query[0].texts[0] for query in one.test})
-        notes[f"{one.name}: scored queries whose string stands there before"] = twice
+        frames.append(_rows(dataset, np.array([[float(score[0, 0]) for score in run] for run in runs])))
+        twice = len(dataset.test) - len({query[0].texts[0] for query in dataset.test})
+        notes[f"{dataset.name}: scored queries whose string stands there before"] = twice
     rows = pl.concat(frames).with_columns(number=pl.int_range(pl.len()))
     columns = tuple(f"{what}_run{run}" for run in range(1, options.runs + 1) for what in ("ordered", "wrong"))
     metrics = (Metric("ordered pairs", ("ordered",)), Metric("PAIR", columns, mean_pair, fraction=False))

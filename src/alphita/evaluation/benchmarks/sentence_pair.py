@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue
-from alphita.evaluation.benchmarks._chineseblue import Data, Example
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Example, Options
 from alphita.evaluation.scoring.finetuning import count_columns, mean_precision, mean_recall
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQQ", "QTRel-easy", "QTRel-hard")
 INFO = Info(
@@ -25,18 +27,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-PUBLISHED = _chineseblue.published(
-    {
-        "cMedQQ": "scored on a test part that may not be the one given here; "
-        "the scripts set learning rate 3e-4, batch 64",
-        "QTRel-easy": "the paper's own data, which are not public",
-        "QTRel-hard": "the paper's own data, which are not public",
-    }
-)
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
+PUBLISHED = published("sentence_pair")
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

@@ -17,7 +17,7 @@ from pydantic import Field
 from alphita import registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.evaluation.scoring import pairs
 from alphita.evaluation.scoring.pairs import Pairs
@@ -54,31 +54,7 @@ STS_BENCHMARK = Layout("\t", 5, 6, 4)
 SENTENCE_LENGTH = 128
 
 
-def _published() -> tuple[Published, ...]:
-    sets = ("MedSTS", "BIOSSES", "SICK", "STS-B en")
-    tables = {
-        "Remy et al. 2023, table 1": {
-            "BioSyn": (0.840, 0.921, 0.867, 0.794),
-            "SapBERT": (0.860, 0.893, 0.803, 0.819),
-            "BioLORD-2022": (0.863, 0.840, 0.893, 0.865),
-            "BioLORD-2023": (0.883, 0.861, 0.903, 0.878),
-        },
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.859, 0.907, 0.907, 0.880)},
-        "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.856, 0.900, 0.870, 0.835),
-            "BioLORD-2023-M": (0.860, 0.754, 0.891, 0.851),
-        },
-    }
-    unsaid = "does not say which part of the set, nor the length at which sentences are cut"
-    return tuple(
-        Published(system, "Pearson", value, source, f"dataset={name}", unsaid)
-        for source, systems in tables.items()
-        for system, values in systems.items()
-        for name, value in zip(sets, values, strict=True)
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("sts")
 
 
 class Options(Config):
@@ -116,7 +92,11 @@ def load(source: Source, options: Options) -> Data:
         "SICK": (source.files("SICK.txt", "SICK/SICK.txt", optional=True), SICK, split),
     }
     languages = _stsb(source, parts)
-    wanted = list(languages) if options.languages is None else [one.strip() for one in options.languages.split(",")]
+    wanted = (
+        list(languages)
+        if options.languages is None
+        else [language.strip() for language in options.languages.split(",")]
+    )
     for language in wanted:
         if language not in languages and languages:
             raise UsageError(registry.unknown("language of STS-B", language, languages))
@@ -160,9 +140,9 @@ def _stsb(source: Source, parts: Sequence[str]) -> dict[str, tuple[list[Path], L
 
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system."""
-    cleaned = [[clean_many(side, system.rules) for side in (one.left, one.right)] for one in data.sets]
+    cleaned = [[clean_many(side, system.rules) for side in (pair_set.left, pair_set.right)] for pair_set in data.sets]
     similarity = [system.similarity(left, right) for left, right in cleaned]
-    notes = {**data.notes, **cut_strings(system, [one for sides in cleaned for side in sides for one in side])}
+    notes = {**data.notes, **cut_strings(system, [string for sides in cleaned for side in sides for string in side])}
     return pairs.result_of(data.sets, similarity, (pairs.PEARSON, pairs.SPEARMAN), subsets=("language",), notes=notes)
 
 

@@ -90,7 +90,9 @@ def load(source: Source, options: Options) -> Data:
 
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; a triplet that it cannot represent whole has no figure."""
-    anchors, synonyms, others = (clean_many(one, system.rules) for one in (data.anchors, data.synonyms, data.others))
+    anchors, synonyms, others = (
+        clean_many(strings, system.rules) for strings in (data.anchors, data.synonyms, data.others)
+    )
     near = system.similarity(anchors, synonyms).astype(np.float64)
     far = system.similarity(anchors, others).astype(np.float64)
     both = np.isfinite(near) & np.isfinite(far)

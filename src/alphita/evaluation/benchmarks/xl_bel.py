@@ -14,7 +14,7 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -29,30 +29,10 @@ INFO = Info(
     "(https://github.com/cambridgeltl/sapbert, evaluation/xl_bel); targets: a UMLS terminology, or open_cui_names.tsv",
     tested_on_real_data=True,
 )
-_DIFFERS = (
-    "without plants and animals (species=without here), against the names of all of UMLS in the version of the authors"
-)
-PUBLISHED = tuple(
-    Published(system, "accuracy@1", value / 100, "Remy et al. 2023, table 3", f"language={language}", _DIFFERS)
-    for system, values in {"mSapBERT": (51.5, 52.7, 78.2), "BioLORD-2023-M": (57.7, 53.1, 73.1)}.items()
-    for language, value in zip(("de", "es", "en"), values, strict=True)
-)
+PUBLISHED = published("xl_bel")
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
-SPECIES = frozenset(
-    {
-        "Plant",
-        "Alga",
-        "Animal",
-        "Invertebrate",
-        "Vertebrate",
-        "Amphibian",
-        "Bird",
-        "Fish",
-        "Reptile",
-        "Mammal",
-        "Eukaryote",
-    }
-)
+ANIMALS = ("Animal", "Invertebrate", "Vertebrate", "Amphibian", "Bird", "Fish", "Reptile", "Mammal")
+SPECIES = frozenset({"Plant", "Alga", "Eukaryote", *ANIMALS})
 
 
 class Options(names.NameOptions):
@@ -81,7 +61,7 @@ def load(source: Source, options: Options) -> Data:
             raise InputError("is no language of XL-BEL", file=path, value=language)
         for number, line in textio.lines(path):
             cuis, bars, mention = line.partition("||")
-            ids = tuple(one.strip() for one in cuis.split("|"))
+            ids = tuple(cui.strip() for cui in cuis.split("|"))
             if not bars or not mention.strip() or not all(ids):
                 raise InputError("is not CUI||mention", file=path, line=number, value=line)
             mentions.append(mention.strip())
@@ -91,7 +71,7 @@ def load(source: Source, options: Options) -> Data:
         raise InputError("the files hold no query", file=source.read[0])
     dictionary = names.umls_dictionary(source, (cui for ids in gold for cui in ids), options)
     types = [sorted({name for cui in ids for name in dictionary.types.get(cui, [])}) for ids in gold]
-    species = [None if not found else not SPECIES.isdisjoint(found) for found in types]
+    species = [None if not names_of_types else not SPECIES.isdisjoint(names_of_types) for names_of_types in types]
     if options.species == "without" and not any(types):
         raise UsageError(
             "species=without needs semantic types, and the targets have none for any gold CUI; import the UMLS with "

@@ -12,6 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from alphita.evaluation.report import entries
+from alphita.evaluation.report.entries import ALL, Entry
+
 WIDTH, HEIGHT = 360, 230
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 12, 38
 BAR_HEIGHT = 34
@@ -39,6 +42,67 @@ STYLE = "\n".join(
 )
 
 Series = tuple[Sequence[float], Sequence[float]]
+
+
+def of_benchmark(entry: Entry) -> list[str]:
+    """Return the charts of a benchmark, as report.json holds it, each as SVG in a figure."""
+    systems = entries.scored(entry)
+    drawn = [_bars(entry), _accuracy_curve(entry)]
+    names = list(dict.fromkeys(name for system in systems for name in system["curves"]))
+    for name in names:
+        series = {
+            system["name"]: curve for system in systems if (curve := system["curves"].get(name)) and len(curve[0])
+        }
+        if series:
+            # "theta F1" is F1 over theta.
+            x_label, _, y_label = name.rpartition(" ")
+            drawn.append(lines(series, title=f"{entry['name']}: {name}", x_label=x_label, y_label=y_label))
+    for system in systems:
+        for name, one in system["histograms"].items():
+            title = f"{system['name']}: {name}"
+            drawn.append(histogram(one["edges"], one["counts"], title=title, x_label=name))
+    return [chart for chart in drawn if chart]
+
+
+def _bars(entry: Entry) -> str:
+    metric = entry["main_metric"]
+    fraction = entries.metric_of(entry, metric)["fraction"]
+    rows = []
+    for system in entries.scored(entry):
+        one = entries.figure(system, metric)
+        if one is not None and one["value"] is not None:
+            text = f"{system['name']}: {entries.number(one['value'], fraction=fraction)}"
+            rows.append((text, one["value"], one["low"], one["high"], True))
+    if not rows:
+        return ""
+    elsewhere = [figure for figure in entry["published"] if figure["metric"] == metric and figure["subset"] == ALL]
+    for figure in elsewhere:
+        mark = " †" if figure["differs"] or figure["slip"] else ""
+        text = f"{figure['system']}: {entries.as_printed(figure['value'], fraction=fraction)}{mark}"
+        rows.append((text, figure["value"], None, None, False))
+    title = f"{entry['name']}: {metric}" + (
+        ". Hollow: published; † protocol differs or number doubtful" if elsewhere else ""
+    )
+    return bars(rows, title=title, fraction=fraction)
+
+
+def _accuracy_curve(entry: Entry) -> str:
+    """Return accuracy@k over k, where a benchmark counts three places or more."""
+    series = {}
+    for system in entries.scored(entry):
+        points = sorted(
+            (int(figure["metric"].removeprefix("accuracy@")), figure["value"])
+            for figure in system["figures"]
+            if figure["subset"] == ALL
+            and figure["metric"].removeprefix("accuracy@").isdigit()
+            and figure["value"] is not None
+        )
+        if len(points) > 2:
+            series[system["name"]] = ([float(k) for k, _ in points], [value for _, value in points])
+    if not series:
+        return ""
+    title = f"{entry['name']}: accuracy within the first k concepts"
+    return lines(series, title=title, x_label="k", y_label="accuracy@k", fraction=True, points=True)
 
 
 def lines(

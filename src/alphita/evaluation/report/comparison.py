@@ -77,11 +77,11 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
         UsageError: the reports share no benchmark that both ran.
     """
     reports = {"first": _read(first), "second": _read(second)}
-    left, right = ({entry["name"]: entry for entry in one["benchmarks"]} for one in reports.values())
+    left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports.values())
     shared = [name for name in left if name in right and not left[name]["not_run"] and not right[name]["not_run"]]
     if not shared:
         raise UsageError(f"the reports share no benchmark: {sorted(left)} and {sorted(right)}")
-    origins = [one["provenance"] for one in reports.values()]
+    origins = [report["provenance"] for report in reports.values()]
     compared = []
     for name in shared:
         data = [
@@ -121,14 +121,14 @@ def _read(folder: Path) -> dict[str, Any]:
 def _changes(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON values
     """Return what differs between two JSON values: {key: [first, second]}, dictionaries entered; {} if nothing."""
     if isinstance(first, dict) and isinstance(second, dict):
-        found = {}
+        changes = {}
         for key in dict.fromkeys([*first, *second]):
             if first.get(key) != second.get(key):
                 inner = _changes(first.get(key), second.get(key))
-                found.update(
+                changes.update(
                     {f"{key}.{name}": pair for name, pair in inner.items()} if isinstance(inner, dict) else {key: inner}
                 )
-        return found
+        return changes
     return [first, second]
 
 
@@ -159,9 +159,14 @@ def _pair(
         "second": theirs["name"],
         "facts": _changes(ours["facts"], theirs["facts"]),
         "figures": [
-            {"metric": one["metric"], "first": one["value"], "second": other["value"], **_look(ours, one["metric"])}
-            for one in ours["figures"]
-            if one["subset"] == entries.ALL and (other := entries.figure(theirs, one["metric"])) is not None
+            {
+                "metric": figure["metric"],
+                "first": figure["value"],
+                "second": other["value"],
+                **_look(ours, figure["metric"]),
+            }
+            for figure in ours["figures"]
+            if figure["subset"] == entries.ALL and (other := entries.figure(theirs, figure["metric"])) is not None
         ],
         "differences": [],
         "problem": None,
@@ -172,7 +177,7 @@ def _pair(
     if pair["problem"] is None:
         pair["differences"] = results.compare(Result(rows[0], metrics), Result(rows[1], metrics), seed=seed)
         known = {metric.name for metric in metrics}
-        lost = [one["name"] for one in ours["metrics"] if one["name"] not in known]
+        lost = [metric["name"] for metric in ours["metrics"] if metric["name"] not in known]
         if lost:
             pair["problem"] = f"cannot be worked out again from the rows: {', '.join(lost)}"
     return pair
@@ -193,21 +198,23 @@ def _rows(folder: Path, benchmark: str, system: str) -> pl.DataFrame:
 
 def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric, ...]:
     """Return the metrics that both systems have, with their statistics found by name in this package."""
-    both = {one["name"] for one in theirs["metrics"]}
-    found = []
-    for one in ours["metrics"]:
-        module, _, name = one["statistic"].partition(":")
+    both = {metric["name"] for metric in theirs["metrics"]}
+    metrics = []
+    for metric in ours["metrics"]:
+        module, _, name = metric["statistic"].partition(":")
         if earlier := BEFORE_ROOMS.fullmatch(module):
             module = f"{earlier[1]}.scoring.{earlier[2]}"
         # A report is data: nothing but this package's own functions is imported for it.
-        if one["name"] not in both or not module.startswith("alphita.") or not name.isidentifier():
+        if metric["name"] not in both or not module.startswith("alphita.") or not name.isidentifier():
             continue
         try:
             statistic = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
             continue
-        found.append(Metric(one["name"], tuple(one["columns"]), statistic, one["higher_is_better"], one["fraction"]))
-    return tuple(found)
+        metrics.append(
+            Metric(metric["name"], tuple(metric["columns"]), statistic, metric["higher_is_better"], metric["fraction"])
+        )
+    return tuple(metrics)
 
 
 def _mismatch(ours: pl.DataFrame, theirs: pl.DataFrame, metrics: tuple[Metric, ...]) -> str | None:
@@ -243,24 +250,24 @@ def _tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[str], list[li
         rows, below = [], []
         for pair in entry["pairs"]:
             name = pair["first"] if pair["first"] == pair["second"] else f"{pair['first']} / {pair['second']}"
-            differences = {one["metric"]: one for one in pair["differences"]}
-            for one in pair["figures"]:
-                fraction = one["fraction"]
-                cells = [entries.number(one[side], fraction=fraction) for side in ("first", "second")]
-                found = differences.get(one["metric"])
+            differences = {difference["metric"]: difference for difference in pair["differences"]}
+            for figure in pair["figures"]:
+                fraction = figure["fraction"]
+                cells = [entries.number(figure[side], fraction=fraction) for side in ("first", "second")]
+                found = differences.get(figure["metric"])
                 if found is None or found["difference"] is None:
-                    rows.append([name, one["metric"], *cells, entries.NONE, entries.NONE, entries.NONE, ""])
+                    rows.append([name, figure["metric"], *cells, entries.NONE, entries.NONE, entries.NONE, ""])
                     continue
                 ends = entries.interval(found, fraction=fraction, signed=True)
                 rows.append(
                     [
                         name,
-                        one["metric"],
+                        figure["metric"],
                         *cells,
                         f"{entries.number(found['difference'], fraction=fraction, signed=True)} {ends}",
                         entries.p_value(found["p"]),
                         f"{found['n']:,}",
-                        entries.verdict(found, higher_is_better=one["higher_is_better"]),
+                        entries.verdict(found, higher_is_better=figure["higher_is_better"]),
                     ]
                 )
             if pair["problem"]:

@@ -64,9 +64,11 @@ def columns(entry: Entry) -> list[Column]:
 
     The main metric comes first; what only papers report comes last.
     """
-    found = [(one["metric"], one["subset"]) for system in scored(entry) for one in system["figures"]]
-    found += [(one["metric"], one["subset"]) for one in entry["published"]]
-    whole = dict.fromkeys(column for column in found if "=" not in column[1])
+    columns_of_figures = [
+        (figure["metric"], figure["subset"]) for system in scored(entry) for figure in system["figures"]
+    ]
+    columns_of_figures += [(figure["metric"], figure["subset"]) for figure in entry["published"]]
+    whole = dict.fromkeys(column for column in columns_of_figures if "=" not in column[1])
     return sorted(whole, key=lambda column: (column[0] != entry["main_metric"], column != (entry["main_metric"], ALL)))
 
 
@@ -78,11 +80,11 @@ def subsets(entry: Entry) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for system in scored(entry):
-        for one in system["figures"]:
-            column, equals, value = one["subset"].partition("=")
+        for figure in system["figures"]:
+            column, equals, value = figure["subset"].partition("=")
             if equals and value not in found.setdefault(column, []):
                 found[column].append(value)
-    reported = {one["subset"].partition("=")[0] for one in entry["published"]}
+    reported = {figure["subset"].partition("=")[0] for figure in entry["published"]}
     return {
         column: values
         for column, values in found.items()
@@ -114,9 +116,32 @@ def shared_notes(entry: Entry) -> tuple[dict[str, str], dict[str, list[str]]]:
 def metrics_by(entry: Entry, column: str) -> list[str]:
     """Return the metrics that are broken down by a column, the main one first."""
     names = dict.fromkeys(
-        one["metric"] for system in scored(entry) for one in system["figures"] if one["subset"].startswith(f"{column}=")
+        figure["metric"]
+        for system in scored(entry)
+        for figure in system["figures"]
+        if figure["subset"].startswith(f"{column}=")
     )
     return sorted(names, key=lambda name: name != entry["main_metric"])
+
+
+def published_by_system(
+    entry: Entry, metric: str | None = None, column: str = ""
+) -> dict[tuple[str, str], dict[Column, Entry]]:
+    """Return the published figures of each system and source: those over all rows, or of `metric` by `column`."""
+    rows: dict[tuple[str, str], dict[Column, Entry]] = {}
+    for figure in entry["published"]:
+        is_part = figure["metric"] == metric and figure["subset"].startswith(f"{column}=")
+        if is_part if metric else "=" not in figure["subset"]:
+            rows.setdefault((figure["system"], figure["source"]), {})[figure["metric"], figure["subset"]] = figure
+    return rows
+
+
+def provenance(report: Entry) -> dict[str, str]:
+    """Return where a report's figures come from, each fact as one line of text."""
+    facts = report["provenance"]
+    told = {"commit": facts.get("commit"), "command": " ".join(facts.get("command") or ()) or None}
+    told |= {"alphita": facts.get("alphita_version")} | {key: facts.get(key) for key in ("seed", "machine", "packages")}
+    return {name: plain(fact) for name, fact in told.items()}
 
 
 def heading(column: Column) -> str:
@@ -137,9 +162,9 @@ def best(entry: Entry, column: Column) -> str | None:
 
 def difference(system: Entry, metric: str) -> Entry | None:
     """Return how far a system is from the baseline in a metric, None if it was not compared."""
-    for one in (system.get("against") or {}).get("differences", ()):
-        if one["metric"] == metric and one["difference"] is not None:
-            found: Entry = one
+    for difference in (system.get("against") or {}).get("differences", ()):
+        if difference["metric"] == metric and difference["difference"] is not None:
+            found: Entry = difference
             return found
     return None
 
@@ -216,7 +241,7 @@ def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {plain(one)}" for key, one in value.items()) or NONE
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(plain(one) for one in value) or NONE
+        return ", ".join(plain(item) for item in value) or NONE
     return str(value)
 
 
@@ -226,8 +251,8 @@ class Footnotes:
     def __init__(self, entry: Entry) -> None:
         """Number the reasons of all published figures of a benchmark."""
         self.numbers: dict[str, int] = {}
-        for one in entry["published"]:
-            for reason in self._reasons(one):
+        for figure in entry["published"]:
+            for reason in self._reasons(figure):
                 self.numbers.setdefault(reason, len(self.numbers) + 1)
 
     def of(self, published: Entry) -> list[int]:

@@ -44,7 +44,8 @@ def to_markdown(report: Mapping[str, Any]) -> str:
             parts += _benchmark(entry)
     if failed := entries.pictures_failed(report):
         parts += ["## Pictures", text(failed)]
-    return "\n\n".join([*parts, *_provenance(report)]) + "\n"
+    facts = [f"- {name}: {text(fact)}" for name, fact in entries.provenance(report).items()]
+    return "\n\n".join([*parts, "## Provenance", "\n".join(facts)]) + "\n"
 
 
 def summary_tables(report: Mapping[str, Any]) -> Group:
@@ -126,13 +127,13 @@ def _benchmark(entry: Entry) -> list[str]:
         heads = ["system", "source", "metric", "of", "value"]
         rows = [
             [
-                text(one["system"]),
-                text(one["source"]),
-                text(one["metric"]),
-                text(one["subset"]),
-                _published(entry, one, notes),
+                text(figure["system"]),
+                text(figure["source"]),
+                text(figure["metric"]),
+                text(figure["subset"]),
+                _published(entry, figure, notes),
             ]
-            for one in entry["published"]
+            for figure in entry["published"]
         ]
         parts += ["Not run; these are the published figures.", table(heads, rows)]
     elif columns := entries.columns(entry):
@@ -176,11 +177,7 @@ def _scores(entry: Entry, columns: Sequence[Column], notes: Footnotes) -> str:
         whole = entries.figure(system, *columns[0])
         cells += [f"{whole['n']:,}" if whole else NONE, entries.duration(system["seconds"])]
         rows.append(cells)
-    published: dict[tuple[str, str], dict[Column, Entry]] = {}
-    for one in entry["published"]:
-        if "=" not in one["subset"]:
-            published.setdefault((one["system"], one["source"]), {})[one["metric"], one["subset"]] = one
-    for (name, source), figures in published.items():
+    for (name, source), figures in entries.published_by_system(entry).items():
         first, *others = [_published(entry, figures.get(column), notes) for column in columns]
         cells = [f"*{text(name)}, {text(source)}*", first, *[""] * (bool(baseline) + unseen), *others]
         rows.append(cells + [""] * (len(heads) - len(cells)))
@@ -212,17 +209,14 @@ def _by_subset(entry: Entry, column: str, values: Sequence[str], notes: Footnote
     """Return the main metric by the values of a column; the other metrics stand in the HTML and JSON."""
     metric = next(iter(entries.metrics_by(entry, column)))
     systems = entries.scored(entry)
-    published: dict[tuple[str, str], dict[str, Entry]] = {}
-    for one in entry["published"]:
-        if one["metric"] == metric and one["subset"].startswith(f"{column}="):
-            published.setdefault((one["system"], one["source"]), {})[one["subset"]] = one
+    published = entries.published_by_system(entry, metric, column)
     rows = []
     for value in values:
         subset = f"{column}={value}"
         found = [one for system in systems if (one := entries.figure(system, metric, subset))]
-        cells = [text(entries.subset_value(value)), f"{max(one['n'] for one in found):,}"]
+        cells = [text(entries.subset_value(value)), f"{max(figure['n'] for figure in found):,}"]
         cells += [_figure(entry, system, (metric, subset)) for system in systems]
-        cells += [_published(entry, figures.get(subset), notes) for figures in published.values()]
+        cells += [_published(entry, figures.get((metric, subset)), notes) for figures in published.values()]
         rows.append(cells)
     heads = [
         f"{text(metric)} by {text(entries.subset_words(column, values))}",
@@ -231,18 +225,3 @@ def _by_subset(entry: Entry, column: str, values: Sequence[str], notes: Footnote
     ]
     heads += [f"*{text(name)}, {text(source)}*" for name, source in published]
     return table(heads, rows)
-
-
-def _provenance(report: Mapping[str, Any]) -> list[str]:
-    facts = report["provenance"]
-    command = facts.get("command")
-    told = {
-        "commit": facts.get("commit"),
-        "command": " ".join(command) if command else None,
-        "alphita": facts.get("alphita_version"),
-        "seed": facts.get("seed"),
-        "machine": facts.get("machine"),
-        "packages": facts.get("packages"),
-    }
-    lines = [f"- {name}: {text(entries.plain(value))}" for name, value in told.items()]
-    return ["## Provenance", "\n".join(lines)]

@@ -6,6 +6,7 @@ It stands on two modules: `page_benchmark` says what there is of one benchmark, 
 from __future__ import annotations
 
 import base64
+import importlib.resources
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,7 +17,7 @@ from alphita.artefact import atomic_file
 from alphita.evaluation.report import charts, entries
 from alphita.evaluation.report.entries import ALL, NONE, Entry
 from alphita.evaluation.report.page_benchmark import anchor, figure_cell, section
-from alphita.evaluation.report.page_elements import SCRIPT, STYLE, Html, breakable, data_table, fold, join, tag
+from alphita.evaluation.report.page_elements import Html, breakable, data_table, fold, join, tag
 
 READING = (
     "Brackets hold 95% bootstrap intervals over the rows of a benchmark. A difference is the system's figure minus the "
@@ -78,12 +79,14 @@ def to_html(report: Mapping[str, Any], *, pictures: Sequence[Picture] = ()) -> s
     if failed:
         body.append(tag("p", failed))
     body.append(_provenance(report))
+    files = importlib.resources.files("alphita.evaluation.report")
+    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><title>Evaluation report</title>'
-        f"<style>{STYLE}{charts.STYLE}</style></head>\n<body><main>\n"
+        f"<style>\n{style}{charts.STYLE}</style></head>\n<body><main>\n"
         + "\n".join(body)
-        + f"\n</main><script>{SCRIPT}</script></body></html>\n"
+        + f"\n</main><script>\n{script}</script></body></html>\n"
     )
 
 
@@ -120,7 +123,7 @@ def _summary(task: str, of_task: Sequence[Entry], report: Mapping[str, Any]) -> 
 
 
 def _summary_cell(entry: Entry, name: str) -> Html:
-    system = next((one for one in entries.scored(entry) if one["name"] == name), None)
+    system = next((scored for scored in entries.scored(entry) if scored["name"] == name), None)
     if system is None:
         return tag("td", NONE, class_="number")
     return figure_cell(entry, system, (entry["main_metric"], ALL))
@@ -134,20 +137,8 @@ def _picture(picture: Picture) -> Html:
 
 def _provenance(report: Mapping[str, Any]) -> Html:
     facts = report["provenance"]
-    command = facts.get("command")
-    plain = {
-        "commit": facts.get("commit"),
-        "command": " ".join(command) if command else None,
-        "alphita": facts.get("alphita_version"),
-        "seed": facts.get("seed"),
-        "machine": facts.get("machine"),
-        "packages": facts.get("packages"),
-    }
-    terms = [
-        part
-        for name, value in plain.items()
-        for part in (tag("dt", name), tag("dd", tag("code", entries.plain(value))))
-    ]
+    told = entries.provenance(report)
+    terms = [part for name, text in told.items() for part in (tag("dt", name), tag("dd", tag("code", text)))]
     parts = [tag("h2", "Provenance"), tag("dl", *terms)]
     known: dict[str, Any] = {}
     for entry in report["benchmarks"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from alphita.evaluation.report import charts, entries
-from alphita.evaluation.report.entries import ALL, NONE, UNSEEN, Entry, Footnotes
+from alphita.evaluation.report.entries import NONE, UNSEEN, Column, Entry, Footnotes
 from alphita.evaluation.report.page_elements import (
     Html,
     breakable,
@@ -88,7 +88,10 @@ def _scores(entry: Entry) -> Html:
         rows.append(tag("tr", *cells))
     notes = Footnotes(entry)
     rest = len(heads) - 1 - len(columns) - bool(baseline) - unseen
-    published = [_published_row(entry, one, columns, bool(baseline), unseen, rest, notes) for one in _published(entry)]
+    published = [
+        _published_row(entry, row, columns, bool(baseline), unseen, rest, notes)
+        for row in entries.published_by_system(entry).items()
+    ]
     if published:
         head = tag("th", "Published", scope="rowgroup", colspan=len(heads), class_="group")
         published.insert(0, tag("tr", head))
@@ -97,18 +100,12 @@ def _scores(entry: Entry) -> Html:
         [
             data_table(f"{entry['name']}: all figures", heads, rows, published, sortable=bool(rows)),
             _footnotes(notes, entry),
-            *(tag("p", f"{one['name']}: not scored, {one['not_applicable']}.", class_="dim") for one in left_out),
+            *(
+                tag("p", f"{system['name']}: not scored, {system['not_applicable']}.", class_="dim")
+                for system in left_out
+            ),
         ]
     )
-
-
-def _published(entry: Entry) -> list[tuple[str, str, dict[tuple[str, str], Entry]]]:
-    """Return the published figures over all rows: system, source, and its figures by column."""
-    rows: dict[tuple[str, str], dict[tuple[str, str], Entry]] = {}
-    for one in entry["published"]:
-        if "=" not in one["subset"]:
-            rows.setdefault((one["system"], one["source"]), {})[one["metric"], one["subset"]] = one
-    return [(system, source, figures) for (system, source), figures in rows.items()]
 
 
 def _published_list(entry: Entry) -> Html:
@@ -117,12 +114,12 @@ def _published_list(entry: Entry) -> Html:
     rows = [
         tag(
             "tr",
-            tag("th", breakable(one["system"]), tag("span", one["source"], class_="dim"), scope="row"),
-            tag("td", one["metric"]),
-            tag("td", one["subset"]),
-            _published_cell(entry, one, notes),
+            tag("th", breakable(figure["system"]), tag("span", figure["source"], class_="dim"), scope="row"),
+            tag("td", figure["metric"]),
+            tag("td", figure["subset"]),
+            _published_cell(entry, figure, notes),
         )
-        for one in entry["published"]
+        for figure in entry["published"]
     ]
     heads = [tag("th", head, scope="col") for head in ("System", "Metric", "Of")]
     heads.append(tag("th", "Published", scope="col", class_="number"))
@@ -131,14 +128,14 @@ def _published_list(entry: Entry) -> Html:
 
 def _published_row(
     entry: Entry,
-    row: tuple[str, str, Mapping[tuple[str, str], Entry]],
+    row: tuple[tuple[str, str], Mapping[Column, Entry]],
     columns: Sequence[tuple[str, str]],
     baseline: bool,
     unseen: bool,
     rest: int,
     notes: Footnotes,
 ) -> Html:
-    system, source, figures = row
+    (system, source), figures = row
     head = tag("th", breakable(system), tag("span", source, class_="dim"), scope="row")
     cells = [_published_cell(entry, figures.get(column), notes) for column in columns]
     cells[1:1] = [tag("td")] * (baseline + unseen)
@@ -211,7 +208,9 @@ def _difference_cell(entry: Entry, system: Entry, metric: str, baseline: str) ->
 def _differences(entry: Entry) -> Html:
     """Return the differences in every metric, where there are more than the main one."""
     compared = [system for system in entries.scored(entry) if system["against"]]
-    metrics = list(dict.fromkeys(one["metric"] for system in compared for one in system["against"]["differences"]))
+    metrics = list(
+        dict.fromkeys(difference["metric"] for system in compared for difference in system["against"]["differences"])
+    )
     if len(metrics) < 2:
         return Html()
     baseline = entries.baseline_of(entry) or ""
@@ -246,10 +245,7 @@ def _count(n: int | None) -> Html:
 
 def _subset_table(entry: Entry, column: str, values: Sequence[str], metric: str) -> Html:
     systems = [system for system in entries.scored(entry) if system["figures"]]
-    published: dict[tuple[str, str], dict[str, Entry]] = {}
-    for one in entry["published"]:
-        if one["metric"] == metric and one["subset"].startswith(f"{column}="):
-            published.setdefault((one["system"], one["source"]), {})[one["subset"]] = one
+    published = entries.published_by_system(entry, metric, column)
     words = entries.subset_words(column, values)
     heads = [tag("th", words.capitalize(), scope="col"), tag("th", "n", scope="col", class_="number")]
     heads += [tag("th", breakable(system["name"]), scope="col", class_="number") for system in systems]
@@ -263,9 +259,9 @@ def _subset_table(entry: Entry, column: str, values: Sequence[str], metric: str)
         subset = f"{column}={value}"
         found = [one for system in systems if (one := entries.figure(system, metric, subset))]
         cells = [tag("th", entries.subset_value(value), scope="row")]
-        cells.append(_count(max((one["n"] for one in found), default=None)))
+        cells.append(_count(max((figure["n"] for figure in found), default=None)))
         cells += [figure_cell(entry, system, (metric, subset)) for system in systems]
-        cells += [_published_cell(entry, figures.get(subset), notes) for figures in published.values()]
+        cells += [_published_cell(entry, figures.get((metric, subset)), notes) for figures in published.values()]
         rows.append(tag("tr", *cells))
     return data_table(f"{entry['name']}: {metric} by {words}", heads, rows, sortable=True)
 
@@ -290,23 +286,8 @@ def _notes(entry: Entry) -> Html:
 
 
 def _charts(entry: Entry) -> Html:
-    systems = entries.scored(entry)
-    drawn = [_bars(entry), _accuracy_curve(entry)]
-    names = list(dict.fromkeys(name for system in systems for name in system["curves"]))
-    for name in names:
-        series = {
-            system["name"]: curve for system in systems if (curve := system["curves"].get(name)) and len(curve[0])
-        }
-        if series:
-            # "theta F1" is F1 over theta.
-            x_label, _, y_label = name.rpartition(" ")
-            drawn.append(charts.lines(series, title=f"{entry['name']}: {name}", x_label=x_label, y_label=y_label))
-    for system in systems:
-        for name, one in system["histograms"].items():
-            title = f"{system['name']}: {name}"
-            drawn.append(charts.histogram(one["edges"], one["counts"], title=title, x_label=name))
-    shown = [Html(one) for one in drawn if one]
-    return tag("div", *shown, class_="charts") if shown else Html()
+    drawn = [Html(chart) for chart in charts.of_benchmark(entry)]
+    return tag("div", *drawn, class_="charts") if drawn else Html()
 
 
 def _tables(entry: Entry) -> Html:
@@ -319,45 +300,6 @@ def _tables(entry: Entry) -> Html:
                 records = [dict(zip(one["columns"], row, strict=True)) for row in one["rows"]]
                 parts.append(record_table(f"{title} ({system['name']})", records))
     return fold("Case tables", parts) if parts else Html()
-
-
-def _bars(entry: Entry) -> str:
-    metric = entry["main_metric"]
-    fraction = entries.metric_of(entry, metric)["fraction"]
-    rows = []
-    for system in entries.scored(entry):
-        one = entries.figure(system, metric)
-        if one is not None and one["value"] is not None:
-            text = f"{system['name']}: {entries.number(one['value'], fraction=fraction)}"
-            rows.append((text, one["value"], one["low"], one["high"], True))
-    if not rows:
-        return ""
-    elsewhere = [one for one in entry["published"] if one["metric"] == metric and one["subset"] == ALL]
-    for one in elsewhere:
-        mark = " †" if one["differs"] or one["slip"] else ""
-        text = f"{one['system']}: {entries.as_printed(one['value'], fraction=fraction)}{mark}"
-        rows.append((text, one["value"], None, None, False))
-    title = f"{entry['name']}: {metric}" + (
-        ". Hollow: published; † protocol differs or number doubtful" if elsewhere else ""
-    )
-    return charts.bars(rows, title=title, fraction=fraction)
-
-
-def _accuracy_curve(entry: Entry) -> str:
-    """Return accuracy@k over k, where a benchmark counts three places or more."""
-    series = {}
-    for system in entries.scored(entry):
-        points = sorted(
-            (int(one["metric"].removeprefix("accuracy@")), one["value"])
-            for one in system["figures"]
-            if one["subset"] == ALL and one["metric"].removeprefix("accuracy@").isdigit() and one["value"] is not None
-        )
-        if len(points) > 2:
-            series[system["name"]] = ([float(k) for k, _ in points], [value for _, value in points])
-    if not series:
-        return ""
-    title = f"{entry['name']}: accuracy within the first k concepts"
-    return charts.lines(series, title=title, x_label="k", y_label="accuracy@k", fraction=True, points=True)
 
 
 def _errors(entry: Entry) -> Html:
@@ -374,19 +316,19 @@ def _errors(entry: Entry) -> Html:
 
 
 def _breakdown(entry: Entry, systems: Sequence[Entry], name: str) -> Html:
-    found = {
+    groups_of = {
         system["name"]: {group["value"]: group for group in by["groups"]}
         for system in systems
         for by in system["errors"].get("by", ())
         if by["name"] == name
     }
-    metric = next(system["errors"]["metric"] for system in systems if system["name"] in found)
+    metric = next(system["errors"]["metric"] for system in systems if system["name"] in groups_of)
     fraction = entries.metric_of(entry, metric)["fraction"]
     heads = [tag("th", name.capitalize(), scope="col"), tag("th", "n", scope="col", class_="number")]
-    heads += [tag("th", breakable(system), scope="col", class_="number") for system in found]
+    heads += [tag("th", breakable(system), scope="col", class_="number") for system in groups_of]
     rows = []
-    for value in dict.fromkeys(value for groups in found.values() for value in groups):
-        own = [groups.get(value) for groups in found.values()]
+    for value in dict.fromkeys(value for groups in groups_of.values() for value in groups):
+        own = [groups.get(value) for groups in groups_of.values()]
         cells = [_count(max(group["n"] for group in own if group))]
         for group in own:
             score = entries.number(group["score"], fraction=fraction) if group else NONE

@@ -78,11 +78,11 @@ def draw(terminology: Terminology, chosen: Chosen, folder: Path, *, seed: int = 
     """
     drawn, rows, offsets, of = chosen
     progress.say("pictures: terms by concept")
-    terms = np.concatenate([rows[offsets[one] : offsets[one + 1]] for one in of])
+    terms = np.concatenate([rows[offsets[concept] : offsets[concept + 1]] for concept in of])
     label = np.repeat(np.arange(len(of)), np.diff(offsets)[of])
     strings = terminology.terms.column("string").take(terms).to_pylist()
-    concepts = [int(terminology.term_concept[rows[offsets[one]]]) for one in of]
-    names = [str(terminology.concept_names[one].as_py()) for one in concepts]
+    concepts = [int(terminology.term_concept[rows[offsets[concept]]]) for concept in of]
+    names = [str(terminology.concept_names[concept].as_py()) for concept in concepts]
     vectors = {name: system.encode(clean_many(strings, system.rules)) for name, system in drawn.items()}
     path = folder / "by_concept.png"
     scores = plots.term_maps(vectors, label, names, path, seed=seed)
@@ -93,7 +93,7 @@ def draw(terminology: Terminology, chosen: Chosen, folder: Path, *, seed: int = 
     types: list[str | None] = [next(iter(terminology.semantic_types_of(row)), None) for row in sample]
     if not any(types):
         types = plots.chapters(terminology, sample)
-    if len({one for one in types if one is not None}) < 2:
+    if len({kind for kind in types if kind is not None}) < 2:
         return
     progress.say("pictures: concepts by type")
     strings = [str(terminology.concept_names[row].as_py()) for row in sample]

@@ -72,7 +72,7 @@ def chapters(terminology: Terminology, rows: Sequence[int]) -> list[str | None]:
     """
     names: list[str | None] = []
     for row in rows:
-        tops = [int(one) for one in terminology.ancestors(row) if not len(terminology.parents(int(one)))]
+        tops = [int(top) for top in terminology.ancestors(row) if not len(terminology.parents(int(top)))]
         names.append(terminology.concept_names[min(tops)].as_py() if tops else None)
     return names
 
@@ -83,8 +83,6 @@ def synonym_map(
     concept: NDArray[np.int64],
     names: Sequence[str],
     out: Path | str,
-    *,
-    seed: int = 0,
 ) -> tuple[float, float]:
     """Draw the terms of some concepts before and after training: t-SNE of the cosines, one colour and marker a concept.
 
@@ -97,7 +95,6 @@ def synonym_map(
         concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
         names: the concepts' names, at most 12, for the legend.
         out: the PNG to write.
-        seed: of t-SNE.
 
     Returns:
         The silhouette coefficients before and after.
@@ -109,9 +106,7 @@ def synonym_map(
     concept = np.asarray(concept)
     _check_labels(concept, names)
     # A concept has some ten terms here: a neighbourhood of that size shows whether they lie together.
-    scores = _maps(
-        [("Before training", before), ("After training", after)], concept, names, out, perplexity=12, seed=seed
-    )
+    scores = _maps([("Before training", before), ("After training", after)], concept, names, out, perplexity=12, seed=0)
     return scores[0], scores[1]
 
 

@@ -30,14 +30,13 @@ PAIR = ("gold", "similarity")
 GROUPS = ("language", "semantic_type", "type", "group", "corpus")
 
 
-def analyse(result: Result, task: str, *, seed: int = 0) -> dict[str, Any]:
+def analyse(result: Result, task: str) -> dict[str, Any]:
     """Return the error analysis of a result, as plain JSON.
 
     Args:
         result: of a benchmark; what is shown depends on which columns its rows have.
         task: of the benchmark. Of "normalization" the mentions' length and their overlap with the gold are looked at
             too.
-        seed: of the intervals.
 
     Returns:
         `metric`: the one looked at, the result's first that scores row by row or correlates; and, where the rows allow
@@ -50,7 +49,9 @@ def analyse(result: Result, task: str, *, seed: int = 0) -> dict[str, Any]:
         `disagreements`: the pairs whose ranks by gold and by system are furthest apart;
         `unscored`: rows without an answer to score.
     """
-    metric = next((one for one in result.metrics if _by_row(one) or set(PAIR) <= set(one.columns)), result.metrics[0])
+    metric = next(
+        (metric for metric in result.metrics if _by_row(metric) or set(PAIR) <= set(metric.columns)), result.metrics[0]
+    )
     rows = result.rows
     errors: dict[str, Any] = {"metric": metric.name}
     if set(PAIR) <= set(metric.columns):
@@ -62,7 +63,7 @@ def analyse(result: Result, task: str, *, seed: int = 0) -> dict[str, Any]:
     kept = rows.filter(score.is_not_null() & score.is_not_nan())
     values = kept[metric.columns[0]].cast(pl.Float64).to_numpy()
     errors["unscored"] = len(rows) - len(kept)
-    errors["by"] = _breakdowns(kept, values, result, task, seed)
+    errors["by"] = _breakdowns(kept, values, result, task)
     if set(np.unique(values)) <= {0.0, 1.0}:
         errors |= _wrong_answers(kept, values == 1)
     return errors
@@ -73,9 +74,7 @@ def _by_row(metric: Metric) -> bool:
     return len(metric.columns) == 1 and metric.statistic is mean
 
 
-def _breakdowns(
-    rows: pl.DataFrame, values: NDArray[np.float64], result: Result, task: str, seed: int
-) -> list[dict[str, Any]]:
+def _breakdowns(rows: pl.DataFrame, values: NDArray[np.float64], result: Result, task: str) -> list[dict[str, Any]]:
     named: list[tuple[str, list[Any], list[Any]]] = []
     if task == "normalization" and "mention" in rows.columns:
         mentions = rows["mention"].to_list()
@@ -92,14 +91,14 @@ def _breakdowns(
     for column in dict.fromkeys((*result.subsets, *GROUPS)):
         if column in rows.columns and 1 < rows[column].drop_nulls().n_unique() <= MOST_GROUPS:
             named.append((column, rows[column].to_list(), rows[column].drop_nulls().unique().sort().to_list()))
-    found = []
+    breakdowns = []
     for name, groups, order in named:
         own = np.array([str(group) for group in groups])
         parts = [(str(value), values[own == str(value)]) for value in order]
         parts = [(value, part) for value, part in parts if len(part)]
         if len(parts) > 1:
-            found.append({"name": name, "groups": [_group(value, part, seed) for value, part in parts]})
-    return found
+            breakdowns.append({"name": name, "groups": [_group(value, part) for value, part in parts]})
+    return breakdowns
 
 
 def _ranges(ends: Sequence[int]) -> list[str]:
@@ -117,12 +116,12 @@ def _overlap(value: float | None, labels: Sequence[str]) -> str:
     return labels[1 + int(np.searchsorted(OVERLAPS, value))]
 
 
-def _group(value: str, scores: NDArray[np.float64], seed: int) -> dict[str, Any]:
+def _group(value: str, scores: NDArray[np.float64]) -> dict[str, Any]:
     score = float(scores.mean())
     if not set(np.unique(scores)) <= {0.0, 1.0}:
-        _, interval = statistic_with_interval(mean, scores[:, None], seed=seed)
+        _, interval = statistic_with_interval(mean, scores[:, None])
     elif len(scores) > 1:
-        drawn = np.random.default_rng(seed).binomial(len(scores), score, DRAWS) / len(scores)
+        drawn = np.random.default_rng(0).binomial(len(scores), score, DRAWS) / len(scores)
         low, high = np.quantile(drawn, [0.025, 0.975])
         interval = float(low), float(high)
     else:

@@ -238,9 +238,9 @@ class _Run:
         """Return the states of all tokens, one a row, and where each example's first token is; nothing is padded."""
         from alphita.encoder import injected_bert, packed
 
-        ids = np.array([token for one in examples for token in one.ids])
-        types = np.array([number for one in examples for number in one.types])
-        packing = packed.Packing(ids, np.array([len(one.ids) for one in examples]), self.device)
+        ids = np.array([token for example in examples for token in example.ids])
+        types = np.array([number for example in examples for number in example.types])
+        packing = packed.Packing(ids, np.array([len(example.ids) for example in examples]), self.device)
         types_laid = packing.lay_out(types) if self.typed else None
         states = injected_bert.packed_states(self.model, packing, types=types_laid)
         return states, packing.first.tolist()
@@ -248,7 +248,7 @@ class _Run:
     def _padded(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:
         """Return the same of a model that has its own forward only."""
         torch = require("torch", "train")
-        ids, mask = self.encoder.pad([one.ids for one in examples])
+        ids, mask = self.encoder.pad([example.ids for example in examples])
         typed: dict[str, Tensor] = {}
         if self.typed:
             types = np.zeros(tuple(ids.shape), np.int64)
@@ -264,7 +264,7 @@ class _Run:
         functional, settings = torch.nn.functional, self.settings
         optimizer = torch.optim.AdamW(self._groups(), eps=EPSILON)
         rates = [group["lr"] for group in optimizer.param_groups]
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         total = settings.epochs * -(-len(train) // settings.batch_size)
         warmup = int(WARMUP * total)
         self.model.train()

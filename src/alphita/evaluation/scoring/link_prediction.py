@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from alphita.evaluation.scoring.results import Metric
 from alphita.graph.ranks import SIDES, Int, Scores
+
+KS = (1, 3, 10)
 
 
 class RelationFrequency:
@@ -83,7 +83,7 @@ class RelationOffset:
         return scores
 
 
-def rows_of(found: dict[str, NDArray[np.float64]], ks: Sequence[int] = (1, 3, 10)) -> pl.DataFrame:
+def rows_of(found: dict[str, NDArray[np.float64]]) -> pl.DataFrame:
     """Return one row a triple and side, tails first: triple, side, rank, reciprocal_rank, hits@k."""
     rank = np.concatenate([found[side] for side in SIDES])
     rows = pl.DataFrame(
@@ -94,10 +94,10 @@ def rows_of(found: dict[str, NDArray[np.float64]], ks: Sequence[int] = (1, 3, 10
             "reciprocal_rank": 1 / rank,
         }
     )
-    return rows.with_columns((pl.col("rank") <= k).alias(f"hits@{k}") for k in ks)
+    return rows.with_columns((pl.col("rank") <= k).alias(f"hits@{k}") for k in KS)
 
 
-def metrics(ks: Sequence[int] = (1, 3, 10)) -> tuple[Metric, ...]:
+def metrics() -> tuple[Metric, ...]:
     """Return MRR, hits@k and MR (mean rank), over the rows of `rows_of`."""
-    hits = tuple(Metric(f"hits@{k}", (f"hits@{k}",)) for k in ks)
+    hits = tuple(Metric(f"hits@{k}", (f"hits@{k}",)) for k in KS)
     return (Metric("MRR", ("reciprocal_rank",)), *hits, Metric("MR", ("rank",), higher_is_better=False, fraction=False))

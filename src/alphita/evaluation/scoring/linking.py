@@ -96,7 +96,7 @@ class Queries:
 
 def simple(mentions: Sequence[str], gold: Sequence[str], **columns: Sequence[Any]) -> Queries:
     """Return queries of one part and one gold id each."""
-    return Queries([(mention,) for mention in mentions], [(frozenset([one]),) for one in gold], columns)
+    return Queries([(mention,) for mention in mentions], [(frozenset([concept_id]),) for concept_id in gold], columns)
 
 
 def rank(
@@ -228,7 +228,7 @@ class Ranking:
         string = int(self.matched[query, 0])
         if string < 0:
             return []
-        return [self.ids[one] for one in self.string_concepts[self.offsets[string] : self.offsets[string + 1]]]
+        return [self.ids[row] for row in self.string_concepts[self.offsets[string] : self.offsets[string + 1]]]
 
 
 def evaluate(
@@ -253,7 +253,7 @@ def evaluate(
         Metrics accuracy@k for each k, and "accuracy@1 (any concept of the name)".
     """
     flat = [part for parts in queries.parts for part in parts]
-    gold = [one for parts in queries.gold for one in parts]
+    gold = [answers for parts in queries.gold for answers in parts]
     owner = np.repeat(np.arange(len(queries)), [len(parts) for parts in queries.parts])
     contexts = None if queries.contexts is None else [queries.contexts[row] for row in owner.tolist()]
     ranking = rank(system, flat, targets, max(ks), contexts)
@@ -261,7 +261,7 @@ def evaluate(
     numbers = {one: number for number, one in enumerate(ranking.ids)}
     right = np.array(
         [
-            [bool(wanted & {ranking.ids[one] for one in line[:k] if one >= 0}) for k in ks]
+            [bool(wanted & {ranking.ids[row] for row in line[:k] if row >= 0}) for k in ks]
             for line, wanted in zip(ranking.concepts.tolist(), gold, strict=True)
         ],
         bool,
@@ -272,19 +272,19 @@ def evaluate(
     names = _names_of(ranking)
     cleaned = clean_many([flat[row] for row in first_part], system.rules)
     nearest = [
-        _nearest_name(mention, [names[numbers[one]] for one in sorted(gold[row]) if one in numbers])
+        _nearest_name(mention, [names[numbers[concept]] for concept in sorted(gold[row]) if concept in numbers])
         for mention, row in zip(cleaned, first_part, strict=True)
     ]
     shown = ranking.concepts[first_part, :SHOWN]
     columns: dict[str, Any] = {
         "query": np.arange(len(queries)),
         "mention": [" | ".join(parts) for parts in queries.parts],
-        "gold": [" | ".join(",".join(sorted(one)) for one in parts) for parts in queries.gold],
+        "gold": [" | ".join(",".join(sorted(answers)) for answers in parts) for parts in queries.gold],
         "gold_name": [name for name, _ in nearest],
         "overlap": [overlap for _, overlap in nearest],
-        "predicted": [[ranking.ids[one] for one in line if one >= 0] for line in shown.tolist()],
+        "predicted": [[ranking.ids[row] for row in line if row >= 0] for line in shown.tolist()],
         "matched": [
-            [ranking.strings[one] for one in line if one >= 0] for line in ranking.matched[first_part, :SHOWN].tolist()
+            [ranking.strings[row] for row in line if row >= 0] for line in ranking.matched[first_part, :SHOWN].tolist()
         ],
         "similarity": ranking.similarity[first_part, 0],
         "covered": _all(covered, owner, len(queries)),
@@ -328,7 +328,7 @@ def _nearest_name(mention: str, names: Sequence[Sequence[str]]) -> tuple[str | N
     """Return the name with the greatest Jaccard index of character 3-grams, and the index; None where there is none."""
     grams = _grams(mention)
     best: tuple[str | None, float | None] = (None, None)
-    for name in (name for one in names for name in one):
+    for name in (name for names_of_one in names for name in names_of_one):
         other = _grams(name)
         overlap = len(grams & other) / max(1, len(grams | other))
         if best[1] is None or overlap > best[1]:

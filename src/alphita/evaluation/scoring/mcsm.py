@@ -40,10 +40,10 @@ def scores(near: NDArray[np.int64], own: NDArray[np.bool_], of_type: NDArray[np.
     Returns:
         (q,) 0 to `discounts(k).sum()`; NaN for concepts that are not of the type.
     """
-    found = np.full(len(near), np.nan)
+    means = np.full(len(near), np.nan)
     rows = near[own]
-    found[own] = (of_type[rows] & (rows >= 0)) @ discounts(near.shape[1])
-    return found
+    means[own] = (of_type[rows] & (rows >= 0)) @ discounts(near.shape[1])
+    return means
 
 
 def mcsm(
@@ -65,7 +65,7 @@ def mcsm(
         MCSM(V, T, k).
     """
     vectors = unit(vectors)
-    found = np.full(types.shape, np.nan)
+    means = np.full(types.shape, np.nan)
     typed = np.flatnonzero(types.any(axis=1))
     cosines = np.empty((min(CONCEPTS_AT_ONCE, len(typed)), len(vectors)), np.float32)
     for start in range(0, len(typed), CONCEPTS_AT_ONCE):
@@ -75,10 +75,10 @@ def mcsm(
         block[np.arange(len(rows)), rows] = -np.inf
         near = greatest(block, min(k, len(vectors) - 1))
         for column in np.flatnonzero(types[rows].any(axis=0)):
-            found[rows, column] = scores(near, types[rows, column], types[:, column])
+            means[rows, column] = scores(near, types[rows, column], types[:, column])
         if advance is not None:
             advance(len(rows))
-    return found
+    return means
 
 
 def greatest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -94,13 +94,13 @@ def greatest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     n = values.shape[1]
     if k == 0 or not len(values):
         return np.empty((len(values), k), np.int64)
-    found = np.flatnonzero(values >= _bound(values, k)[:, None])
-    if len(found) > SORTED_AT_ONCE and len(values) > 1:
+    places = np.flatnonzero(values >= _bound(values, k)[:, None])
+    if len(places) > SORTED_AT_ONCE and len(values) > 1:
         half = len(values) // 2
         return np.concatenate([greatest(values[:half], k), greatest(values[half:], k)])
-    line, column = np.divmod(found, n)
-    order = np.lexsort((column, -values.ravel()[found], line))
-    place = np.arange(len(found)) - np.searchsorted(line, line)
+    line, column = np.divmod(places, n)
+    order = np.lexsort((column, -values.ravel()[places], line))
+    place = np.arange(len(places)) - np.searchsorted(line, line)
     return column[order][place < k].reshape(len(values), k)
 
 

@@ -42,7 +42,7 @@ class Pairs:
     def __post_init__(self) -> None:
         """Check the lengths."""
         others = [self.right, self.gold, *self.columns.values(), *([] if self.concepts is None else [self.concepts])]
-        if any(len(one) != len(self.left) for one in others):
+        if any(len(column) != len(self.left) for column in others):
             raise ValueError(f"the columns of {self.name} are not of one length")
 
     def __len__(self) -> int:
@@ -94,11 +94,11 @@ def mean_spearman(values: NDArray[np.float64]) -> float:
 
 def _mean_over_sets(correlation: Correlation, values: NDArray[np.float64]) -> float:
     """Sets in which the correlation is not defined count for nothing; NaN if it is defined in none."""
-    found = []
+    correlations = []
     for number in np.unique(values[:, 2]):
         rows = values[values[:, 2] == number]
-        found.append(correlation(rows[:, 0], rows[:, 1]))
-    defined = [one for one in found if np.isfinite(one)]
+        correlations.append(correlation(rows[:, 0], rows[:, 1]))
+    defined = [value for value in correlations if np.isfinite(value)]
     return float(np.mean(defined)) if defined else float("nan")
 
 

@@ -57,9 +57,9 @@ def pairs_above(vectors: NDArray[np.float32], floor: float, *, max_pairs: int) -
             block = vectors[start : start + BLOCK] @ vectors[other : other + BLOCK].T
             if other == start:
                 block[np.tril_indices(len(block))] = -np.inf
-            found = np.flatnonzero(block.ravel() > kept.floor)
-            rows, columns = np.divmod(found, block.shape[1])
-            kept.add(known[start + rows], known[other + columns], block.ravel()[found])
+            places = np.flatnonzero(block.ravel() > kept.floor)
+            rows, columns = np.divmod(places, block.shape[1])
+            kept.add(known[start + rows], known[other + columns], block.ravel()[places])
     return kept.pairs()
 
 

@@ -142,7 +142,7 @@ def load_system(spec: str) -> System | ConceptSystem:
             raise UsageError(registry.unknown("system", kind, kinds))
         # The hub's names hold a slash, so a single word that is no folder can only be meant for one of these.
         if not colon and "/" not in head and head not in NAMED and not Path(head).expanduser().exists():
-            choices = [one for one in kinds if one != ENCODER]
+            choices = [kind for kind in kinds if kind != ENCODER]
             raise UsageError(
                 f"{registry.unknown('system', head, [*choices, *NAMED])}, or give the folder of a model or a hub name "
                 "like owner/model"

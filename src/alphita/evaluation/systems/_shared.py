@@ -95,8 +95,8 @@ def greatest_products(queries: csr_matrix, terms: csr_matrix, k: int) -> Found:
     for start in range(0, queries.shape[0], QUERIES_AT_ONCE):
         block = queries[start : start + QUERIES_AT_ONCE]
         # One more than asked for shows whether the last place is shared, where any of the equals may have been kept.
-        found = topn.sp_matmul_topn(block, columns, top_n=k + 1, n_threads=machine.cores())
-        values, where = _by_row(found, k + 1)
+        nearest_columns = topn.sp_matmul_topn(block, columns, top_n=k + 1, n_threads=machine.cores())
+        values, where = _by_row(nearest_columns, k + 1)
         shared = np.flatnonzero((values[:, k] == values[:, k - 1]) & (where[:, k] >= 0))
         products[start : start + QUERIES_AT_ONCE] = values[:, :k]
         rows[start : start + QUERIES_AT_ONCE] = where[:, :k]

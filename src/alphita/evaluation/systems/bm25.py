@@ -82,11 +82,11 @@ def _counts(strings: Sequence[str], vocabulary: dict[str, int], *, grow: bool = 
     columns: list[int] = []
     offsets = [0]
     for string in strings:
-        found = words(string)
+        words_of_string = words(string)
         if grow:
-            columns += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
+            columns += [vocabulary.setdefault(word, len(vocabulary)) for word in words_of_string]
         else:
-            columns += [vocabulary[word] for word in found if word in vocabulary]
+            columns += [vocabulary[word] for word in words_of_string if word in vocabulary]
         offsets.append(len(columns))
     shape = (len(strings), len(vocabulary))
     counts = sparse.csr_matrix((np.ones(len(columns), np.float32), columns, offsets), shape=shape)

@@ -59,13 +59,13 @@ class ConceptVectorSystem:
             InputError: a row of the file is of another dimension than the first, holds something else than numbers, or
                 stands twice.
         """
-        keys = [one.removeprefix(f"{self.prefix}:") if self.prefix else one for one in ids]
+        keys = [concept_id.removeprefix(f"{self.prefix}:") if self.prefix else concept_id for concept_id in ids]
         if wanted := set(keys) - self._sought:
             self._vectors |= self._read(wanted)
             self._sought |= wanted
         unknown = np.full(self.dim, np.nan, np.float32)
-        found = [self._vectors.get(key, unknown) for key in keys]
-        return np.array(found, np.float32).reshape(len(keys), self.dim)
+        vectors = [self._vectors.get(key, unknown) for key in keys]
+        return np.array(vectors, np.float32).reshape(len(keys), self.dim)
 
     def _read(self, wanted: set[str]) -> dict[str, NDArray[np.float32]]:
         found: dict[str, NDArray[np.float32]] = {}

@@ -74,19 +74,19 @@ class EncoderSystem:
             self._blocks, self._rows, self._terms, new, fits = [], {}, None, distinct, True
         blocks, rows = self._blocks, self._rows
         if new or not blocks:
-            found = self._encoded(new)
+            vectors = self._encoded(new)
             added = {string: row for row, string in enumerate(new, len(rows))}
             if fits:
-                blocks.append(found)
+                blocks.append(vectors)
                 rows.update(added)
             else:
-                return _gathered([*blocks, found], ChainMap(added, rows), strings)
+                return _gathered([*blocks, vectors], ChainMap(added, rows), strings)
         return _gathered(blocks, rows, strings)
 
     def _encoded(self, strings: list[str]) -> NDArray[np.float32]:
-        names = [legacy_coder_name(one) for one in strings] if self.encoder.pooling == "legacy_coder" else strings
+        names = [legacy_coder_name(string) for string in strings] if self.encoder.pooling == "legacy_coder" else strings
         if self.prefix:
-            names = [self.prefix + one for one in names]
+            names = [self.prefix + name for name in names]
         vectors = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
         vectors.flags.writeable = False
         return vectors

@@ -47,9 +47,9 @@ class GraphVectorSystem:
     def encode_concepts(self, ids: Sequence[str]) -> NDArray[np.float32]:
         """Return (n, d) float32; a row of NaN for a concept that has no vector."""
         rows = self.vectors.rows(ids)
-        found = np.array(self.vectors.vectors[np.maximum(rows, 0)], np.float32).reshape(len(rows), self.dim)
-        found[rows < 0] = np.nan
-        return found
+        vectors = np.array(self.vectors.vectors[np.maximum(rows, 0)], np.float32).reshape(len(rows), self.dim)
+        vectors[rows < 0] = np.nan
+        return vectors
 
     def scorer(
         self, entities: Sequence[str], relations: Sequence[str], train: NDArray[np.int64], validation: NDArray[np.int64]

@@ -87,7 +87,10 @@ class NormalizerSystem:
         given = contexts if self._contexts else None
         results = normalizer.normalize(list(queries), top_k=k, contexts=given)
         return [
-            [Answer(id_of[one.concept_id], _own_name(one), one.similarity) for one in result.candidates]
+            [
+                Answer(id_of[candidate.concept_id], _own_name(candidate), candidate.similarity)
+                for candidate in result.candidates
+            ]
             for result in results
         ]
 
@@ -158,7 +161,9 @@ def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str], choic
     if key not in _LAST:
         folder = tempfile.TemporaryDirectory(prefix="alphita-")
         numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
-        terminology = _terminology(Path(folder.name) / "names.terminology", [numbers[one] for one in ids], names)
+        terminology = _terminology(
+            Path(folder.name) / "names.terminology", [numbers[concept_id] for concept_id in ids], names
+        )
         index = build(terminology, terms, Path(folder.name) / "names.index", enrichment=enrichment_of(choice))
         has_head = index.manifest["model_hash"] != index.base_model_hash
         used = TermEncoder.load(index.model_path) if has_head else terms
@@ -177,7 +182,7 @@ def _terminology(path: Path, ids: Sequence[str], names: Sequence[str]) -> Termin
     from alphita.terminology.model import Tables
 
     seen: set[str] = set()
-    preferred = [not (one in seen or seen.add(one)) for one in ids]  # type: ignore[func-returns-value]
+    preferred = [not (concept_id in seen or seen.add(concept_id)) for concept_id in ids]  # type: ignore[func-returns-value]
     concepts = pl.DataFrame({"id": list(dict.fromkeys(ids))}).with_columns(source=pl.lit(PREFIX))
     terms = pl.DataFrame({"concept": list(ids), "string": list(names), "preferred": preferred})
     terms = terms.with_columns(language=pl.lit("und"), source=pl.lit(PREFIX))
@@ -187,7 +192,9 @@ def _terminology(path: Path, ids: Sequence[str], names: Sequence[str]) -> Termin
 
 def _renamed(split: Split, id_of: Mapping[str, str]) -> Split:
     new = {one: number for number, one in id_of.items()}
-    return Split(split.strings, [new.get(one, one) for one in split.concept_ids], split.parts, split.facts)
+    return Split(
+        split.strings, [new.get(concept_id, concept_id) for concept_id in split.concept_ids], split.parts, split.facts
+    )
 
 
 def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:

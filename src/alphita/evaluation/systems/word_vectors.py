@@ -100,9 +100,9 @@ class WordVectorSystem:
             self._sought |= wanted
         means = np.full((len(strings), self.layout.dim), np.nan, np.float32)
         for row, string in enumerate(pieces):
-            found = [vector for piece, parts in string for vector in self._look_up(piece, parts)]
-            if found:
-                means[row] = np.mean(found, axis=0)
+            vectors = [vector for piece, parts in string for vector in self._look_up(piece, parts)]
+            if vectors:
+                means[row] = np.mean(vectors, axis=0)
         return unit(means)
 
     def neighbours(
@@ -131,8 +131,8 @@ class WordVectorSystem:
         return [vector for vector in map(self._vector_of, parts) if vector is not None]
 
     def _vector_of(self, word: str) -> NDArray[np.float32] | None:
-        found = self._vectors.get(word)
-        return self._vectors.get(word.lower()) if found is None and not self.lower else found
+        vector = self._vectors.get(word)
+        return self._vectors.get(word.lower()) if vector is None and not self.lower else vector
 
     def _read(self, wanted: set[str]) -> dict[str, NDArray[np.float32]]:
         """Return the vectors of the wanted words that the file has, by the form in which they are wanted."""

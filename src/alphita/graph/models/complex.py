@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphita.errors import require
 from alphita.graph import settings
-from alphita.graph.models._complex_product import times, times_conjugate
+from alphita.graph.models import times, times_conjugate
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from alphita.errors import require
 from alphita.graph import settings
-from alphita.graph.models._complex_product import times, times_conjugate
+from alphita.graph.models import times, times_conjugate
 
 if TYPE_CHECKING:
     import torch

@@ -97,11 +97,11 @@ class Refined:
     def _refine(
         self, queries: NDArray[np.float32], k: int, depth: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        found = self._search(queries, depth)
-        products = _products(queries, self.vectors, found)
-        products[found < 0] = -np.inf
+        nearest_rows = self._search(queries, depth)
+        products = _products(queries, self.vectors, nearest_rows)
+        products[nearest_rows < 0] = -np.inf
         best = np.argpartition(-products, k - 1, axis=1)[:, :k]
-        similarity, rows = np.take_along_axis(products, best, axis=1), np.take_along_axis(found, best, axis=1)
+        similarity, rows = np.take_along_axis(products, best, axis=1), np.take_along_axis(nearest_rows, best, axis=1)
         few = np.flatnonzero((rows < 0).any(axis=1))
         if len(few):
             # Not enough rows in the part that was searched.
@@ -162,8 +162,8 @@ def calibrate(
     nearest = flat.attach(vectors).search(queries, 1)[0][:, 0]
     recall = 0.0
     for settings in steps:
-        found = attach(settings).search(queries, 1)[0][:, 0]
-        recall = float((found >= nearest - EQUAL).mean())
+        nearest_rows = attach(settings).search(queries, 1)[0][:, 0]
+        recall = float((nearest_rows >= nearest - EQUAL).mean())
         if recall >= RECALL:
             return {**settings, "recall_at_1": round(recall, 4), "probes": len(queries)}
     raise InputError(

@@ -156,11 +156,11 @@ def multiplies_rightly() -> bool:
 
     try:
         extremes = torch.tensor([[GREATEST] * 64, [-GREATEST] * 64], dtype=torch.int8)
-        found = torch._int_mm(extremes, extremes.t())
+        product = torch._int_mm(extremes, extremes.t())
     except (AttributeError, RuntimeError):
         return False
     most = 64 * GREATEST**2
-    return bool((found == torch.tensor([[most, -most], [-most, most]])).all())
+    return bool((product == torch.tensor([[most, -most], [-most, most]])).all())
 
 
 def _transposed(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a torch tensor

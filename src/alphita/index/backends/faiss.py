@@ -87,18 +87,20 @@ class FaissBackend:
         self, rounded: Rounded, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of queries (q, d), scored on the vectors themselves."""
-        found = rounded.candidates(queries, k)
-        products = np.einsum("cd,cd->c", half.full(self.vectors[found.row]), queries[found.query])
-        order = np.lexsort((found.row, -products, found.query))
-        starts = np.searchsorted(found.query, np.flatnonzero(~found.unsure))
+        nearest_rows = rounded.candidates(queries, k)
+        products = np.einsum("cd,cd->c", half.full(self.vectors[nearest_rows.row]), queries[nearest_rows.query])
+        order = np.lexsort((nearest_rows.row, -products, nearest_rows.query))
+        starts = np.searchsorted(nearest_rows.query, np.flatnonzero(~nearest_rows.unsure))
         best = order[starts[:, None] + np.arange(k)]
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        similarity[~found.unsure], rows[~found.unsure] = products[best], found.row[best]
+        similarity[~nearest_rows.unsure], rows[~nearest_rows.unsure] = products[best], nearest_rows.row[best]
         # Of vectors that lie anywhere, hundreds are about as near as the nearest. So it is with all of them, then.
-        unsure = int(found.unsure.sum())
+        unsure = int(nearest_rows.unsure.sum())
         self._in_vain = max(0, self._in_vain + unsure - (len(queries) - unsure))
         if unsure:
-            similarity[found.unsure], rows[found.unsure] = _compare(queries[found.unsure], self.vectors, k)
+            similarity[nearest_rows.unsure], rows[nearest_rows.unsure] = _compare(
+                queries[nearest_rows.unsure], self.vectors, k
+            )
         return similarity, rows
 
 

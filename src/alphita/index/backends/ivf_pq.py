@@ -111,7 +111,8 @@ def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float
     import faiss
 
     ids = (
-        faiss.rev_swig_ptr(inverted.invlists.get_ids(one), inverted.get_list_size(one)) for one in range(inverted.nlist)
+        faiss.rev_swig_ptr(inverted.invlists.get_ids(cell), inverted.get_list_size(cell))
+        for cell in range(inverted.nlist)
     )
     counts = np.array([np.count_nonzero(allowed[some]) for some in ids])
     lists = np.flatnonzero(counts)

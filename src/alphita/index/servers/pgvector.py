@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.neighbours import unit
-from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release
+from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release, check_release
 from alphita.index.servers import _postgres_loading as loading
 from alphita.index.servers._content import tags_of
-from alphita.index.servers._opening import check_release
 from alphita.index.servers._postgres import Database
 
 if TYPE_CHECKING:
@@ -231,11 +230,11 @@ class PostgresIndex:
             parameters["language"] = tags_of(facts, parameters.get("languages", ()))
             rows: list[Any] = self._database.connection.execute(statement, parameters, binary=True).fetchall()
             if rows and rows[0][0] == self._loaded:
-                found: list[list[Hit]] = [[] for _ in range(lines)]
+                hits: list[list[Hit]] = [[] for _ in range(lines)]
                 for row in rows:
                     if row[2] is not None:
-                        found[row[2] - 1].append(Hit._make((*row[3:-1], row[1])))
-                return found
+                        hits[row[2] - 1].append(Hit._make((*row[3:-1], row[1])))
+                return hits
             self._facts = None
         raise AlphitaError(f"the index {self.name!r} at {self._database.where} changes without end; try again")
 

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from alphita import __version__, progress
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, Mapping
+from alphita.options import Option, option
 
 
 class TargetInfo(NamedTuple):
@@ -49,41 +50,37 @@ class Problem(NamedTuple):
     value: object
 
 
+PREFIXES = Option(flags=("--prefix",), metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What is said of a whole file; formats take of it what they have a place for.
 
     Attributes:
         columns: the fields that a plain table (csv, jsonl, parquet) has as columns.
-        set_id: URI of the mapping set.
-        version: of the mapping set.
-        licence: URI of the mapping set's licence.
-        date: day on which the mappings were made, ISO 8601.
         tool: that made them.
         tool_version: of the tool.
         sources: versions of the target terminologies, by CURIE prefix.
-        source_vocabulary: short name of the input's codes; in SSSOM their CURIE prefix, in OMOP the
-            source_vocabulary_id.
-        source_system: URI of the input's code system, for FHIR.
-        source_version: of the input's codes.
-        target_system: CURIE prefix of the terminology in which a NIL was not found.
         prefixes: URIs of CURIE prefixes that `terminology/prefixes.tsv` lacks, or that are to replace it there.
         target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
     """
 
     columns: tuple[str, ...] = COLUMNS
-    set_id: str = ""
-    version: str = ""
-    licence: str = ""
-    date: str = ""
+    set_id: str = option("", help="URI of the mapping set (SSSOM, FHIR).")
+    version: str = option("", "--set-version", help="Version of the mapping set.")
+    licence: str = option("", help="URI of the mapping set's licence (SSSOM).")
+    date: str = option("", help="Day of the mappings, as 2026-01-31.")
     tool: str = "alphita"
     tool_version: str = __version__
     sources: Dictionary[str, str] = field(default_factory=dict)
-    source_vocabulary: str = ""
-    source_system: str = ""
-    source_version: str = ""
-    target_system: str = ""
+    source_vocabulary: str = option(
+        "", help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP."
+    )
+    source_system: str = option("", help="URI of the input's code system (FHIR).")
+    source_version: str = option("", help="Version of the input's codes.")
+    target_system: str = option("", help="CURIE prefix of the terminology NIL was not found in.")
     prefixes: Dictionary[str, str] = field(default_factory=dict)
     target_info: Callable[[str], TargetInfo | None] | None = None
     tell: Callable[[str], None] = progress.say

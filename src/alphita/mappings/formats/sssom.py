@@ -32,6 +32,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.record import Mapping
 from alphita.terminology import prefixes
+from alphita.terminology.sssom_header import SssomHeader
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv",)
@@ -428,19 +429,10 @@ def _cell(text: str) -> str:
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
     """Return the metadata that are plain strings, the CURIE map, and how many lines the block has."""
-    metadata: dict[str, str] = {}
-    curies: dict[str, str] = {}
-    section, number = "", 0
+    block, number = SssomHeader(path), 0
     for number, line in textio.streamed(path):
         if not line.startswith("#"):
-            return metadata, curies, number - 1
-        entry = re.fullmatch(r"#(\s*)[\"']?([\w.\-]+)[\"']?:\s*(.*?)\s*", line.rstrip("\r\n"))
-        if entry is None:
-            continue
-        section = entry[2] if len(entry[1]) <= 1 else section
-        of = curies if section == "curie_map" and len(entry[1]) > 1 else metadata
-        # Concepts are named by it.
-        if of is curies and not textio.is_text(entry[3]):
-            raise InputError(textio.NO_TEXT, file=path, line=number, field=entry[2], value=entry[3])
-        of[entry[2]] = entry[3].strip("'\"")
+            block.end()
+            return block.metadata, block.curies, number - 1
+        block.add(number, line)
     raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)

@@ -9,10 +9,9 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 
 from alphita.errors import InputError
-from alphita.mappings.record import Mapping
 from alphita.mappings.review import deciding, queueing, rows
 from alphita.mappings.review.failures import Busy, Unknown
-from alphita.mappings.review.records import Bulk, Decision, Project, Rebased, ReviewRow
+from alphita.mappings.review.records import Bulk, Decision, Project, Rebase, Rebased, ReviewRow
 
 
 def preview(
@@ -47,45 +46,33 @@ def accept(
     return replace(_sum(found), decisions=made)
 
 
-def rebase(
-    connection: sqlite3.Connection,
-    project_name: str,
-    by: str,
-    uid: str,
-    release: Project,
-    candidates: Dictionary[int, Sequence[Mapping]],
-    types: Dictionary[int, Sequence[str]],
-    follow: Dictionary[int, Decision],
-    reopen: Collection[int],
-    lost: Collection[int],
-    seen: int | None,
-) -> Rebased:
-    """See `ReviewStore.rebase`; of `release`, terminology, release and model are taken."""
+def rebase(connection: sqlite3.Connection, project_name: str, by: str, uid: str, change: Rebase) -> Rebased:
+    """See `ReviewStore.rebase`."""
     project_id, old = rows.project(connection, project_name)
     deciding.check_actor(by, uid)
-    asked = {"terminology": release.terminology, "release": release.release, "model": release.model}
+    asked = change.target
     if deciding.is_done(connection, uid, "rebase", project_id, by, asked):
         made = list(deciding.select(connection, "WHERE d.bulk = ? AND d.bulk <> ''", uid))
-        reopened = {one.row for one in made if one.kind == "undo"}.intersection(reopen)
+        reopened = {one.row for one in made if one.kind == "undo"}.intersection(change.reopen)
         return Rebased(sum(one.kind != "undo" for one in made), len(reopened))
-    if seen is not None:
+    if change.seen is not None:
         newest = connection.execute("SELECT max(id) FROM decision WHERE project = ?", (project_id,)).fetchone()[0] or 0
-        if newest > seen:
+        if newest > change.seen:
             problem = "somebody decided while it was worked out what moves; nothing of it was changed"
             raise Busy(f"project {project_name!r}: {problem}; run it again")
-    project = replace(old, terminology=release.terminology, release=release.release, model=release.model)
+    project = replace(old, **asked)
     connection.execute(
         "UPDATE project SET terminology = ?, release = ?, model = ? WHERE id = ?", (*asked.values(), project_id)
     )
-    changed = _rows(connection, project, {*candidates, *types})
+    changed = _rows(connection, project, {*change.candidates, *change.types})
     for row in changed:
-        rows.change(connection, row, candidates.get(row.id, row.candidates), types.get(row.id, row.types))
-    followed = _follow(connection, project_id, project, uid, follow)
-    reopened_ids = [row.id for row in _rows(connection, project, reopen)]
+        rows.change(connection, row, change.candidates.get(row.id, row.candidates), change.types.get(row.id, row.types))
+    followed = _follow(connection, project_id, project, uid, change.follow)
+    reopened_ids = [row.id for row in _rows(connection, project, change.reopen)]
     standing = f"d.kind <> 'undo' AND {deciding.NOT_UNDONE} ORDER BY d.id DESC"
     taken = [one for id in reopened_ids for one in deciding.select(connection, f"WHERE d.row = ? AND {standing}", id)]
     reopened = {one.row for one in taken}
-    ids = json.dumps(sorted(set(lost)))
+    ids = json.dumps(sorted(set(change.lost)))
     forgotten = list(deciding.select(connection, f"JOIN json_each(?) i ON i.value = d.id WHERE {standing}", ids))
     if wrong := [one for one in forgotten if not one.forgotten or one.project != project.name]:
         raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")

@@ -6,6 +6,7 @@ those that do not stand follow, and it is re-opened if one is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from alphita.errors import InputError
 from alphita.mappings.review.records import Decision, ReviewRow
 from alphita.terminology import prefixes
-from alphita.terminology.concept import Concept
+from alphita.terminology.model import Concept
+from alphita.terminology.prefix_changes import changed_prefixes, under
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 
@@ -23,6 +25,7 @@ JOINT = " | "
 # reason -> what it means.
 REASONS = {
     "replaced": "the concept is retired; one other replaces it",
+    "prefix": "the release has the concept under another prefix, with the same number and name",
     "merged": "the concept's id is an alternative id of one other now",
     "removed": "the new release does not know the concept",
     "retired": "the concept is retired and nothing live replaces it; those to consider are named",
@@ -64,6 +67,11 @@ class Releases:
         self.old, self.new = old, new
         self._fates: dict[str, Fate | None] = {}
         self._concepts: dict[tuple[str, str], Concept | None] = {}
+
+    @functools.cached_property
+    def prefixes(self) -> dict[str, str]:
+        """The prefixes that changed, old -> new; asked where an id is not found."""
+        return changed_prefixes(self.old, self.new)
 
     def fate(self, row: ReviewRow, decision: Decision) -> Fate | None:
         """Return what becomes of a decision that says what a row means; None: it stands."""
@@ -107,8 +115,11 @@ class Releases:
             return self._replaced(now, old_name)
         # An alternative id then and now says the same as before.
         same = now.id == prefixes.normalize(curie) or (was is not None and was.id == now.id)
-        if not same:
+        is_moved = not same and now.id == under(prefixes.normalize(curie), self.prefixes)
+        if not same and not is_moved:
             return Fate(FOLLOWS, "merged", old_name, now.id, now.name)
+        if is_moved and was is not None and clean(was.name) == clean(now.name):
+            return Fate(FOLLOWS, "prefix", old_name, now.id, now.name)
         if was is None or clean(was.name) == clean(now.name):
             return None
         kept = clean(was.name) in _strings(now)
@@ -168,6 +179,9 @@ class Releases:
         """Return the concept of the new release with this id; else those that have it as an alternative one."""
         normal = prefixes.normalize(curie)
         found = self._find(self.new, curie)
+        if found is None and self.prefixes:
+            normal = under(normal, self.prefixes)
+            found = self._find(self.new, normal)
         if found is None or found.id == normal:
             return [] if found is None else [found]
         aliases = self.new.side_table("aliases")

@@ -21,7 +21,7 @@ from dataclasses import replace
 from alphita import artefact
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import agreement, deciding, rows
-from alphita.mappings.review.records import Decision, Kind, Project, ReviewRow
+from alphita.mappings.review.records import Added, Decision, Kind, Project, ReviewRow
 
 # Who decided, where the file does not say it.
 UNNAMED = "imported"
@@ -86,6 +86,14 @@ def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Coun
             if one.status == "ignored":
                 left_out["ignored mappings, kept as skipped"] += 1
     return tuple(found.values())
+
+
+def add(connection: sqlite3.Connection, name: str, given: Sequence[ReviewRow], by: str, *, guarded: bool) -> Added:
+    """Add rows to a project, with the decisions that they bring; see `ReviewStore.add_rows`."""
+    project_id, project = rows.project(connection, name)
+    added = rows.add_rows(connection, project_id, given)
+    stored, overtaken = take_over(connection, project_id, project, given, by, guarded=guarded)
+    return replace(added, decided=stored, overtaken=overtaken)
 
 
 def take_over(

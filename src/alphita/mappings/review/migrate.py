@@ -27,7 +27,7 @@ from alphita import artefact
 from alphita.errors import UsageError
 from alphita.mappings import record
 from alphita.mappings.review.fates import FOLLOWS, REOPENED, Fate, Releases
-from alphita.mappings.review.records import FINAL, Decision, Project, ReviewRow, Standing
+from alphita.mappings.review.records import FINAL, Decision, Project, Rebase, ReviewRow, Standing
 from alphita.terminology.store import Terminology
 
 if TYPE_CHECKING:
@@ -246,10 +246,7 @@ def apply(
         answers = {row: found[0].concept_id for row, found in candidates.items() if found}
         named = {} if types is None else {row: types(one) for row, one in answers.items() if one is not None}
         name = part.project.name
-        store.rebase(
-            name,
-            REVIEWER,
-            f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}",
+        change = Rebase(
             terminology=planned.new["content_hash"],
             release=_release(planned.new),
             model=model or part.project.model,
@@ -260,6 +257,8 @@ def apply(
             lost=part.lost,
             seen=part.seen,
         )
+        uid = f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}"
+        store.rebase(name, REVIEWER, uid, change)
     return len(planned.parts)
 
 

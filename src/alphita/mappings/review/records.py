@@ -6,6 +6,8 @@ again, and an undo is a decision too.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -169,6 +171,40 @@ class Bulk:
     occurrences: int
     expected_wrong: float
     decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebase:
+    """A project's change of release, worked out.
+
+    Attributes:
+        terminology: content hash of the new one.
+        release: its version.
+        model: content hash of the encoder.
+        candidates: new ones, by row id; rows left out keep theirs.
+        follow: by id of a decision in force, what takes its place: `concept_id`, `concept_name`, `relation` and
+            `comment` are taken from it, all else from the old one. A concept accepted becomes one chosen, unless it
+            is the answer.
+        reopen: ids of rows of which all decisions are taken back.
+        types: new semantic types of the answers, by row id.
+        lost: ids of forgotten decisions that are taken back too, so that `restore` does not bring them back.
+        seen: id of the newest decision of the project that was known when this was worked out.
+    """
+
+    terminology: str
+    release: str
+    model: str
+    candidates: Dictionary[int, Sequence[Mapping]] = field(default_factory=dict)
+    follow: Dictionary[int, Decision] = field(default_factory=dict)
+    reopen: Collection[int] = ()
+    types: Dictionary[int, Sequence[str]] = field(default_factory=dict)
+    lost: Collection[int] = ()
+    seen: int | None = None
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """What a project on the new release says of it."""
+        return {"terminology": self.terminology, "release": self.release, "model": self.model}
 
 
 @dataclass(frozen=True, slots=True)

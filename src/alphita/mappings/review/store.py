@@ -10,13 +10,13 @@ Several threads may use one store, and several processes one file, on one machin
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from alphita import artefact
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import bulk, deciding, imports, memory, progress, queueing, schema, upgrade
 from alphita.mappings.review import rows as rows_
@@ -30,6 +30,7 @@ from alphita.mappings.review.records import (
     Order,
     Progress,
     Project,
+    Rebase,
     Rebased,
     ReviewRow,
     Standing,
@@ -41,7 +42,11 @@ __all__ = ["Busy", "Conflict", "NotStored", "ReviewStore", "Unknown"]
 
 
 class ReviewStore:
-    """See the module. Every method may raise `Busy` (locked by another program) and `NotStored` (disk full, ...)."""
+    """See the module.
+
+    Every method may raise `Busy` (locked by another program) and `NotStored` (disk full, ...), and those that are given
+    a project, by its name, a row, a source or a reviewer `Unknown`: there is none; near ones are offered.
+    """
 
     def __init__(self, connections: Connections) -> None:
         """Use `open`."""
@@ -60,7 +65,7 @@ class ReviewStore:
         Raises:
             InputError: no such file, a directory, a file of another kind or of a newer version, or on a network share.
         """
-        path = Path(path).resolve()
+        path = artefact.absolute(Path(path)).resolve()
         with explained(path):
             schema.prepare(path, create=create, timeout=timeout)
             upgrade.bring(path, timeout)
@@ -80,8 +85,6 @@ class ReviewStore:
         """Close it."""
         self.close()
 
-    # Projects and rows
-
     def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = imports.UNNAMED) -> Added:
         """Add a project with rows, both or neither; `created_at` "" becomes now.
 
@@ -96,7 +99,7 @@ class ReviewStore:
         rows = list(rows)
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
-            return _add(connection, project.name, rows, by, guarded=False)
+            return imports.add(connection, project.name, rows, by, guarded=False)
 
     def projects(self) -> list[Project]:
         """Return all projects, oldest first."""
@@ -104,11 +107,7 @@ class ReviewStore:
             return rows_.projects(connection)
 
     def project(self, name: str) -> Project:
-        """Return one project.
-
-        Raises:
-            Unknown: there is no such project; near ones are offered.
-        """
+        """Return one project."""
         with self._connections.reading() as connection:
             return rows_.project(connection, name)[1]
 
@@ -121,27 +120,21 @@ class ReviewStore:
         overtaken here. An undo does not take them back.
 
         Args:
-            project: its name.
             rows: their `id` and `project` are not looked at.
             by: who brings the decisions.
             guarded: what a reviewer has decided here stands against a file of anybody else's, however new it says it
                 is.
 
         Raises:
-            Unknown: there is no such project.
             InputError: a row is not sound (its frequency, say, is negative); nothing is added.
         """
         # They may take their time to come, and others write meanwhile.
         rows = list(rows)
         with self._connections.writing() as connection:
-            return _add(connection, project, rows, by, guarded=guarded)
+            return imports.add(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> ReviewRow:
-        """Return one row.
-
-        Raises:
-            Unknown: there is no such row.
-        """
+        """Return one row."""
         with self._connections.reading() as connection:
             return rows_.load(connection, [id])[0]
 
@@ -152,9 +145,6 @@ class ReviewStore:
             id: of the row.
             reviewer: who asks: in a blind project they see only their own decisions until the row is adjudicated.
                 None sees all.
-
-        Raises:
-            Unknown: there is no such row.
         """
         with self._connections.reading() as connection:
             row = rows_.load(connection, [id])
@@ -175,7 +165,6 @@ class ReviewStore:
         """Return how many rows there are to look at, and a page of them.
 
         Args:
-            project: its name.
             reviewer: who asks, see `standing`; the state is that of what they may see. Open rows that they skipped
                 come after all others, longest ago first.
             order: "risk", "frequency": greatest first; "confidence": smallest first, before them those without; "row":
@@ -188,7 +177,6 @@ class ReviewStore:
             offset: how many rows stand before it.
 
         Raises:
-            Unknown: there is no such project.
             UsageError: there is no such order or state, or a negative limit or offset.
         """
         with self._connections.reading() as connection:
@@ -205,15 +193,9 @@ class ReviewStore:
             )
 
     def set_learning(self, project: str, scores: Dictionary[int, float]) -> None:
-        """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last.
-
-        Raises:
-            Unknown: there is no such project or row of it.
-        """
+        """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""
         with self._connections.writing() as connection:
             queueing.set_learning(connection, rows_.project(connection, project)[0], scores)
-
-    # Deciding
 
     def decide(self, decision: Decision, *, seen: int | None = None) -> Decision:
         """Store a decision; when this returns, it is on disk.
@@ -228,7 +210,6 @@ class ReviewStore:
 
         Raises:
             Conflict: there is a newer one than `seen`.
-            Unknown: there is no such project or row.
             InputError: what it says is not sound: kind, concept or relation missing or unknown, a time that is none or
                 still to come, an accepted concept that is not the answer, a uid that another decision has.
         """
@@ -250,7 +231,6 @@ class ReviewStore:
         takes an adjudication back that somebody else's has overtaken, too.
 
         Args:
-            project: its name.
             reviewer: whose.
             uid: of this undo; the same one twice does it once.
 
@@ -258,7 +238,6 @@ class ReviewStore:
             The decisions taken back, newest first; none, if there is nothing to take back.
 
         Raises:
-            Unknown: there is no such project.
             InputError: another action has this uid.
         """
         with self._connections.writing() as connection:
@@ -279,7 +258,6 @@ class ReviewStore:
         An answer that no concept fits becomes a decision of kind nil.
 
         Args:
-            project: its name.
             reviewer: who.
             uid: of the action; the same one twice does it once.
             threshold: confidence, 0 to 1.
@@ -287,7 +265,6 @@ class ReviewStore:
             preview: only say what it would do.
 
         Raises:
-            Unknown: there is no such project.
             InputError: a threshold out of range, or another action has this uid.
         """
         if preview:
@@ -296,18 +273,12 @@ class ReviewStore:
         with self._connections.writing() as connection:
             return bulk.accept(connection, project, reviewer, uid, threshold, types)
 
-    # What was decided
-
     def history(self, project: str, row: int | None = None, reviewer: str | None = None) -> Iterator[Decision]:
         """Yield every decision of a project, oldest first: superseded, undone and forgotten ones, and undos, too.
 
         Args:
-            project: its name.
             row: only of this row.
             reviewer: only theirs.
-
-        Raises:
-            Unknown: there is no such project or row.
         """
         self.project(project)
         if row is not None:
@@ -315,11 +286,7 @@ class ReviewStore:
         return self._streamed(project, lambda connection, id, _: deciding.history(connection, id, row, reviewer))
 
     def progress(self, project: str) -> Progress:
-        """Say how far a project is, and how well its reviewers agree.
-
-        Raises:
-            Unknown: there is no such project.
-        """
+        """Say how far a project is, and how well its reviewers agree."""
         with self._connections.reading() as connection:
             return progress.of(connection, rows_.project(connection, project)[0])
 
@@ -327,12 +294,8 @@ class ReviewStore:
         """Return the rows to adjudicate, all decisions visible, greatest risk first.
 
         Args:
-            project: its name.
             reviewer: who asks: in a blind project they are given the rows only of which they have said themselves what
                 they mean. None is given all.
-
-        Raises:
-            Unknown: there is no such project.
         """
         found = self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
         if reviewer is None or not self.project(project).blind:
@@ -346,16 +309,10 @@ class ReviewStore:
         unreviewed; reviewer, time, comment and relation are the decision's.
 
         Args:
-            project: its name.
             settled_only: leave out what is not approved or rejected.
-
-        Raises:
-            Unknown: there is no such project.
         """
         self.project(project)
         return self._streamed(project, lambda connection, id, one: memory.mappings(connection, id, one, settled_only))
-
-    # The memory
 
     def remembered(self, source: str, mentions: Iterable[str], *, project: str | None = None) -> dict[str, Decision]:
         """Return what was settled about equal mentions (after cleaning) of a source before.
@@ -368,9 +325,6 @@ class ReviewStore:
         Returns:
             By mention as given, the newest decision that settles one: accept, choose, nil or adjudicate (a rejection
             says of no concept that it is the one). Mentions that nothing is known of are left out.
-
-        Raises:
-            Unknown: there is no such project.
         """
         with self._connections.reading() as connection:
             return memory.remembered(connection, source, mentions, project)
@@ -381,9 +335,6 @@ class ReviewStore:
         Args:
             source: see `Project`; None: of any.
             project: only what was decided in this one.
-
-        Raises:
-            Unknown: there is no such source or project.
         """
         with self._connections.reading() as connection:
             return memory.settled(connection, source, project)
@@ -397,7 +348,6 @@ class ReviewStore:
 
         Args:
             source: see `Project`.
-            project: its name.
             reviewer: whose decisions.
             by: who wants it so.
 
@@ -406,7 +356,6 @@ class ReviewStore:
 
         Raises:
             UsageError: none or several are given.
-            Unknown: there is no such source, project or reviewer.
         """
         what, name = memory.named(source, project, reviewer)
         with self._connections.writing() as connection:
@@ -419,54 +368,26 @@ class ReviewStore:
 
         Raises:
             UsageError: none or several are given.
-            Unknown: there is no such source, project or reviewer.
         """
         what, name = memory.named(source, project, reviewer)
         with self._connections.writing() as connection:
             return memory.restore(connection, what, name, by)
 
-    def rebase(
-        self,
-        project: str,
-        by: str,
-        uid: str,
-        *,
-        terminology: str,
-        release: str,
-        model: str,
-        candidates: Dictionary[int, Sequence[Mapping]],
-        follow: Dictionary[int, Decision],
-        reopen: Collection[int],
-        types: Dictionary[int, Sequence[str]] | None = None,
-        lost: Collection[int] = (),
-        seen: int | None = None,
-    ) -> Rebased:
+    def rebase(self, project: str, by: str, uid: str, change: Rebase) -> Rebased:
         """Move a project to another release: all of it or nothing.
 
         Args:
-            project: its name.
             by: who wants it so.
             uid: of the action; the same one twice does it once.
-            terminology: content hash of the new one.
-            release: its version.
-            model: content hash of the encoder.
-            candidates: new ones, by row id; rows left out keep theirs.
-            follow: by id of a decision in force, what takes its place: `concept_id`, `concept_name`, `relation` and
-                `comment` are taken from it, all else from the old one. A concept accepted becomes one chosen, unless it
-                is the answer.
-            reopen: ids of rows of which all decisions are taken back.
-            types: new semantic types of the answers, by row id.
-            lost: ids of forgotten decisions that are taken back too, so that `restore` does not bring them back.
-            seen: id of the newest decision of the project that was known when this was worked out.
+            change: what moves, and where to.
 
         Raises:
-            Unknown: there is no such project, row, decision in force or forgotten one.
-            Busy: somebody decided after `seen`.
+            Unknown: no such decision in force or forgotten one.
+            Busy: somebody decided after `change.seen`.
             InputError: another action has this uid.
         """
-        new = replace(self.project(project), terminology=terminology, release=release, model=model)
         with self._connections.writing() as connection:
-            return bulk.rebase(connection, project, by, uid, new, candidates, types or {}, follow, reopen, lost, seen)
+            return bulk.rebase(connection, project, by, uid, change)
 
     def _streamed(
         self, project: str, read: Callable[[sqlite3.Connection, int, Project], Iterator[_Read]]
@@ -474,10 +395,3 @@ class ReviewStore:
         """Yield what is read, all of it as it was at the first, whatever is written meanwhile."""
         with self._connections.reading() as connection:
             yield from read(connection, *rows_.project(connection, project))
-
-
-def _add(connection: sqlite3.Connection, name: str, given: Sequence[ReviewRow], by: str, *, guarded: bool) -> Added:
-    project_id, project = rows_.project(connection, name)
-    added = rows_.add_rows(connection, project_id, given)
-    stored, overtaken = imports.take_over(connection, project_id, project, given, by, guarded=guarded)
-    return replace(added, decided=stored, overtaken=overtaken)

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, SEVERAL, WELL
+from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, IN_RANGE, NO_NAME, NO_UNIT, SEVERAL, USUAL_RANGE, WELL
 from alphita.normalizer.answering.several import name_several
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
 from alphita.normalizer.rules import negation, read
 
 # A short form without context is accepted where it is meant so at least this often.
 SURE_SHARE = 0.95
-KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS)
+OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE)
+KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS, *OF_VALUES)
 _WELL = re.compile(
     r"\b(?:normal|unremarkable|intact|wnl|within normal limits|normale|normali|nella norma|unauffällig|normaux|"
     r"normales)\b"
@@ -62,6 +63,7 @@ class Candidates(NamedTuple):
 def doubts_of(
     mentions: Sequence[str],
     readings: Mapping[tuple[int, int], Reading],
+    values: Sequence[str],
     denies: NDArray[np.bool_],
     candidates: Candidates,
     rows: Callable[[Sequence[str]], NDArray[np.int64]],
@@ -71,6 +73,7 @@ def doubts_of(
     Args:
         mentions: n cleaned strings.
         readings: the other readings, by mention and number of the reading.
+        values: (n,) what is doubtful about a value (`OF_VALUES`), "" for nothing; empty: there are none.
         denies: (n,) bool: there is a word of denial in it, wherever.
         candidates: see above.
         rows: see `name_several`.
@@ -82,7 +85,9 @@ def doubts_of(
             short.setdefault(request, []).append(reading)
     reason = [""] * len(mentions)
     for request, mention in enumerate(mentions):
-        if denies[request] and negation.begins_with_denial(read(mention)):
+        if values and values[request]:
+            reason[request] = values[request]
+        elif denies[request] and negation.begins_with_denial(read(mention)):
             reason[request] = DENIED
         elif _WELL.search(mention):
             reason[request] = WELL
@@ -91,8 +96,9 @@ def doubts_of(
         elif " " not in mention and (known := short.get(request)):
             reason[request] = _of_short_form(known)
     kind = np.array([KINDS.index(each) for each in reason], np.int8)[candidates.request]
-    denied, well, several_named, ambiguous = (kind == number for number in range(1, len(KINDS)))
-    vetoed = denied & ~candidates.equal
+    denied, well, several_named, ambiguous = (kind == number for number in range(1, 5))
+    vetoed = kind > KINDS.index(AMBIGUOUS)
+    vetoed |= denied & ~candidates.equal
     vetoed |= several_named & ~candidates.equal & ~candidates.same_words
     for row in np.flatnonzero(well & ~candidates.equal).tolist():
         vetoed[row] = not _WELL.search(candidates.texts[int(candidates.text[row])])

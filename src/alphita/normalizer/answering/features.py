@@ -137,6 +137,7 @@ class Context(NamedTuple):
         short: (n,) bool, whether the mention is a few capitals.
         vectors: (q, dim) of length 1, of the queries; None where there are none.
         own: (n,) the query that is each request's own string; None: the query of its number.
+        doubts: (n,) see `Questions`; empty: there are none.
         hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
         without: for each query, in how many strings that are taken as not there each word stands; None: in none.
     """
@@ -146,6 +147,7 @@ class Context(NamedTuple):
     short: NDArray[np.bool_]
     vectors: Float32 | None = None
     own: NDArray[np.int64] | None = None
+    doubts: Sequence[str] = ()
     hidden_strings: NDArray[np.int64] | None = None
     without: Sequence[Mapping[str, int]] | None = None
 
@@ -216,6 +218,7 @@ class Featurizer:
         doubts = doubts_of(
             [asked.texts[row][:MAX_ENCODED_CHARACTERS] for row in own.tolist()],
             context.readings,
+            context.doubts,
             _denies(self, asked, own),
             Candidates(request, table.query == own[request], equal, same, place, texts),
             self.segment.strings.rows,

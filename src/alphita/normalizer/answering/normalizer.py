@@ -24,7 +24,7 @@ from alphita.normalizer.answering.filters import Filters, Restricted, allowed_co
 from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
 from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.answering.results import Maker
-from alphita.normalizer.answering.said import identifier_of
+from alphita.normalizer.answering.said import SAYS_NOTHING, identifier_of
 from alphita.normalizer.answering.table import MOST_CONCEPTS
 
 RANKINGS = "alphita.normalizer.answering.rankings"
@@ -206,19 +206,23 @@ class Normalizer:
             self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
             for mention, place in zip(mentions, places, strict=True)
         ]
-        for number, concept in self._identified(mentions):
-            results[number] = self._maker.identified(mentions[number], concept, explain)
+        for number, concepts in self._identified(mentions):
+            results[number] = self._maker.identified(mentions[number], concepts, top_k, explain)
         return results
 
-    def _identified(self, mentions: Sequence[str]) -> list[tuple[int, int]]:
-        """Return which mentions are identifiers of concepts that may be answered, and of which."""
+    def _identified(self, mentions: Sequence[str]) -> list[tuple[int, list[int]]]:
+        """Return which mentions are identifiers of concepts that may be answered, or codes of theirs, and of which."""
         given = {number: name for number, mention in enumerate(mentions) if (name := identifier_of(mention))}
-        rows = self.index.concept_rows(list(given.values())).tolist() if given else []
-        return [
-            (number, row)
-            for number, row in zip(given, rows, strict=True)
-            if row >= 0 and (self._allowed is None or self._allowed[row])
-        ]
+        if not given:
+            return []
+        names = list(given.values())
+        own, coded = self.index.concept_rows(names).tolist(), self.index.coded(names)
+        found = []
+        for number, row, others in zip(given, own, coded, strict=True):
+            rows = [row] if row >= 0 else others
+            if rows := [each for each in rows if self._allowed is None or self._allowed[each]]:
+                found.append((number, rows))
+        return found
 
     def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
@@ -248,7 +252,9 @@ class Normalizer:
         table = scored.table
         if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, self._languages)
-            nil = answers.nil > self.calibration.nil_threshold
+            says_nothing = np.isin(asked.doubts, SAYS_NOTHING)
+            answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
+            nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
             return self._maker.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better standing first.

@@ -17,6 +17,7 @@ from alphita.normalizer.abbreviations.expanding import Abbreviations, Expansion
 from alphita.normalizer.answering.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, CandidatePairs, gather
 from alphita.normalizer.answering.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.answering.hiding import Hidden, Hiding
+from alphita.normalizer.answering.laboratory import Laboratory
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.said import without_tag
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
@@ -38,6 +39,7 @@ class Questions(NamedTuple):
         readings: for each question its other readings, in the order of its further queries.
         languages: for each question its mention's language, or None.
         short: for each question whether its mention is a few capitals.
+        doubts: for each question why no answer to it is accepted, as a value tells; "" for nothing.
     """
 
     queries: list[str]
@@ -45,6 +47,7 @@ class Questions(NamedTuple):
     readings: list[tuple[Reading, ...]]
     languages: list[str | None]
     short: list[bool]
+    doubts: list[str]
 
     def take(self, rows: Sequence[int]) -> Questions:
         """Return some of the questions; the queries stay."""
@@ -99,6 +102,7 @@ class Pipeline:
         self.definitions, self.cosines, self.allowed = definitions, cosines, allowed
         self._featurizer: Featurizer | None = None
         self._speller: Speller | None = None
+        self._laboratory: Laboratory | None = None
         # Several threads may ask at once; what is made at the first question is made once.
         self._making = threading.Lock()
 
@@ -122,9 +126,10 @@ class Pipeline:
         """
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         read = self._read(mentions, cleaned, contexts, languages, hidden)
+        doubts = self._read_laboratory(cleaned, read, hidden)
         queries: dict[str, int] = {}
         known: dict[tuple[object, ...], int] = {}
-        asked = Questions([], [], [], [], [])
+        asked = Questions([], [], [], [], [], [])
         places = []
         for place, (string, readings) in enumerate(zip(cleaned, read, strict=True)):
             if not string:
@@ -145,6 +150,7 @@ class Pipeline:
                 asked.readings.append(tuple(used))
                 asked.languages.append(language)
                 asked.short.append(short)
+                asked.doubts.append(doubts.get(place, ""))
             places.append(number)
         return asked._replace(queries=list(queries)), places
 
@@ -200,6 +206,25 @@ class Pipeline:
             for whole in dict.fromkeys((string, shortened(string)))
             for other, source in written_otherwise(whole, unspecified=has_residual)
         ]
+        return self._indexed(made, hidden)
+
+    def _read_laboratory(
+        self, cleaned: Sequence[str], read: list[tuple[Reading, ...]], hidden: Hidden | None
+    ) -> dict[int, str]:
+        """Put the names of what laboratory wordings mean in the place of their other readings; return their doubts."""
+        if not self.respell:
+            return {}
+        with self._making:
+            if self._laboratory is None:
+                self._laboratory = Laboratory(self.index.rows)
+        said = {place: told for place, string in enumerate(cleaned) if (told := self._laboratory(string))}
+        read_so = self._indexed([(place, one) for place, told in said.items() for one in told.readings], hidden)
+        for place in said:
+            read[place] = tuple(reading for other, reading in read_so if other == place)
+        return {place: told.doubt for place, told in said.items() if told.doubt}
+
+    def _indexed(self, made: list[tuple[int, Reading]], hidden: Hidden | None) -> list[tuple[int, Reading]]:
+        """Return those readings of mentions, with their places, that are strings of the index and not hidden."""
         rows = self.index.rows([one.string for _, one in made])
         found = np.flatnonzero(rows >= 0)
         if hidden is not None and len(found):
@@ -292,7 +317,7 @@ class Pipeline:
             for place, reading in enumerate(some, 1)
         }
         own = requests.query[requests.offsets[:-1]]
-        context = Context(asked.languages, readings, np.array(asked.short, bool), vectors, own)
+        context = Context(asked.languages, readings, np.array(asked.short, bool), vectors, own, asked.doubts)
         if hidden is None:
             return context
         words = self._hiding.words(hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from alphita.normalizer.answering.calibration_store import RankedAnswers
 from alphita.normalizer.answering.candidates import BORROWED, EXACT, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
+from alphita.normalizer.answering.laboratory import ORIGIN as LABORATORY
 from alphita.normalizer.answering.pipeline import Questions, Scored
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import doubt_of
+from alphita.normalizer.answering.said import SAYS_NOTHING, SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
@@ -44,6 +46,7 @@ ORIGINS = {
     "input": "defined in the input",
     "list": "from your list",
     "clinic": "from the clinic's short forms",
+    LABORATORY: "as laboratories say it",
 }
 
 
@@ -82,34 +85,52 @@ class Maker:
         candidates = (replace(first, contradictions=why), *others)
         return replace(result, candidates=candidates, decision="review", explanation=explanation)
 
-    def identified(self, mention: str, concept: int, explain: bool) -> Result:
-        """Return the result of a mention that is the identifier of a concept."""
-        known = self.index.concept(concept)
-        name = known.id if self.targets is None else self.targets.ids(np.array([concept]))[0]
-        found = Candidate(name, known.name, known.name, 1.0, source=known.source, routes=("exact",), relation="exact")
+    def identified(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; a code of several is for review."""
+        shared = (SHARED_CODE,) if len(concepts) > 1 else ()
+        candidates = []
+        for row in concepts[:top_k]:
+            known = self.index.concept(row)
+            name = known.id if self.targets is None else self.targets.ids(np.array([row]))[0]
+            routes = ("exact",)
+            candidates.append(
+                Candidate(
+                    name,
+                    known.name,
+                    known.name,
+                    1.0,
+                    source=known.source,
+                    routes=routes,
+                    relation="exact",
+                    contradictions=shared,
+                )
+            )
+        best = self.index.concept(concepts[0])
         why = None
         if explain:
             why = Explanation(
                 "the identifier of",
-                known.name,
+                best.name,
                 "preferred name",
-                found.routes,
+                ("exact",),
                 {},
-                known.definition,
-                known.parents,
-                known.semantic_types,
+                best.definition,
+                best.parents,
+                best.semantic_types,
+                contradictions=shared,
             )
+        decision: Decision = "review" if shared else "accept"
         sure = self.ranker is not None
         return Result(
             mention,
-            name,
-            known.name,
-            known.name,
+            candidates[0].concept_id,
+            best.name,
+            best.name,
             1.0,
-            1.0 if sure else None,
+            1.0 / len(concepts) if sure else None,
             EXACT_METHOD,
-            (found,),
-            "accept" if sure else None,
+            tuple(candidates),
+            decision if sure else None,
             why,
         )
 
@@ -358,6 +379,8 @@ class Maker:
 
 
 def _nil_reason(scored: Scored, request: int) -> str:
+    if scored.features is not None and scored.features.doubts[request] in SAYS_NOTHING:
+        return f"NIL: {scored.features.doubts[request]}; the nearest is"
     if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
     return "NIL: too far away or too doubtful; the nearest is"

@@ -10,8 +10,16 @@ from alphita.terminology import prefixes
 POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
 DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 WELL = "negation: the mention says that it is as it should be"
+NO_UNIT = "value: neither unit nor range stands with it"
+IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it here"
+USUAL_RANGE = "value: compared with the usual range of adults"
+# Of these nothing is said that a concept could be.
+SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME)
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
-_IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
+SHARED_CODE = "ambiguous: the code is that of several concepts"
+_IDENTIFIER = re.compile(
+    r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
+)
 # The kinds of things that SNOMED CT and other lists write behind a name.
 _TAG = re.compile(
     r"(?<=\S) ?\((?:"

@@ -308,8 +308,8 @@ def foreign(index: Index, n: int, *, seed: int) -> Examples:
 
 def _elsewhere(index: Index, n: int, seed: int) -> list[str]:
     """Return names of other vocabularies' concepts that the index lacks, every second with noise."""
+    from alphita.index.borrowing import shipped_lender
     from alphita.index.elsewhere import absent
-    from alphita.index.lenders import shipped_lender
 
     names = absent(shipped_lender().names, index.strings.array)["key"]
     rows = np.sort(np.random.default_rng(seed).permutation(len(names))[:n]).tolist()

@@ -8,7 +8,9 @@ from contextlib import suppress
 
 from alphita import workbooks
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.reading.files import PARQUET_ROWS_AT_ONCE, MentionFile, as_text, printable
+from alphita.normalizer.reading._parquet import PARQUET_ROWS_AT_ONCE
+from alphita.normalizer.reading.files import MentionFile
+from alphita.normalizer.reading.rows import as_text, printable
 
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:

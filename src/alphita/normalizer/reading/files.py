@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import codecs
 import csv
+import functools
 import gzip
 import io
-import json
 import os
-import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from alphita import workbooks
 from alphita.errors import InputError, UsageError
+from alphita.normalizer.reading import _json_lines, _parquet
+from alphita.normalizer.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
 from alphita.registry import unknown
 from alphita.textio import Record, records
 
@@ -41,15 +41,7 @@ SUFFIXES = {
     **dict.fromkeys(workbooks.SUFFIXES, "excel"),
 }
 FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
-# The column that is taken if none is named.
-DEFAULT_COLUMN = "mention"
 MAX_LINE_BYTES = 64 * 2**20
-PARQUET_ROWS_AT_ONCE = 8_192
-# Of JSON Lines, to see which keys there are: so many lines at most, and no more of long ones.
-LOOKED_AT_LINES = 1_000
-LOOKED_AT_CHARACTERS = 16 * 2**20
-# A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
-WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
 MAGIC = {
     b"PK\x03\x04": "a zip file, or one of Excel's; name that .xlsx or say --input-format excel",
     b"\xd0\xcf\x11\xe0": "an old Excel file; name it .xls or say --input-format excel",
@@ -58,34 +50,6 @@ MAGIC = {
     b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
     b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
 }
-
-
-class MentionRow(NamedTuple):
-    """One input row.
-
-    Attributes:
-        number: 1-based; a header is not counted, rows with a problem are.
-        line: the line of the file it begins at (for Parquet: the row number; for Excel: as it shows it).
-        mention: the string to normalise; None if there is a problem.
-        code: what the code column holds, if one was named.
-        context: the text that the mention stands in, if a column was named and holds one.
-        language: the mention's (BCP-47), likewise.
-        frequency: how often the mention occurs, 0 or more, likewise.
-        problem: why the row cannot be used, or None.
-        value: the offending value.
-        field: the column it stands in; None where the whole row is meant, or the column was not named.
-    """
-
-    number: int
-    line: int
-    mention: str | None
-    code: str | None = None
-    context: str | None = None
-    language: str | None = None
-    frequency: int | None = None
-    problem: str | None = None
-    value: object = None
-    field: str | None = None
 
 
 @dataclass
@@ -100,6 +64,8 @@ class MentionFile:
         context_column: the column of the texts that the mentions stand in, or None.
         language_column: the column of the mentions' languages, or None.
         frequency_column: the column of how often each mention occurs, or None.
+        unit_column: the column of the unit of the value that a mention ends with, or None.
+        range_column: the column of the range of that value, "3.5-5.1" or "<5", or None.
         sheet: of an Excel workbook; None if only one has anything in it.
         private: errors do not name the columns there are, which without a header are cells of the first row.
         encoding: of the text; any in which a line ends with the byte 10.
@@ -115,11 +81,13 @@ class MentionFile:
     context_column: str | None = None
     language_column: str | None = None
     frequency_column: str | None = None
+    unit_column: str | None = None
+    range_column: str | None = None
     sheet: str | None = None
     private: bool = False
     _raw: IO[bytes] | None = field(default=None, repr=False)
     _line: int = field(default=0, repr=False)
-    _rows: int | None = field(default=None, repr=False)
+    n_rows: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Settle the format and check the options against it.
@@ -131,7 +99,7 @@ class MentionFile:
             self.format = "lines" if self.is_stdin else _format_of(Path(self.path))
         if self.format not in FORMATS:
             raise UsageError(unknown("input format", self.format, FORMATS))
-        if self.format == "lines" and (self.column or any(self._further())):
+        if self.format == "lines" and (self.column or any(self.further())):
             raise UsageError("plain lines have no columns; say --input-format csv, tsv or jsonl")
         if self.format in ("parquet", "excel") and self.is_stream:
             kind = self.format.capitalize()
@@ -165,8 +133,8 @@ class MentionFile:
 
     def estimate_rows(self, read: int) -> int | None:
         """Return about how many rows there are, going by how much of the file `read` rows took; None for a stream."""
-        if self._rows is not None:
-            return self._rows
+        if self.n_rows is not None:
+            return self.n_rows
         if self.is_stream or self._raw is None or self._raw.closed or not self._raw.tell():
             return None
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
@@ -180,9 +148,14 @@ class MentionFile:
         """
         self._line = 0
         if self.format in ("parquet", "excel"):
-            yield from self._parquet() if self.format == "parquet" else self._excel()
+            yield from _parquet.rows(self) if self.format == "parquet" else self._excel()
             return
-        readers = {"csv": self._delimited, "tsv": self._delimited, "jsonl": self._json_lines, "lines": self._plain}
+        readers: dict[str, Callable[[IO[bytes]], Iterator[MentionRow]]] = {
+            "csv": self._delimited,
+            "tsv": self._delimited,
+            "jsonl": functools.partial(_json_lines.rows, self),
+            "lines": self._plain,
+        }
         with self.opened() as file:
             try:
                 yield from readers[self.format](file)
@@ -251,160 +224,46 @@ class MentionFile:
         yield record
         for record in found:
             yield record._replace(value=printable(record.value)) if record.problem else record
-        self._rows = record.number
+        self.n_rows = record.number
 
     def _picker(self, header: Sequence[str]) -> Callable[[list[str | None]], tuple[Any, ...]]:
         """Return what takes mention, code, context, ... from the cells of a row, to which one of None was added."""
         # Where a column was not named, the cell after the last, which is None.
         return itemgetter(
-            self._choose(header, self.column),
-            *(len(header) if name is None else self._choose(header, name) for name in self._further()),
+            self.choose(header, self.column),
+            *(len(header) if name is None else self.choose(header, name) for name in self.further()),
         )
 
     def _excel(self) -> Iterator[MentionRow]:
-        self._rows, rows = workbooks.sheet_rows(self.path, self.sheet)
+        self.n_rows, rows = workbooks.sheet_rows(self.path, self.sheet)
         _, header = next(rows)
         pick = self._picker(header)
         number = 0
         for number, (line, cells) in enumerate(rows, 1):
             yield self.checked(number, line, *pick([*cells, None]))
-        self._rows = number
+        self.n_rows = number
 
     def _plain(self, file: IO[bytes]) -> Iterator[MentionRow]:
         for number, text in enumerate(self.lines(file), 1):
             yield self.checked(number, number, text.rstrip("\r\n"))
-        self._rows = self._line
+        self.n_rows = self._line
 
-    def _json_lines(self, file: IO[bytes]) -> Iterator[MentionRow]:
-        lines = enumerate(self.lines(file), 1)
-        looked_at, column = self._look_at(lines)
-        number = 0
-        for line, text in chain(looked_at, lines):
-            if not text.strip():
-                continue
-            number += 1
-            try:
-                record = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                yield MentionRow(number, line, None, problem=f"not JSON: {error}", value=text)
-                continue
-            if not isinstance(record, dict):
-                yield MentionRow(number, line, None, problem="not a JSON object", value=text)
-                continue
-            yield self._json_row(number, line, record, column)
-        self._rows = number
-
-    def _look_at(self, lines: Iterator[tuple[int, str]]) -> tuple[list[tuple[int, str]], str]:
-        """Read on until all columns asked for have been seen; return what was read, and the column of mentions.
-
-        A key may be missing in any object, the first as well. Only a column that no object has among those looked at
-        spoils the whole file.
-        """
-        further = [name for name in self._further() if name is not None]
-        wanted = {self.column or DEFAULT_COLUMN, *further}
-        looked_at: list[tuple[int, str]] = []
-        keys: dict[str, None] = {}
-        characters = 0
-        for line, text in islice(lines, LOOKED_AT_LINES):
-            looked_at.append((line, text))
-            characters += len(text)
-            # What is not JSON is told of when its row comes.
-            with suppress(ValueError, RecursionError):
-                keys |= dict.fromkeys(record if isinstance(record := json.loads(text), dict) else ())
-            if wanted <= keys.keys() or characters > LOOKED_AT_CHARACTERS:
-                break
-        if not keys:
-            return looked_at, self.column or DEFAULT_COLUMN
-        names = list(keys)
-        for name in further:
-            self._choose(names, name)
-        return looked_at, names[self._choose(names, self.column)]
-
-    def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> MentionRow:
-        mention = record.get(column, ...)
-        if mention is ...:
-            return MentionRow(
-                number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column
-            )
-        code, context, language, frequency = (name and record.get(name) for name in self._further())
-        for name, text in ((column, mention), (self.context_column, context), (self.language_column, language)):
-            if not isinstance(text, str | None):
-                return MentionRow(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
-        for name, value in ((self.code_column, code), (self.frequency_column, frequency)):
-            if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-                problem = f"{name!r} is neither string nor number"
-                return MentionRow(number, line, None, problem=problem, value=value, field=name)
-        code, frequency = (
-            None if value is None else as_text(value) if isinstance(value, float) else str(value)
-            for value in (code, frequency)
+    def further(self) -> tuple[str | None, ...]:
+        """Return the columns beside the mentions', in the order of `rows.checked`."""
+        return (
+            self.code_column,
+            self.context_column,
+            self.language_column,
+            self.frequency_column,
+            self.unit_column,
+            self.range_column,
         )
-        return self.checked(number, line, mention or "", code, context, language, frequency)
 
-    def _parquet(self) -> Iterator[MentionRow]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def checked(self, number: int, line: int, mention: str, *further: str | None) -> MentionRow:
+        """Check the texts of a row, those of the columns `further` in their order."""
+        return checked(number, line, mention, further, names=(self.column, *self.further()), encoding=self.encoding)
 
-        try:
-            if Path(self.path).stat().st_size == 0:
-                raise InputError("the file is empty", file=self.name)
-            parquet = pq.ParquetFile(self.path)
-            self._rows = parquet.metadata.num_rows
-            schema = parquet.schema_arrow
-            wanted = [schema.names[self._choose(schema.names, self.column)]]
-            wanted += [name and schema.names[self._choose(schema.names, name)] for name in self._further()]
-            names = list(dict.fromkeys(name for name in wanted if name is not None))
-            _check_text(names[0], schema.field(names[0]).type)
-            for name in (self.context_column, self.language_column):
-                # Data frames store a column without any value as one of nulls.
-                if name is not None and not pa.types.is_null(schema.field(name).type):
-                    _check_text(name, schema.field(name).type)
-            number = 0
-            for batch in parquet.iter_batches(batch_size=PARQUET_ROWS_AT_ONCE, columns=names):
-                columns = [[None] * len(batch) if name is None else texts(batch.column(name)) for name in wanted]
-                for mention, *further in zip(*columns, strict=True):
-                    number += 1
-                    yield self.checked(number, number, mention or "", *further)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
-
-    def _further(self) -> tuple[str | None, ...]:
-        """Return the columns beside the mentions', in the order of `MentionRow`."""
-        return self.code_column, self.context_column, self.language_column, self.frequency_column
-
-    def checked(
-        self,
-        number: int,
-        line: int,
-        mention: str,
-        code: str | None = None,
-        context: str | None = None,
-        language: str | None = None,
-        frequency: str | None = None,
-    ) -> MentionRow:
-        """Check the texts of a row."""
-        for place, text in enumerate((mention, code, context, language)):
-            if text is None or (text.isascii() and "\0" not in text):
-                continue
-            name = (self.column, *self._further())[place]
-            where = f" in {name!r}" if name else ""
-            if "\0" in text:
-                return MentionRow(number, line, None, problem=f"a NUL byte{where}", value=text, field=name)
-            try:
-                text.encode("utf-8")
-            except UnicodeEncodeError:
-                problem = f"not valid {self.encoding} text{where}"
-                return MentionRow(number, line, None, problem=problem, value=printable(text), field=name)
-        count = None
-        if frequency is not None and (frequency := frequency.strip()):
-            if not (whole := WHOLE.fullmatch(frequency)):
-                problem = f"{self.frequency_column!r} is no whole number of 0 or more"
-                return MentionRow(
-                    number, line, None, problem=problem, value=printable(frequency), field=self.frequency_column
-                )
-            count = int(whole[1])
-        return MentionRow(number, line, mention, code, context or None, language or None, count)
-
-    def _choose(self, names: Sequence[str], column: str | None) -> int:
+    def choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""
         shown = [printable(name) for name in names]
         listed, only = f": {shown}", f"the only column is {shown}"
@@ -450,37 +309,3 @@ def _format_of(path: Path) -> str:
     if suffix not in SUFFIXES:
         raise UsageError(f"cannot tell the format of {path.name!r}; say --input-format, one of {list(FORMATS)}")
     return SUFFIXES[suffix]
-
-
-def _check_text(name: str, kind: Any) -> None:  # noqa: ANN401
-    import pyarrow as pa
-
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)):
-        raise UsageError(f"column {name!r} holds {kind}, not strings; name another with --column")
-
-
-def texts(column: Any) -> list[str | None]:  # noqa: ANN401
-    """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates, 3.0 becomes 3."""
-    import pyarrow as pa
-
-    if pa.types.is_floating(column.type):
-        # Whole numbers where some are missing; NaN is what data frames have for a missing one.
-        return [None if value is None or value != value else as_text(value) for value in column.to_pylist()]
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    try:
-        return column.cast(pa.large_string()).to_pylist()
-    except UnicodeDecodeError:
-        raw = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
-        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
-
-
-def as_text(value: float) -> str:
-    """Return a number as whoever wrote it means it: 3.0 is 3."""
-    return f"{value:.0f}" if value % 1 == 0 else str(value)
-
-
-def printable(text: str) -> str:
-    """Return a text that can be written anywhere: halves of characters become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")

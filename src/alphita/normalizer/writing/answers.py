@@ -17,7 +17,7 @@ from typing import Any
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, REVIEW, Mapping
 from alphita.normalizer.answering.records import Result, lines
-from alphita.normalizer.reading.files import MentionRow
+from alphita.normalizer.reading.rows import MentionRow
 
 # What a line has of its row; the answer's values follow these in the record.
 OF_THE_ROW = ("row", "mention_code", "mention", "frequency", "rank")
@@ -37,11 +37,10 @@ _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 def question(row: MentionRow) -> Question:
     """Return what a usable row asks; equal questions have equal answers. Of a context only a hash is kept."""
-    mention = row.mention or ""
     if row.context is None and row.language is None:
-        return mention
+        return row.asked
     context = hashlib.blake2b((row.context or "").encode(), digest_size=16).digest()
-    return mention, context, row.language
+    return row.asked, context, row.language
 
 
 def answer(result: Result, top_k: int) -> Answer:

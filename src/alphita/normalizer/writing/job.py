@@ -287,6 +287,8 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "context column": table.context_column,
         "language column": table.language_column,
         "frequency column": table.frequency_column,
+        "unit column": table.unit_column,
+        "range column": table.range_column,
         "encoding": table.encoding,
         "delimiter": table.delimiter,
         "chunk rows": job.chunk_rows,

@@ -40,7 +40,7 @@ from alphita.mappings.record import COLUMNS, Mapping
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.several import names_in
 from alphita.normalizer.calibrating.audit import ACCEPT, draw, write_audit
-from alphita.normalizer.reading.files import MentionRow
+from alphita.normalizer.reading.rows import MentionRow
 from alphita.normalizer.writing.answers import DECISION, METHOD, Answer, AnswerStore, Question, lines_of, question
 from alphita.normalizer.writing.job import (
     ACCEPTED,
@@ -261,7 +261,7 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
     found = answer_all(
-        [(row.mention or "", row.context, row.language) for row in new.values()],
+        [(row.asked, row.context, row.language) for row in new.values()],
         normalizer,
         job.memory,
         top_k=job.top_k,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import Any
 
 import polars as pl
 
-from alphita.terminology import model
+from alphita.errors import UsageError
+from alphita.terminology import model, prefixes
 
 _SCHEMAS: dict[str, dict[str, Any]] = {
     table: {name: kind for name, (kind, _) in columns.items()} | model.PLACE for table, columns in model.SCHEMAS.items()
@@ -49,9 +51,51 @@ class Columns:
         """Return the tables."""
         return {table: self.frame(table) for table in _SCHEMAS}
 
+    def tables(self, sources: list[dict[str, Any]], dropped: Counter[str]) -> model.Tables:
+        """Return what a loader hands over: the tables, the files they were read from, and what was left out of them."""
+        return model.Tables(**self.frames(), sources=sources, dropped=dict(dropped))  # type: ignore[arg-type]
+
 
 def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
     schema = _SCHEMAS[table]
     given = set().union(*rows) if rows else set(schema)
     columns = {name: [row.get(name) for row in rows] for name in schema if name in given}
     return pl.DataFrame(columns, schema={name: schema[name] for name in columns})
+
+
+def type_by_branches(columns: Columns, option: str) -> None:
+    """Give every concept below a root the semantic types that are the root's children above it, or itself.
+
+    Args:
+        columns: with concepts, names and relations.
+        option: the roots, joined by commas; "namespace" and "" name none.
+
+    Raises:
+        UsageError: a root is not among the concepts.
+    """
+    if option in ("", "namespace"):
+        return
+    roots = [prefixes.normalize(root) for root in option.split(",")]
+    terms = model.complete("terms", columns.frame("terms")).filter("preferred")
+    names = dict(terms.unique("concept", keep="first").select("concept", "string").iter_rows())
+    known = set(columns.frame("concepts")["id"])
+    children = defaultdict(list)
+    relations = columns.frame("relations").filter(pl.col("relation") == model.IS_A)
+    for parent, child in relations.select("tail", "head").iter_rows():
+        children[parent].append(child)
+    branches: dict[str, None] = {}
+    for root in roots:
+        if root not in known:
+            raise UsageError(f"semantic_type: no concept has the id {root!r}")
+        # A root that lies below another root is divided itself, not a type.
+        branches |= dict.fromkeys(branch for branch in children[root] if branch not in roots)
+    for branch in branches:
+        seen, waiting = {branch}, [branch]
+        while waiting:
+            new = [child for child in children[waiting.pop()] if child not in seen]
+            seen.update(new)
+            waiting.extend(new)
+        prefix, _, code = branch.rpartition(":")
+        for concept in sorted(seen & known):
+            name = names.get(branch, branch)
+            columns.add("semantic_types", concept=concept, semantic_type=name, code=code, source=prefix)

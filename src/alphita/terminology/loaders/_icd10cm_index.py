@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.loaders import _lines, _table_rows
+from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._icd10cm_names import FIRST_CODE, IndexRow, named
 
@@ -119,8 +119,8 @@ class Index:
         """
         self.dropped["index entries without a code"] += sum(not row.code for row in self.rows)
         for row, name in named(self.rows):
-            found = FIRST_CODE.fullmatch(row.code)
-            if found is None:
+            match = FIRST_CODE.fullmatch(row.code)
+            if match is None:
                 self.rejects.add(
                     "not an ICD-10-CM code",
                     file=self.member.place,
@@ -129,19 +129,19 @@ class Index:
                     value=row.code,
                 )
                 continue
-            code = found[1]
-            while found[2] and code not in codes and len(code) > _CATEGORY:
+            code = match[1]
+            while match[2] and code not in codes and len(code) > _CATEGORY:
                 code = code[:-1].rstrip(".")
             if code not in codes:
                 self.dropped["index entries of codes that are not in the tabular list"] += 1
             elif name is None:
                 self.dropped["index entries that make no name of their own"] += 1
             else:
-                yield code, name, row.line, code != found[1] or bool(found[3])
+                yield code, name, row.line, code != match[1] or bool(match[3])
 
 
 def _table_entries(member: Member, rejects: Rejects) -> Iterator[_Entry]:
-    encoding = "utf-16" if _head_bytes(member).startswith(_lines.UTF16) else "utf-8"
+    encoding = "utf-16" if _head_bytes(member).startswith(_files.UTF16) else "utf-8"
     table = _table_rows.opened(member, _table_rows.Format("", '"', encoding, ""), rejects)
     if missing := [name for name in COLUMNS if name not in table.names]:
         raise InputError(
@@ -211,7 +211,7 @@ def _head_bytes(file: Member) -> bytes:
 
 def _head(file: Member) -> str:
     raw = _head_bytes(file)
-    return raw.decode("utf-16" if raw.startswith(_lines.UTF16) else "utf-8-sig", "replace")
+    return raw.decode("utf-16" if raw.startswith(_files.UTF16) else "utf-8-sig", "replace")
 
 
 def _columns(head: str) -> set[str]:

@@ -93,7 +93,7 @@ def named(rows: Iterable[IndexRow]) -> Iterator[tuple[IndexRow, str | None]]:
         if row.code.strip():
             # "Unspecified site" has its parent's name, if that has no code to have it.
             says_nothing = len(path) > 1 and not path[-2].code and _UNSPECIFIED.search(row.term)
-            yield row, _name([one.term for one in (path[:-1] if says_nothing else path)])
+            yield row, _name([step.term for step in (path[:-1] if says_nothing else path)])
 
 
 @dataclass

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files, _lines, _table_rows
+from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._files import Member
 
 HEAD_BYTES = 64 * 1024
@@ -50,7 +50,7 @@ class Beginning(Member):
     @property
     def settings(self) -> dict[str, str]:
         """The option `encoding` of loaders of text, where a byte order mark tells it."""
-        return {"encoding": "utf-16"} if self.head.startswith(_lines.UTF16) else {}
+        return {"encoding": "utf-16"} if self.head.startswith(_files.UTF16) else {}
 
     @property
     def is_binary(self) -> bool:
@@ -145,7 +145,7 @@ def import_command(format_: str, path: Path, **settings: str) -> str:
 
 def _whole_lines(raw: bytes) -> bytes:
     """Return the lines that end within `raw`; all of it where none does."""
-    if raw.startswith(_lines.UTF16):
+    if raw.startswith(_files.UTF16):
         text = raw.decode("utf-16", "ignore")
         return text[: text.rfind("\n") + 1].encode("utf-16") if "\n" in text else raw
     return raw[: raw.rfind(b"\n") + 1] or raw

@@ -8,14 +8,17 @@ read line by line, so that each bad line is reported with its number.
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders._files import Member
 
@@ -26,17 +29,17 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 def sources(read: Sequence[Member], name: str, version: Callable[[Member], str | None]) -> list[dict[str, Any]]:
     """Return the manifest's entries: one a file, an archive being one file, whatever was read of it."""
-    found = {}
+    entries = {}
     for member in read:
-        if member.path not in found:
-            found[member.path] = {
+        if member.path not in entries:
+            entries[member.path] = {
                 "name": name,
                 "file": member.path.name,
                 "version": version(member),
                 "licence": None,
                 "sha256": artefact.hash_file(member.path),
             }
-    return list(found.values())
+    return list(entries.values())
 
 
 # --- bulk reading ----------------------------------------------------------------------------------------------------
@@ -201,6 +204,50 @@ def _is_utf8(block: bytes) -> bool:
         return False
 
 
+def csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of a CSV file, its header first; lines that cannot be read go to `rejects`."""
+    with member.open() as file:
+        data = file.read()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
+    rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
+    try:
+        _, line, header, _, _ = next(rows)
+    except csv.Error as error:
+        raise InputError(f"its first line is no header: {error}", file=member.place, line=1) from None
+    if not header:
+        raise InputError("the file is empty", file=member.place)
+    yield line, header
+    for row in rows:
+        if row.problem:
+            rejects.add(row.problem, file=member.place, line=row.line, value=row.value)
+        else:
+            yield row.line, row.cells
+
+
+def _text(data: bytes, member: Member, rejects: Rejects) -> str:
+    """Return a file's text; lines that are not text are reported and left empty, so that lines keep their numbers."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode()
+        if "\0" not in text:
+            return text
+    except UnicodeDecodeError:
+        pass
+    lines = []
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        try:
+            line = raw.decode()
+            problem = "a NUL byte in the line" if "\0" in line else ""
+        except UnicodeDecodeError as error:
+            line, problem = "", f"not UTF-8: byte 0x{raw[error.start]:02x}"
+        if problem:
+            rejects.add(problem, file=member.place, line=number, value=raw[:100].decode("ascii", "replace"))
+            line = ""
+        lines.append(line)
+    return "\n".join(lines)
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +261,36 @@ def refuse(frame: pl.DataFrame, bad: pl.Expr, problem: str, rejects: Rejects, *,
     return frame.filter(~mask)
 
 
+def at_concepts(
+    frame: pl.DataFrame,
+    column: str,
+    wanted: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    refuse_unknown: Callable[[pl.DataFrame, pl.Expr, str], pl.DataFrame],
+) -> tuple[pl.DataFrame, int]:
+    """Replace ids by rows of the concepts.
+
+    Args:
+        frame: its rows of other ids are taken out.
+        column: to replace.
+        wanted: (n,) what stands there, as numbers.
+        ids: of the concepts, sorted.
+        left_out: of those that are left out by a choice of the user's, which is no fault of the row.
+        refuse_unknown: (frame, which rows, problem) -> the frame without them, reported; for ids of no concept.
+
+    Returns:
+        The frame, and how many rows of `left_out` it had.
+    """
+    rows = np.searchsorted(ids, wanted).clip(max=max(len(ids) - 1, 0))
+    known = ids[rows] == wanted
+    frame = frame.with_columns(_row=pl.Series(rows.astype(np.int32)), _known=pl.Series(known))
+    by_choice = np.isin(wanted, left_out) & ~known
+    if not known.all():
+        frame = refuse_unknown(frame.filter(pl.Series(~by_choice)), ~pl.col("_known"), "no concept has this id")
+    return frame.with_columns(pl.col("_row").alias(column)).drop("_row", "_known"), int(by_choice.sum())
+
+
 def not_a_date(column: str) -> pl.Expr:
     """Hold where a cell is not a date of the form YYYYMMDD."""
     cell = pl.col(column)
@@ -225,13 +302,3 @@ def release_date(member: Member) -> str | None:
     """Return the date in a file's name, such as sct2_Concept_Snapshot_INT_20250101.txt, or None."""
     dates = re.findall(r"(?<!\d)((?:19|20)\d{6})(?!\d)", member.name)
     return dates[-1] if dates else None
-
-
-def text_of(member: Member) -> io.BytesIO:
-    """Return the whole of a file, unpacked.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    with member.open() as file:
-        return io.BytesIO(file.read())

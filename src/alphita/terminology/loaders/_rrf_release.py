@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
 
@@ -98,10 +98,10 @@ class Release:
     ) -> list[dict[str, Any]]:
         """Return the manifest's entries, one a file on disk; the first one also holds the sources' versions."""
         common = {"name": name, "version": version, "licence": licence}
-        found = [{**future.result(), **common} for future in self._hashed.values()]
-        if found and versions:
-            found[0]["sources"] = dict(sorted(versions.items()))
-        return found
+        entries = [{**future.result(), **common} for future in self._hashed.values()]
+        if entries and versions:
+            entries[0]["sources"] = dict(sorted(versions.items()))
+        return entries
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:
                     yield rest + data[:end]
                     rest = b""
                 rest += data[end:]
-                if len(rest) > _lines.MAX_LINE_BYTES:
+                if len(rest) > _files.MAX_LINE_BYTES:
                     raise InputError(
                         "a line of more than 16 MB: this is not a text file of the format", file=part.place
                     )

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.terminology import model, prefixes
-from alphita.terminology.loaders._rrf_ids import IdRows, Int32
-from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Sieve, language_codes, not_an_id
+from alphita.terminology.loaders._rrf_sieve import LANGUAGES, IdRows, Int32, Sieve, language_codes, not_an_id
 
 COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "AUI", "SAB", "TTY", "CODE", "STR", "SUPPRESS"]
 # Term types whose meaning is the same in every source.

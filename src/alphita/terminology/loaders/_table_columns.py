@@ -18,12 +18,160 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
+
 from alphita.errors import InputError, shorten
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.loaders._look import Beginning, Look, import_command
-from alphita.terminology.loaders._table_cells import ALLOWED
-from alphita.terminology.loaders._table_ids import WHITE, Ids
 from alphita.terminology.loaders._table_rows import ENDINGS
+
+# What Python takes for white space, and polars does not in part.
+WHITE = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+
+# An id has no space. "%20" in a code is written "%2520", so that it is not taken for one.
+_TO_ENCODE = re.compile(r"\s|%(?=[0-9A-Fa-f]{2})")
+_PLAIN_BYTES = 900
+
+
+class Ids:
+    """Makes CURIEs out of the cells of a table: one of some system, or of a code of the table's own.
+
+    Where the table has a prefix of its own, its codes may look like anything: `DO:123`, `10:30`, `GLU 1`. So an id
+    counts as a CURIE only if its prefix is that one, or stands in the table of prefixes spelled just so, or if it is a
+    URI that has a CURIE; all else is a code. Without a prefix of its own everything with a prefix is a CURIE, aliases
+    resolved.
+
+    Attributes:
+        prefix: of the table's own codes, as Alphita writes it; "" where it has none.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        """Take `prefix` for the codes that have none."""
+        self.prefix = prefixes.canonical(prefix)
+        self.spellings = {prefix, self.prefix}
+
+    def of(self, cell: str) -> tuple[str, str, str] | None:
+        """Return (CURIE, prefix, code as it is written); None for a code without prefix that gets none here."""
+        if not self.prefix:
+            curie = prefixes.normalize(cell)
+            parsed = prefixes.parse_curie(curie)
+            return (curie, *parsed) if parsed else None
+        contracted = prefixes.contract(cell) if "://" in cell else None
+        prefix, _, code = (contracted or cell).partition(":")
+        if contracted or (code and prefix in prefixes.table() and prefix not in self.spellings):
+            return f"{prefix}:{code}", prefix, code
+        if not code or prefix not in self.spellings:
+            code = cell
+        return f"{self.prefix}:{_TO_ENCODE.sub(_encoded, code)}", self.prefix, code
+
+    def of_all(self, cells: pl.Series) -> pl.DataFrame:
+        """Return the columns id, prefix and code as `of` does; null where a cell must be shown to `of` by itself."""
+        parts = _parts(cells)
+        by_prefix: dict[str, str | None] = {}
+        for prefix in parts["prefix"].unique().drop_nulls():
+            if not self.prefix:
+                by_prefix[prefix] = prefixes.canonical(prefix)
+            elif prefix in self.spellings:
+                by_prefix[prefix] = self.prefix
+            else:
+                by_prefix[prefix] = prefix if prefix in prefixes.table() else None
+        parts = parts.with_columns(
+            known=pl.col("prefix").replace_strict(by_prefix, default=None, return_dtype=pl.String)
+        )
+        curie = pl.when("plain").then(pl.concat_str("known", pl.lit(":"), "local"))
+        if not self.prefix:
+            return parts.select(id=curie, prefix="known", code="local")
+        is_own = pl.col("known").is_null()
+        own = pl.when("plain").then(pl.concat_str(pl.lit(f"{self.prefix}:"), "cell"))
+        return parts.select(
+            id=pl.when(is_own).then(own).otherwise(curie),
+            prefix=pl.col("known").fill_null(self.prefix),
+            code=pl.when(is_own).then("cell").otherwise("local"),
+        )
+
+
+def normalized(cells: pl.Series) -> pl.Series:
+    """Return `prefixes.normalize` of each cell."""
+    parts = _parts(cells)
+    known = {prefix: prefixes.canonical(prefix) for prefix in parts["prefix"].unique().drop_nulls()}
+    prefix = pl.col("prefix").replace_strict(known, default=None, return_dtype=pl.String)
+    curies = parts.select(found=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["found"]
+    if not curies.has_nulls():
+        return curies
+    return pl.Series(
+        [prefixes.normalize(cell) if curie is None else curie for cell, curie in zip(cells, curies, strict=True)],
+        dtype=pl.String,
+    )
+
+
+def _parts(cells: pl.Series) -> pl.DataFrame:
+    """Return the columns cell, prefix and local (null without a colon), and plain: whether nothing is odd about it."""
+    cell = pl.col("cell")
+    halves = cell.str.splitn(":", 2)
+    local = halves.struct.field("field_1")
+    is_odd = (
+        (cell == "")
+        | (local == "")
+        | cell.str.starts_with(":")
+        | cell.str.contains(r"[\s\x1c-\x1f%]")
+        | cell.str.contains("://", literal=True)
+        | (cell.str.len_bytes() > _PLAIN_BYTES)
+    )
+    return cells.to_frame("cell").select(
+        "cell",
+        prefix=pl.when(local.is_not_null()).then(halves.struct.field("field_0")),
+        local=local,
+        plain=~is_odd.fill_null(False),
+    )
+
+
+def _encoded(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+TRUE = frozenset({"1", "true", "t", "yes", "y"})
+FALSE = frozenset({"", "0", "false", "f", "no", "n"})
+# In lower case, by the option that names the column.
+ALLOWED: dict[str, frozenset[str]] = {
+    "scope_column": frozenset({"", *model.SCOPES}),
+    "status_column": frozenset({"", *model.STATUSES}),
+    "preferred_column": TRUE | FALSE,
+    "retired_column": TRUE | FALSE,
+}
+
+
+class Defaults:
+    """What stands in a column of cells, or else a default: where the cell is empty, or no such column is there."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = columns
+
+    def __call__(self, field: str, default: str | pl.Expr | None, value: pl.Expr | None = None) -> pl.Expr:
+        """Return the value of the cells (by default the cell itself) where they have one, else the default."""
+        other = default if isinstance(default, pl.Expr) else pl.lit(default, pl.String)
+        if field not in self.columns:
+            return other
+        return pl.when(pl.col(field) == "").then(other).otherwise(pl.col(field) if value is None else value)
+
+
+def values_of(cells: pl.DataFrame, field: str) -> list[str]:
+    """Return the distinct values of a field; none where no such column is there."""
+    return cells[field].unique().to_list() if field in cells.columns else []
+
+
+def is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
+    """Tell which rows of terms must be checked one by one; some of them may turn out good."""
+    odd = [pl.col("term_column") == ""]
+    for field in cells.columns:
+        if field in ALLOWED:
+            odd.append(~pl.col(field).str.to_lowercase().is_in(list(ALLOWED[field])))
+        elif field == "language_column":
+            odd.append(pl.col(field).is_in([tag for tag, known in tags.items() if tag and not known]))
+        elif field != "line":
+            limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
+            odd.append(pl.col(field).str.len_bytes() > limit)
+    return cells.select(odd=pl.any_horizontal(odd))["odd"]
+
 
 Settings = dict[str, str]
 
@@ -219,8 +367,8 @@ def _compact(name: str) -> str:
 def _system(name: str) -> str:
     """Return the prefix of the system whose ids a column is called after: "SNOMED code" is SNOMEDCT's; "" for none."""
     snake = model.snake_case(name)
-    found = _OF_A_SYSTEM.fullmatch(snake)
-    return _SYSTEMS.get(snake) or (_known(found[1]) if found else "")
+    match = _OF_A_SYSTEM.fullmatch(snake)
+    return _SYSTEMS.get(snake) or (_known(match[1]) if match else "")
 
 
 def _system_term(name: str) -> str:

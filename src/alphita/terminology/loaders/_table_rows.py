@@ -105,12 +105,12 @@ def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> lis
     Raises:
         UsageError: a sheet is named, and none of them is a workbook.
     """
-    found = _files.chosen(paths, ENDINGS, dropped)
-    if format_.sheet and not any(map(is_workbook, found)):
+    files = _files.chosen(paths, ENDINGS, dropped)
+    if format_.sheet and not any(map(is_workbook, files)):
         raise UsageError(
             f"there are sheets in workbooks only, and none is given; leave out --set sheet={format_.sheet}"
         )
-    return found
+    return files
 
 
 def is_workbook(member: Member) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import IO
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 
 BLOCK_BYTES = 8 * 2**20
@@ -28,12 +28,12 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
             or is packed and cut short.
         UsageError: there is no such encoding.
     """
-    encoding = _lines.check_encoding(encoding)
+    encoding = _files.check_encoding(encoding)
     if encoding.startswith(("utf-16", "utf-32")):
-        yield from _joined(_lines.lines(member, encoding, rejects))
+        yield from _joined(_files.lines(member, encoding, rejects))
         return
     # The checks of a file's beginning; what they refuse is met again below and reported then.
-    next(_lines.lines(member, encoding, Rejects(None)), None)
+    next(_files.lines(member, encoding, Rejects(None)), None)
     number = 1
     with member.open() as file:
         for raw in _whole_lines(file, member):
@@ -50,7 +50,7 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
 
 
 def lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without the line's end), as `_lines.lines` does and several times as fast.
+    """Yield (line number from 1, text without the line's end), as `_files.lines` does and several times as fast.
 
     Raises:
         InputError: as `blocks`.
@@ -76,7 +76,7 @@ def _whole_lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
             rest = data[end:]
         else:
             rest += data
-        if len(rest) > _lines.MAX_LINE_BYTES:
+        if len(rest) > _files.MAX_LINE_BYTES:
             problem = "a line of more than 16 MB: this is not a text file of the format"
             raise InputError(problem, file=member.place, line=number)
     if rest:

@@ -22,7 +22,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, shorten
 from alphita.terminology import languages, model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -126,7 +126,7 @@ class _Reader:
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
         self.member = member
-        lines = _lines.lines(member, self.options.encoding, self.rejects)
+        lines = _files.lines(member, self.options.encoding, self.rejects)
         place, header = _header(lines)
         if not header:
             raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
@@ -331,6 +331,8 @@ class _Adder:
             term["preferred"] and term["language"] == entry.language for term in known
         )
         preferred = entry.label and safe and not taken
+        if entry.label and (row, entry.language) in named:
+            self.dropped["further labels of a concept, kept as synonyms"] += 1
         if preferred:
             named.add((row, entry.language))
         kind = re.split(r"[#/]", entry.synonym_type)[-1]

@@ -22,7 +22,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -143,7 +143,7 @@ class _Reader:
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
         self.file = member.place
-        lines = _lines.lines(member, self.options.encoding, self.rejects)
+        lines = _files.lines(member, self.options.encoding, self.rejects)
         remarks: dict[str, str] = {}
         place, header = _header(lines, remarks)
         if not header:

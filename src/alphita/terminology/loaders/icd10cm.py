@@ -35,7 +35,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _icd10cm_index, _lines
+from alphita.terminology.loaders import _files, _icd10cm_index
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look, import_command
@@ -49,19 +49,9 @@ PREFIX = "ICD10CM"
 LICENCE = "public domain (US government work)"
 
 LEVELS = {"chapter": "chapter", "section": "section", "diag": "code"}
-DROPPED = frozenset(
-    {
-        "excludes1",
-        "excludes2",
-        "codeFirst",
-        "codeAlso",
-        "useAdditionalCode",
-        "notes",
-        "sevenChrNote",
-        "introduction",
-        "visualImpairment",
-    }
-)
+# Elements that are not read.
+NOTES = ("excludes1", "excludes2", "codeFirst", "codeAlso", "useAdditionalCode", "notes", "sevenChrNote")
+DROPPED = frozenset({*NOTES, "introduction", "visualImpairment"})
 _CODE = re.compile(r"[A-Z][0-9A-Z]{2}(\.[0-9A-Z]{1,4})?")
 _RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
 _OTHER = re.compile(r"\bother\b", re.IGNORECASE)
@@ -129,7 +119,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     lists, indexes = _chosen(paths, options, reader.dropped)
     sources = [reader.read_order(file) if _is_order(file) else reader.read(file) for file in lists]
     sources += map(reader.read_index, indexes)
-    return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+    return reader.columns.tables(sources, reader.dropped)
 
 
 def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> tuple[list[Member], list[Member]]:
@@ -141,22 +131,22 @@ def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> t
     there = list(dict.fromkeys(_files.chosen(paths, ENDINGS, dropped)))
     named = {Member(Path(path)) for path in paths}
     indexes = [file for file in there if _icd10cm_index.is_index(file, named=file in named)]
-    found = [
+    readable = [
         file
         for file in there
         if file not in indexes
         and (file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name))
     ]
     # The release has indexes of the same ending beside it.
-    lists = [file for file in found if file in named or _is_order(file) or _is_tabular(file)]
+    lists = [file for file in readable if file in named or _is_order(file) or _is_tabular(file)]
     if indexes and not lists:
         raise _icd10cm_index.alone(indexes[0].place)
-    if not found:
+    if not readable:
         raise InputError(
             f"no tabular list (.xml) and no order file (icd10cm_order_2025.txt) in it; it has {there[0].name!r}",
             file=there[0].path,
         )
-    lists = lists or found
+    lists = lists or readable
     tabular = [file for file in lists if not _is_order(file)]
     chosen = tabular or lists
     if not options.index_entries:
@@ -211,7 +201,7 @@ class _Reader:
             InputError: no line of it is a row of an order file.
         """
         self.file = member.place
-        for line, text in _lines.lines(member, "utf-8", self.rejects):
+        for line, text in _files.lines(member, "utf-8", self.rejects):
             if not text.strip():
                 continue
             row = _ORDER_ROW.fullmatch(text)
@@ -252,7 +242,13 @@ class _Reader:
             return
         level = "category" if "." not in code else "7th character" if len(code) == _FULL_LENGTH else "code"
         shorter = (code[:length].rstrip(".") for length in range(len(code) - 1, 2, -1))
-        if not self._concept(code, title, level, line, next((one for one in shorter if one in self.first_line), None)):
+        if not self._concept(
+            code,
+            title,
+            level,
+            line,
+            next((code_above for code_above in shorter if code_above in self.first_line), None),
+        ):
             return
         if short and short != title:
             self._term(code, short, line, scope="exact", term_type="short title")

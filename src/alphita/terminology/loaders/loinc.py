@@ -6,18 +6,14 @@ The files are CSV with quotes and hold 100,000 to a million rows.
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 from pydantic import Field
 
-from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
@@ -159,7 +155,7 @@ class _Reader:
     def _table(self, member: Member, columns: Sequence[str], optional: Sequence[str] = ()) -> pl.DataFrame:
         """Return the columns of a file as stripped strings, with file and line; optional ones are "" where lacking."""
         self.used.append(member)
-        rows = _rows(member, self.rejects)
+        rows = _release.csv_rows(member, self.rejects)
         _, header = next(rows)
         names = [name.strip().casefold() for name in header]
         for name in columns:
@@ -267,9 +263,9 @@ class _Reader:
                 retired=pl.lit(False),
             ),
         ]
-        found = pl.concat([parts, *(frame.select(parts.columns) for frame in named)])
-        found = found.unique("PartNumber", keep="first", maintain_order=True)
-        return found.with_columns(concept=_curie("PartNumber"), code="PartNumber")
+        every_part = pl.concat([parts, *(frame.select(parts.columns) for frame in named)])
+        every_part = every_part.unique("PartNumber", keep="first", maintain_order=True)
+        return every_part.with_columns(concept=_curie("PartNumber"), code="PartNumber")
 
     # --- terms -------------------------------------------------------------------------------------------------------
 
@@ -358,9 +354,9 @@ class _Reader:
         )
 
     def _is_a(self, edges: pl.DataFrame) -> pl.DataFrame:
-        found = edges.filter(_given("IMMEDIATE_PARENT"))
+        edges_up = edges.filter(_given("IMMEDIATE_PARENT"))
         return _with_source(
-            found.select(
+            edges_up.select(
                 "file", "line", head=_curie("CODE"), relation=pl.lit(model.IS_A), tail=_curie("IMMEDIATE_PARENT")
             )
         )
@@ -370,8 +366,8 @@ class _Reader:
         kinds = parts.filter(_given("PartTypeName")).select(
             "concept", semantic_type="PartTypeName", code=pl.lit("part")
         )
-        found = pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None))
-        return _with_source(found)
+        typed = pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None))
+        return _with_source(typed)
 
     def _replacements(self, concepts: pl.DataFrame) -> pl.DataFrame:
         """Return what MapTo.csv names: one target replaces a deprecated term; several are to be chosen from."""
@@ -429,49 +425,6 @@ def _related(frame: pl.DataFrame, language: str) -> pl.DataFrame:
     split = frame.with_columns(pl.col("RELATEDNAMES2").str.split(";")).explode("RELATEDNAMES2")
     split = split.with_columns(pl.col("RELATEDNAMES2").str.strip_chars().fill_null(""))
     return _terms(split, "RELATEDNAMES2", language, term_type="RELATEDNAMES2", scope="related")
-
-
-def _rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV file, its header first; lines that cannot be read go to `rejects`."""
-    data = _release.text_of(member).getvalue()
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
-    rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
-    try:
-        _, line, header, _, _ = next(rows)
-    except csv.Error as error:
-        raise InputError(f"its first line is no header: {error}", file=member.place, line=1) from None
-    if not header:
-        raise InputError("the file is empty", file=member.place)
-    yield line, header
-    for row in rows:
-        if row.problem:
-            rejects.add(row.problem, file=member.place, line=row.line, value=row.value)
-        else:
-            yield row.line, row.cells
-
-
-def _text(data: bytes, member: Member, rejects: Rejects) -> str:
-    """Return a file's text; lines that are not text are reported and left empty, so that lines keep their numbers."""
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = data.decode()
-        if "\0" not in text:
-            return text
-    except UnicodeDecodeError:
-        pass
-    lines = []
-    for number, raw in enumerate(data.split(b"\n"), 1):
-        try:
-            line = raw.decode()
-            problem = "a NUL byte in the line" if "\0" in line else ""
-        except UnicodeDecodeError as error:
-            line, problem = "", f"not UTF-8: byte 0x{raw[error.start]:02x}"
-        if problem:
-            rejects.add(problem, file=member.place, line=number, value=raw[:100].decode("ascii", "replace"))
-            line = ""
-        lines.append(line)
-    return "\n".join(lines)
 
 
 def _given(column: str) -> pl.Expr:

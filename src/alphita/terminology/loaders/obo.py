@@ -21,8 +21,8 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _semantic_types, _text_blocks
-from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders import _files, _text_blocks
+from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
@@ -88,11 +88,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
-    columns = reader.columns
-    if options.semantic_type and options.semantic_type != "namespace":
-        roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
-        _semantic_types.from_branches(columns, roots)
-    return Tables(**columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+    type_by_branches(reader.columns, options.semantic_type)
+    return reader.columns.tables(sources, reader.dropped)
 
 
 def _is_obo(file: Beginning) -> bool:
@@ -143,9 +140,9 @@ class _Reader:
                     self._header(clauses)
                 kind, start, clauses, seen = stanza[1], number, [], True
                 continue
-            found = _TAG.fullmatch(line)
-            if found is not None:
-                clauses.append((number, found[1], found[2].rstrip()))
+            match = _TAG.fullmatch(line)
+            if match is not None:
+                clauses.append((number, match[1], match[2].rstrip()))
                 seen = True
             elif not seen:
                 raise InputError(
@@ -178,7 +175,7 @@ class _Reader:
             for value in self.header.get("property_value", ())
             if re.match(r"\S*\b(license|licence|rights)\s+\S", value, re.IGNORECASE)
         ]
-        licence = next((found for found in licences if found.startswith("http")), licences[0] if licences else None)
+        licence = next((url for url in licences if url.startswith("http")), licences[0] if licences else None)
         return _files.source(self.member, name=name, version=version, licence=licence)
 
     # --- one stanza --------------------------------------------------------------------------------------------------
@@ -325,9 +322,9 @@ class _Reader:
     # --- relations ---------------------------------------------------------------------------------------------------
 
     def _typedef(self, clauses: list[tuple[int, str, str]]) -> None:
-        found = {tag: value for _, tag, value in reversed(clauses)}
-        if "id" in found and "name" in found:
-            self.typedefs[_plain(found["id"])] = _unescape(_parted(found["name"])[0])
+        values = {tag: value for _, tag, value in reversed(clauses)}
+        if "id" in values and "name" in values:
+            self.typedefs[_plain(values["id"])] = _unescape(_parted(values["name"])[0])
         self.dropped["[Typedef] stanza, beyond its id and name"] += 1
 
     def _relations(self) -> None:
@@ -384,8 +381,8 @@ _CLAUSES: dict[str, Any] = {
 
 def _parted(value: str) -> tuple[str, str]:
     """Return a value without the qualifiers that trail it, and the qualifiers."""
-    found = _QUALIFIERS.search(value) if "}" in value else None
-    return (value[: found.start()].rstrip(), found[0]) if found else (value, "")
+    match = _QUALIFIERS.search(value) if "}" in value else None
+    return (value[: match.start()].rstrip(), match[0]) if match else (value, "")
 
 
 def _plain(value: str) -> str:
@@ -399,6 +396,4 @@ def _plain(value: str) -> str:
 
 
 def _unescape(value: str) -> str:
-    if "\\" not in value:
-        return value
-    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value)
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value) if "\\" in value else value

@@ -18,12 +18,13 @@ from typing import Any
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _semantic_types
-from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
@@ -37,21 +38,7 @@ MAPPINGS = frozenset(f"{kind}Match" for kind in ("exact", "close", "broad", "nar
 # Parts of a graph that are not read, each a list.
 AXIOMS = ("logicalDefinitionAxioms", "domainRangeAxioms", "propertyChainAxioms", "allValuesFromEdges")
 # Names of synonym types of the OBO Metadata Ontology, which files use without labels.
-SYNONYM_TYPES = {
-    "OMO:0003000": "abbreviation",
-    "OMO:0003001": "ambiguous synonym",
-    "OMO:0003002": "dubious synonym",
-    "OMO:0003003": "layperson synonym",
-    "OMO:0003004": "plural form",
-    "OMO:0003005": "UK spelling synonym",
-    "OMO:0003006": "misspelling",
-    "OMO:0003007": "misnomer",
-    "OMO:0003008": "previous name",
-    "OMO:0003009": "legal name",
-    "OMO:0003010": "international nonproprietary name",
-    "OMO:0003011": "latin term",
-    "OMO:0003012": "acronym",
-}
+SYNONYM_TYPES = {row["id"]: row["name"] for row in textio.packaged(__package__, "obographs_synonym_types.tsv")}
 # Of many other graphs in JSON the nodes have no "lbl".
 _GRAPHS = re.compile(r'\s*\{(?:\s*"graphs"\s*:\s*\[|(?=.*"nodes"\s*:).*"lbl"\s*:)', re.DOTALL)
 _NUMBERED = re.compile(r"[A-Za-z]+[_:]\d+")
@@ -84,10 +71,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
-    if options.semantic_type and options.semantic_type != "namespace":
-        roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
-        _semantic_types.from_branches(reader.columns, roots)
-    return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+    type_by_branches(reader.columns, options.semantic_type)
+    return reader.columns.tables(sources, reader.dropped)
 
 
 class _Reader:
@@ -144,7 +129,7 @@ class _Reader:
             identifier = self._string(_get(node, "id"), "id", model.MAX_TERM_CHARACTERS)
             if identifier is None:
                 continue
-            concept = _curie(identifier)
+            concept = prefixes.normalize(identifier)
             if not concept or len(concept) > 1000 or any(sign.isspace() for sign in concept):
                 self._refuse("not an id: empty, too long, or with a space in it", "id", identifier)
                 continue
@@ -230,7 +215,7 @@ class _Reader:
 
     def _synonym_type(self, kind: str) -> tuple[str, str | None]:
         """Return a synonym type as the file has it, made short, and in the word used here."""
-        short = _fragment(kind) if "#" in kind else _curie(kind)
+        short = _fragment(kind) if "#" in kind else prefixes.normalize(kind)
         name = self.properties.get(kind) or SYNONYM_TYPES.get(short) or _fragment(kind)
         return short, model.term_type(name)
 
@@ -247,15 +232,15 @@ class _Reader:
         if target is None:
             return
         if name in MAPPINGS:
-            self._add("xrefs", predicate=f"skos:{name}", object=_curie(target))
+            self._add("xrefs", predicate=f"skos:{name}", object=prefixes.normalize(target))
         elif name == "hasOBONamespace":
             if self.options.semantic_type == "namespace":
                 self._add("semantic_types", semantic_type=target)
             self._add("properties", name="namespace", value=target)
         elif name == "hasAlternativeId":
-            self._add("aliases", alias=_curie(target))
+            self._add("aliases", alias=prefixes.normalize(target))
         else:
-            self._add("replacements", predicate=_PROPERTIES[name], object=_curie(target))
+            self._add("replacements", predicate=_PROPERTIES[name], object=prefixes.normalize(target))
 
     # --- edges -------------------------------------------------------------------------------------------------------
 
@@ -276,7 +261,7 @@ class _Reader:
             if None in found:
                 continue
             head, label, tail = (str(part) for part in found)
-            head, tail = _curie(head), _curie(tail)
+            head, tail = prefixes.normalize(head), prefixes.normalize(tail)
             if {head, tail} & self.left_out:
                 self.dropped["edge of a node that was left out"] += 1
             else:
@@ -289,7 +274,7 @@ class _Reader:
         taken = Counter(named.values())
         labels = {}
         for label, name in named.items():
-            short = _curie(label) if _NUMBERED.fullmatch(_fragment(label)) else _fragment(label)
+            short = prefixes.normalize(label) if _NUMBERED.fullmatch(_fragment(label)) else _fragment(label)
             labels[label] = name if name and taken[name] == 1 and name not in found else short
         for head, label, tail in edges:
             source = (prefixes.parse_curie(head) or (self.name, ""))[0]
@@ -299,8 +284,8 @@ class _Reader:
         for number, entry in enumerate(_list(_get(graph, "equivalentNodesSets"))):
             self.place = f"{place}[{number}]"
             members = [self._string(member, "nodeIds") for member in _list(_get(entry, "nodeIds"))]
-            known = dict.fromkeys(_curie(member) for member in members if member is not None)
-            first = _curie(str(_get(entry, "representativeNodeId") or ""))
+            known = dict.fromkeys(prefixes.normalize(member) for member in members if member is not None)
+            first = prefixes.normalize(str(_get(entry, "representativeNodeId") or ""))
             owner = first if first in self.concepts else next((name for name in known if name in self.concepts), None)
             if owner is None:
                 self._refuse("a set of equivalent nodes none of which is in the file", "nodeIds", str(first))
@@ -317,8 +302,8 @@ class _Reader:
             yield f"meta.{field}[{number}]", entry
 
     def _references(self, entry: Any) -> str | None:  # noqa: ANN401 - JSON
-        found = [reference for reference in _list(_get(entry, "xrefs")) if isinstance(reference, str)]
-        return ", ".join(reference for reference in found if _is_text(reference)) or None
+        references = [reference for reference in _list(_get(entry, "xrefs")) if isinstance(reference, str)]
+        return ", ".join(reference for reference in references if _is_text(reference)) or None
 
     def _string(self, value: Any, field: str, limit: int = 1000) -> str | None:  # noqa: ANN401 - JSON
         """Return a string stripped; None, and a reject, where it is none or not to be stored."""
@@ -393,10 +378,6 @@ def _get(entry: Any, key: str) -> Any:  # noqa: ANN401 - JSON
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
     return value if isinstance(value, list) else []
-
-
-def _curie(identifier: str) -> str:
-    return prefixes.normalize(identifier)
 
 
 def _fragment(iri: str) -> str:

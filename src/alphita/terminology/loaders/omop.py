@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
@@ -45,23 +46,7 @@ CONCEPT_COLUMNS = (
 )
 MAPS_TO = "OMOP:maps_to"
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
-LANGUAGES = {
-    4180186: "en",
-    4182511: "es",
-    4180190: "fr",
-    4182504: "de",
-    4182507: "it",
-    4182503: "nl",
-    4181536: "pt",
-    4180183: "da",
-    4175777: "sv",
-    4181730: "fi",
-    4182948: "zh",
-    4181524: "ja",
-    4175771: "ko",
-    4181374: "ar",
-    4180047: "he",
-}
+LANGUAGES = {int(row["concept_id"]): row["tag"] for row in textio.packaged(__package__, "omop_languages.tsv")}
 
 REPLACED = ("Concept replaced by", "Concept same_as to")
 TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
@@ -231,24 +216,26 @@ class _Reader:
                 "line",
             )
 
-        found = _release.read_unquoted(member, CONCEPT_COLUMNS, self.rejects, prepare=prepare)
-        found = check(found, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id")
+        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, self.rejects, prepare=prepare)
+        concepts = check(
+            concepts, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id"
+        )
         # "No matching concept": it would name whatever has no name.
         self.left_out: NDArray[np.int64] = np.zeros(1, np.int64)
-        found = self._without("the concept 0", found, pl.col("concept_id") == 0)
+        concepts = self._without("the concept 0", concepts, pl.col("concept_id") == 0)
         if self.vocabularies:
-            there = sorted(found["vocabulary_id"].unique().cast(pl.String).to_list())
+            there = sorted(concepts["vocabulary_id"].unique().cast(pl.String).to_list())
             for name in self.vocabularies:
                 if name not in there:
                     raise UsageError(f"option vocabularies: no concept of {name!r}; the file has {there}")
-            wanted = found["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
-            self._learn_languages(found)
-            self.left_out = np.append(0, np.sort(found.filter(~wanted)["concept_id"].to_numpy()))
+            wanted = concepts["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
+            self._learn_languages(concepts)
+            self.left_out = np.append(0, np.sort(concepts.filter(~wanted)["concept_id"].to_numpy()))
             self.dropped["concepts of other vocabularies"] = len(self.left_out) - 1
-            found = found.filter(wanted)
-        if found.is_empty():
+            concepts = concepts.filter(wanted)
+        if concepts.is_empty():
             raise InputError("no usable concept in this file", file=place)
-        return found
+        return concepts
 
     def _dates(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
         for field in ("valid_start_date", "valid_end_date"):
@@ -416,11 +403,11 @@ class _Reader:
             "valid_end_date",
             "invalid_reason",
         ]
-        found = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
-        relations = found.filter(~pl.col("points")).select(
+        rows = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        relations = rows.filter(~pl.col("points")).select(
             "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
         )
-        pointed = found.filter("points").with_columns(pl.col("label").cast(pl.String)).unique(maintain_order=True)
+        pointed = rows.filter("points").with_columns(pl.col("label").cast(pl.String)).unique(maintain_order=True)
         pointed = pointed.with_columns(object=self.curies.gather(pointed["tail"]))
         xrefs = pointed.filter(pl.col("label") == "Maps to").select(
             "object", concept="head", predicate=pl.lit(MAPS_TO), source=pl.lit(PREFIX)
@@ -449,10 +436,10 @@ class _Reader:
         member = self.files.get("relationship")
         if member is None:
             return sorted(INVERSES)
-        found = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.rejects)
+        rows = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.rejects)
         unwanted = set(INVERSES)
         kept = {"Is a", *POINTING}
-        for one, other in found.select("relationship_id", "reverse_relationship_id").iter_rows():
+        for one, other in rows.select("relationship_id", "reverse_relationship_id").iter_rows():
             if one != other and not {one, other} & unwanted:
                 # "Has ingredient" rather than "Ingredient of": from the whole to its part, as SNOMED CT states them.
                 unwanted.add(max((one, other), key=lambda name: (name not in kept, not name.startswith("Has "), name)))
@@ -465,27 +452,24 @@ class _Reader:
 
     def _at_concepts(self, frame: pl.DataFrame, column: str, place: str) -> pl.DataFrame:
         """Replace OMOP ids by rows of the concepts; refuse those that no concept has."""
-        wanted = frame[column].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
-        rows = np.searchsorted(self.ids, wanted).clip(max=len(self.ids) - 1)
-        known = self.ids[rows] == wanted
-        if not known.all():
-            # Of a vocabulary that is not wanted: a choice of the user's, not a fault of the row.
-            left_out = np.isin(wanted, self.left_out) & ~known
-            self.dropped["synonyms and relationships of concepts that are left out"] += int(left_out.sum())
-            unknown = pl.Series("unknown", ~known & ~left_out)
-            frame = frame.with_columns(unknown, row=pl.Series(rows.astype(np.int32))).filter(pl.Series(~left_out))
-            problem = "no concept has this id"
-            frame = refuse(frame, pl.col("unknown"), problem, self.rejects, file=place, field=column)
-            return frame.with_columns(pl.col("row").alias(column)).drop("unknown", "row")
-        return frame.with_columns(pl.Series(column, rows.astype(np.int32)))
+        frame, left_out = _release.at_concepts(
+            frame,
+            column,
+            frame[column].cast(pl.Int64, strict=False).fill_null(-1).to_numpy(),
+            self.ids,
+            self.left_out,
+            lambda some, bad, problem: refuse(some, bad, problem, self.rejects, file=place, field=column),
+        )
+        self.dropped["synonyms and relationships of concepts that are left out"] += left_out
+        return frame
 
     def _version(self) -> str | None:
         """Return the vocabularies' version, which VOCABULARY.csv gives for the vocabulary "None"."""
         member = self.files.get("vocabulary")
         if member is None:
             return None
-        found = _release.read_unquoted(member, ["vocabulary_id"], self.rejects, optional=["vocabulary_version"])
-        versions = found.filter(pl.col("vocabulary_id") == "None")["vocabulary_version"].to_list()
+        rows = _release.read_unquoted(member, ["vocabulary_id"], self.rejects, optional=["vocabulary_version"])
+        versions = rows.filter(pl.col("vocabulary_id") == "None")["vocabulary_version"].to_list()
         return versions[0] if versions and versions[0] else None
 
 
@@ -513,11 +497,11 @@ def _prefix(vocabulary: str) -> str:
 
 
 def _language_option(option: str) -> dict[int, str]:
-    found = {}
+    tags = {}
     for part in filter(None, (part.strip() for part in option.split(","))):
         concept, equals, written = part.partition("=")
         tag = languages.normalize(written)
         if not equals or not concept.strip().isdecimal() or tag is None:
             raise UsageError(f"option languages: {part!r} is not of the form 4182504=de, with a known language")
-        found[int(concept)] = tag
-    return found
+        tags[int(concept)] = tag
+    return tags

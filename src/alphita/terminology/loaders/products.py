@@ -71,7 +71,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
-    return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+    return reader.columns.tables(sources, reader.dropped)
 
 
 def _has_columns(file: Beginning) -> bool:
@@ -192,19 +192,19 @@ class _Reader:
             return True
         parts = cell.split(self.options.separator) if self.options.separator else [cell]
         values = [part.strip() for part in parts]
-        found = [value for value in values if value and value != self.options.empty]
+        filled = [value for value in values if value and value != self.options.empty]
         # "Rh +" and "rh -" only look alike as a relation's label.
-        if found and _spaced(written := self.written.setdefault(label, name)) != _spaced(name):
+        if filled and _spaced(written := self.written.setdefault(label, name)) != _spaced(name):
             problem = f"would be the attribute {label!r}, as {written!r} before it is; rename one of them"
             self._refuse(problem, line, self.options.attribute_column, name)
             return True
-        for value in found:
+        for value in filled:
             if self._is_term(value, line, label):
                 concept = _made_id(self.options.value_prefix, value)
                 self._concept(line, concept, value, label)
                 if self._is_new("relation", product, label, concept):
                     self._add("relations", line, product, head=product, relation=label, tail=concept)
-        return bool(found)
+        return bool(filled)
 
     def _concept(self, line: int, concept: str, string: str, semantic_type: str) -> None:
         is_first = concept not in self.ids

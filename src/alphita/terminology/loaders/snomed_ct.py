@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
@@ -43,30 +44,7 @@ REPLACING = (SAME_AS, REPLACED_BY)
 TO_REVIEW = (900000000000528000, 1186924009, 900000000000523009, 1186921001, 900000000000530003)
 
 # The aliases of language reference sets in the appendix of the Expression Constraint Language's specification.
-DIALECTS = {
-    "da-dk": 554461000005103,
-    "de": 722130004,
-    "en-au": 32570271000036106,
-    "en-ca": 19491000087109,
-    "en-gb": 900000000000508004,
-    "en-ie": 21000220103,
-    "en-nz": 271000210107,
-    "en-us": 900000000000509007,
-    "es": 448879004,
-    "es-ar": 450828004,
-    "es-uy": 5641000179103,
-    "et-ee": 71000181105,
-    "fr": 722131000,
-    "fr-be": 21000172104,
-    "fr-ca": 20581000087109,
-    "ja": 722129009,
-    "nb-no": 61000202103,
-    "nl-be": 31000172101,
-    "nl-nl": 31000146106,
-    "nn-no": 91000202106,
-    "sv-se": 46011000052107,
-    "zh": 722128001,
-}
+DIALECTS = {row["alias"]: int(row["id"]) for row in textio.packaged(__package__, "snomed_ct_dialects.tsv")}
 
 # FileType_ContentType_Summary+ReleaseType-Language_Country+Namespace_Date; editions fill in the summary as they like:
 # sct2_Concept_UKCLSnapshot_GB1000000_20250101.txt, sct2_Description_SpanishExtensionSnapshot-es_INT_20250331.txt.
@@ -100,7 +78,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
         return None
     snapshots = [file for file in seen.members if "effectiveTime" in file.first_line]
     named = [_COMPONENT.fullmatch(file.name) for file in snapshots]
-    _check_kinds({found[1] for found in named if found and found[2] == "Snapshot"}, seen.members)
+    _check_kinds({match[1] for match in named if match and match[2] == "Snapshot"}, seen.members)
     return {}
 
 
@@ -135,12 +113,12 @@ class _Reader:
         self.used: list[Member] = []
         others = 0
         for member in members:
-            found = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
-            if found and found[2] == "Snapshot":
-                self.files.setdefault(found[1], []).append(member)
+            match = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
+            if match and match[2] == "Snapshot":
+                self.files.setdefault(match[1], []).append(member)
             else:
                 others += 1
-                if not found and _OF_A_KIND.fullmatch(member.name):
+                if not match and _OF_A_KIND.fullmatch(member.name):
                     problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
                     rejects.add(problem, file=member.place)
         _check_kinds(self.files, members)
@@ -196,14 +174,14 @@ class _Reader:
             kinds = {name: pl.Int64 if what == "id" else pl.String for name, what in columns.items()}
             schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds, "line": pl.Int64}
             return pl.DataFrame(schema={**schema, "file": pl.UInt16})
-        found = pl.concat(frames)
+        versions = pl.concat(frames)
         if len(frames) == 1:
-            return found
-        current = found.sort("effectiveTime", descending=True, maintain_order=True).unique(
+            return versions
+        current = versions.sort("effectiveTime", descending=True, maintain_order=True).unique(
             "id", keep="first", maintain_order=True
         )
-        if len(current) < len(found):
-            self.dropped[f"{kind}: other versions of a component in another file"] += len(found) - len(current)
+        if len(current) < len(versions):
+            self.dropped[f"{kind}: other versions of a component in another file"] += len(versions) - len(current)
         return current
 
     def _component_file(self, member: Member, columns: dict[str, str], key: str) -> pl.DataFrame:
@@ -263,18 +241,16 @@ class _Reader:
 
     def _at_concepts(self, frame: pl.DataFrame, column: str, kind: str) -> pl.DataFrame:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
-        wanted = frame[column].to_numpy()
-        place = np.searchsorted(self.ids, wanted).clip(max=max(len(self.ids) - 1, 0))
-        known = self.ids[place] == wanted
-        if not known.all():
-            # "retired concepts are not read" is a choice of the user's, not a fault of the row.
-            left_out = np.isin(wanted, self.left_out)
-            self.dropped[f"{kind} of inactive concepts"] += int((left_out & ~known).sum())
-            frame = frame.with_columns(row=pl.Series(place.astype(np.int32)), known=pl.Series(known))
-            frame = frame.filter(pl.Series(known | ~left_out))
-            frame = self._refuse(frame, ~pl.col("known"), "no concept has this id", kind, column)
-            return frame.with_columns(pl.col("row").alias(column)).drop("row", "known")
-        return frame.with_columns(pl.Series(column, place.astype(np.int32)))
+        frame, left_out = _release.at_concepts(
+            frame,
+            column,
+            frame[column].to_numpy(),
+            self.ids,
+            self.left_out,
+            lambda some, bad, problem: self._refuse(some, bad, problem, kind, column),
+        )
+        self.dropped[f"{kind} of inactive concepts"] += left_out
+        return frame
 
     # --- concepts and terms ------------------------------------------------------------------------------------------
 
@@ -360,12 +336,12 @@ class _Reader:
             return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
         columns = {"refsetId": "id", "referencedComponentId": "id", "acceptabilityId": "id"}
         members = self._components("Language", columns, key="uuid").filter(pl.col("active"))
-        found = members["refsetId"].unique()
+        refsets = members["refsetId"].unique()
         for dialect in dialects:
-            if dialect not in found:
+            if dialect not in refsets:
                 raise UsageError(
                     f"option dialect: no member of the language reference set {dialect} in these files; "
-                    f"they have {sorted(map(_dialect_name, found.to_list())) or 'no language reference set'}"
+                    f"they have {sorted(map(_dialect_name, refsets.to_list())) or 'no language reference set'}"
                 )
         ranks = pl.DataFrame({"refsetId": dialects, "rank": range(len(dialects))}, schema_overrides={"rank": pl.Int32})
         preferred = members.filter(pl.col("acceptabilityId") == PREFERRED).join(ranks, on="refsetId")
@@ -386,8 +362,8 @@ class _Reader:
         return names.sort("concept").select("concept", semantic_type="tag", source=_source())
 
     def _definitions(self, descriptions: pl.DataFrame) -> pl.DataFrame:
-        found = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
-        return found.select("concept", text="term", language="languageCode", source=_source())
+        definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
+        return definitions.select("concept", text="term", language="languageCode", source=_source())
 
     # --- graph -------------------------------------------------------------------------------------------------------
 
@@ -414,12 +390,12 @@ class _Reader:
 
     def _relations(self, labels: dict[int, str]) -> pl.DataFrame:
         columns = dict.fromkeys(("sourceId", "destinationId", "typeId", "characteristicTypeId"), "id")
-        found = self._live("Relationship", columns)
-        found = self._at_concepts(found, "sourceId", "Relationship")
-        found = self._at_concepts(found, "destinationId", "Relationship")
-        return found.select(
+        relationships = self._live("Relationship", columns)
+        relationships = self._at_concepts(relationships, "sourceId", "Relationship")
+        relationships = self._at_concepts(relationships, "destinationId", "Relationship")
+        return relationships.select(
             head="sourceId",
-            relation=_label("typeId", labels, found),
+            relation=_label("typeId", labels, relationships),
             tail="destinationId",
             source=_source().cast(pl.Categorical),
         )
@@ -428,58 +404,60 @@ class _Reader:
         """Return attributes with a number or string for value, as properties: ("has_..._value", "500")."""
         kind = "RelationshipConcreteValues"
         columns = {"sourceId": "id", "value": "text", "typeId": "id", "characteristicTypeId": "id"}
-        found = self._live(kind, columns)
+        values = self._live(kind, columns)
         well_formed = pl.col("value").str.contains(r'^(#[-+]?[0-9]+(\.[0-9]+)?|"(?s:.+)"|true|false)$')
-        found = self._refuse(found, ~well_formed, 'must be #number, "text", true or false', kind, "value")
-        found = self._at_concepts(found, "sourceId", kind)
+        values = self._refuse(values, ~well_formed, 'must be #number, "text", true or false', kind, "value")
+        values = self._at_concepts(values, "sourceId", kind)
         text = pl.col("value").str.strip_prefix("#")
         text = pl.when(pl.col("value").str.starts_with('"')).then(text.str.slice(1, text.str.len_chars() - 2))
-        return found.select(
+        return values.select(
             concept="sourceId",
-            name=_label("typeId", labels, found),
+            name=_label("typeId", labels, values),
             value=text.otherwise(pl.col("value").str.strip_prefix("#")),
             source=_source(),
         )
 
     def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""
-        found = self._components(kind, columns)
-        self.dropped["inactive relationships"] += len(found) - int(found["active"].sum())
-        found = found.filter(pl.col("active"))
+        relationships = self._components(kind, columns)
+        self.dropped["inactive relationships"] += len(relationships) - int(relationships["active"].sum())
+        relationships = relationships.filter(pl.col("active"))
         stated = pl.col("characteristicTypeId") == STATED
-        self.dropped["stated relationships"] += int(found.select(stated.sum()).item())
-        return found.filter(~stated)
+        self.dropped["stated relationships"] += int(relationships.select(stated.sum()).item())
+        return relationships.filter(~stated)
 
     def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
         kind = "Association"
         columns = dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id")
-        found = self._components(kind, columns, key="uuid").filter(pl.col("active"))
+        associations = self._components(kind, columns, key="uuid").filter(pl.col("active"))
         bad = pl.col("referencedComponentId") < 0
-        found = self._refuse(found, bad, "not an SCTID: 6 to 18 digits", kind, "referencedComponentId")
+        associations = self._refuse(associations, bad, "not an SCTID: 6 to 18 digits", kind, "referencedComponentId")
         # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.
         partition = pl.col("referencedComponentId") // 10 % 100
         of_concepts = partition.is_in([0, 10])
-        of_others = len(found)
-        found = found.filter(of_concepts)
-        self.dropped["associations of descriptions and other components"] += of_others - len(found)
-        found = self._at_concepts(found, "referencedComponentId", kind)
+        of_others = len(associations)
+        associations = associations.filter(of_concepts)
+        self.dropped["associations of descriptions and other components"] += of_others - len(associations)
+        associations = self._at_concepts(associations, "referencedComponentId", kind)
         target = pl.col("targetComponentId")
-        found = found.with_columns(object=_curie("targetComponentId"))
-        found = self._at_concepts(found, "targetComponentId", kind).rename({"referencedComponentId": "concept"})
-        found = found.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
-        xrefs = found.select("concept", "object", predicate=_curie("refsetId"), source=_source())
-        retired = pl.Series(~self.active[found["concept"].to_numpy()])
+        associations = associations.with_columns(object=_curie("targetComponentId"))
+        associations = self._at_concepts(associations, "targetComponentId", kind).rename(
+            {"referencedComponentId": "concept"}
+        )
+        associations = associations.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
+        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"), source=_source())
+        retired = pl.Series(~self.active[associations["concept"].to_numpy()])
         known = pl.col("refsetId").is_in([*REPLACING, *TO_REVIEW])
-        found = found.filter(retired & found.select(known.alias("known"))["known"])
+        associations = associations.filter(retired & associations.select(known.alias("known"))["known"])
         replacing = pl.col("refsetId").is_in(REPLACING)
         n_targets = target.filter(replacing).n_unique().over("concept")
         predicate = pl.when(replacing & (n_targets == 1)).then(pl.lit(model.REPLACED_BY))
-        found = found.with_columns(predicate=predicate.otherwise(pl.lit(model.CONSIDER)))
+        associations = associations.with_columns(predicate=predicate.otherwise(pl.lit(model.CONSIDER)))
         # A target that both replaces and is to be considered does replace.
-        found = found.sort("concept", pl.col("predicate") == model.CONSIDER, maintain_order=True)
-        found = found.unique(["concept", "object"], keep="first", maintain_order=True)
-        return found.select("concept", "predicate", "object", source=_source()), xrefs
+        associations = associations.sort("concept", pl.col("predicate") == model.CONSIDER, maintain_order=True)
+        associations = associations.unique(["concept", "object"], keep="first", maintain_order=True)
+        return associations.select("concept", "predicate", "object", source=_source()), xrefs
 
 
 def _source() -> pl.Expr:
@@ -492,16 +470,16 @@ def _curie(column: str) -> pl.Expr:
 
 def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
     """Name relationship types; one without a name of its own is called by its CURIE."""
-    found = frame[column].unique().to_list()
-    names = [labels.get(concept, f"{SOURCE}:{concept}") for concept in found]
-    return pl.col(column).replace_strict(found, names, return_dtype=pl.String).cast(pl.Categorical)
+    types = frame[column].unique().to_list()
+    names = [labels.get(concept, f"{SOURCE}:{concept}") for concept in types]
+    return pl.col(column).replace_strict(types, names, return_dtype=pl.String).cast(pl.Categorical)
 
 
 def _language_option(option: str) -> frozenset[str]:
-    found = frozenset(word.strip().lower() for word in option.split(",") if word.strip())
-    if unknown := sorted(found - languages.table().keys()):
+    tags = frozenset(word.strip().lower() for word in option.split(",") if word.strip())
+    if unknown := sorted(tags - languages.table().keys()):
         raise UsageError(f"option languages: {unknown[0]!r} is not a language such as en, es, fr")
-    return found
+    return tags
 
 
 def _dialect(word: str) -> int:

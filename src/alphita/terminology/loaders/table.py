@@ -26,8 +26,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_columns, _table_rows
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._table_cells import FALSE, TRUE, Defaults, is_odd, values_of
-from alphita.terminology.loaders._table_ids import WHITE, Ids, normalized
+from alphita.terminology.loaders._table_columns import FALSE, TRUE, WHITE, Defaults, Ids, is_odd, normalized, values_of
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "CSV, TSV, Excel or Parquet with named columns"
@@ -151,33 +150,41 @@ class _Reader:
         options = self.options
         place = {name: at for at, name in reversed(list(enumerate(names)))}
         given = {field: getattr(options, field) for field in (*TERM_COLUMNS, *RELATION_COLUMNS)}
-        found = {field: place[name] for field, name in given.items() if name and name in place}
-        relations = ("head_column" in found or "tail_column" in found) and "term_column" not in found
+        fields = {field: place[name] for field, name in given.items() if name and name in place}
+        relations = ("head_column" in fields or "tail_column" in fields) and "term_column" not in fields
         wanted = RELATION_COLUMNS if relations else TERM_COLUMNS
         needed = {"head_column", "tail_column"} if relations else {"id_column", "term_column"}
         for field in wanted:
-            if field not in found and (field in needed or (given[field] and field in options.model_fields_set)):
+            if field not in fields and (field in needed or (given[field] and field in options.model_fields_set)):
                 raise UsageError(
                     f"{self.file}: no column {given[field]!r} (option {field}); its columns are {names}"
                     + ("" if relations else "; a table of relations needs 'head' and 'tail'")
                 )
-        return {field: at for field, at in found.items() if field in wanted}
+        return {field: at for field, at in fields.items() if field in wanted}
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Return the tables, without the rows that repeat others; a concept's first term becomes the preferred one."""
-        found = {name: pl.concat(frames) if frames else model.empty(name) for name, frames in self.frames.items()}
+        tables = {name: pl.concat(frames) if frames else model.empty(name) for name, frames in self.frames.items()}
         self.frames.clear()
-        concepts, terms = found["concepts"], found["terms"]
+        concepts, terms = tables["concepts"], tables["terms"]
         retired = concepts.filter("retired")["id"].unique()
         concepts = concepts.filter(pl.col("id").is_first_distinct())
-        found["concepts"] = concepts.with_columns(retired=pl.col("id").is_in(retired.implode()))
-        self._say_whose(found["concepts"])
+        tables["concepts"] = concepts.with_columns(retired=pl.col("id").is_in(retired.implode()))
+        self._say_whose(tables["concepts"])
         is_open = pl.col("preferred").is_null()
         first = pl.col("concept").is_first_distinct().over(is_open)
         # In this file or another.
         said = pl.col("preferred").fill_null(False).any().over("concept")
-        found["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
-        return {name: self._distinct(frame, KEYS[name]) for name, frame in found.items()}
+        tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
+        tables = {name: self._distinct(frame, KEYS[name]) for name, frame in tables.items()}
+        return tables | {"terms": self._one_preferred(tables["terms"])}
+
+    def _one_preferred(self, terms: pl.DataFrame) -> pl.DataFrame:
+        """Return the terms with one preferred name a concept, language and source, the first; count the others."""
+        place = pl.col("preferred").cum_sum().over("concept", "language", "source")
+        if further := terms.select((pl.col("preferred") & (place > 1)).sum()).item():
+            self.dropped["further preferred names, kept as synonyms"] += further
+        return terms.with_columns(preferred=pl.col("preferred") & (place == 1))
 
     def _distinct(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """Return the frame without the rows that repeat an earlier one in the columns `keys`; count them."""
@@ -268,8 +275,8 @@ class _Reader:
         several = rows.select("concept", "source", "id_column.prefix", "line", "file", pl.col(field).str.split("|"))
         several = several.explode(field).with_columns(pl.col(field).str.strip_chars(WHITE)).filter(pl.col(field) != "")
         if field == "xref_column":
-            found = normalized(several[field])
-            self._add("xrefs", several.with_columns(found.alias(target)), "concept", "source", target)
+            value = normalized(several[field])
+            self._add("xrefs", several.with_columns(value.alias(target)), "concept", "source", target)
             return
         several = self._identified(several, field).rename({f"{field}.id": target})
         if field == "replaced_by_column":
@@ -353,11 +360,11 @@ class _Reader:
             if field == "id_column" and clean is not None and clean < place:
                 self.has_concepts = True
             row = rows.row(place, named=True)
-            found = self._curie(row[field], row["line"], field)
-            if found is None or not check(row["line"], {name: row[name] for name in cells.columns if name != "line"}):
+            curie = self._curie(row[field], row["line"], field)
+            if curie is None or not check(row["line"], {name: row[name] for name in cells.columns if name != "line"}):
                 continue
             self.has_concepts |= field == "id_column"
-            good.append([*(row[name] for name in cells.columns), *found])
+            good.append([*(row[name] for name in cells.columns), *curie])
         looked_at = pl.DataFrame(good, schema=rows.schema, orient="row")
         return pl.concat([rows.filter(~is_odd), looked_at]).sort("line", maintain_order=True)
 

@@ -118,9 +118,9 @@ def _release_name(release: _rrf.Release) -> str | None:
     for part in release.all_parts:
         if part.name.upper() == "RELEASE.DAT":
             with part.open() as file:
-                found = RELEASE_NAME.search(file.read(100_000).decode("utf-8", "replace"))
-            if found:
-                return found[1]
+                match = RELEASE_NAME.search(file.read(100_000).decode("utf-8", "replace"))
+            if match:
+                return match[1]
     part = release.parts["MRCONSO"][0]
     names = [*reversed(part.place.split("/")), *reversed(part.path.resolve().parts)]
-    return next((found[1] for name in names if (found := RELEASE_NAME.search(name.upper()))), None)
+    return next((match[1] for name in names if (match := RELEASE_NAME.search(name.upper()))), None)

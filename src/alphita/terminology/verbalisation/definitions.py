@@ -130,13 +130,13 @@ def without_subject(text: str, names: Collection[str]) -> str:
         text: a definition.
         names: the concept's names, cleaned.
     """
-    for found in itertools.islice(_AFTER_SUBJECT.finditer(text), 3):
-        subject = text[: found.start()]
+    for match in itertools.islice(_AFTER_SUBJECT.finditer(text), 3):
+        subject = text[: match.start()]
         # "A red blood cell. In mammals ..." is not a heading and its text. The parenthesis may be the name's own.
-        wholes = [subject] if found[0].strip() == "." else [subject, _ARTICLE.sub("", subject)]
+        wholes = [subject] if match[0].strip() == "." else [subject, _ARTICLE.sub("", subject)]
         forms = {clean(form) for whole in wholes for form in (whole, _ASIDE.sub("", whole))}
         if any(form in names or (form[-1:] == "s" and form[:-1] in names) for form in forms):
-            rest = text[found.end() :].strip()
+            rest = text[match.end() :].strip()
             return rest[:1].upper() + rest[1:] if len(words(rest)) >= FEWEST_WORDS else text
     return text
 
@@ -145,7 +145,7 @@ def shortened(text: str, most: int) -> str:
     """Return the whole sentences within `most` characters; where there is none, the whole words."""
     if len(text) <= most:
         return text
-    ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, most)]
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, most)]
     return text[: ends[-1]] if ends else text[:most].rsplit(" ", 1)[0]
 
 

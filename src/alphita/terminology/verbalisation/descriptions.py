@@ -76,8 +76,8 @@ class Templates:
 def templates() -> Templates:
     """Read templates.toml."""
     text = importlib.resources.files(__package__).joinpath("templates.toml").read_text(encoding="utf-8")
-    found = tomllib.loads(text)
-    return Templates(**found | {"untold": frozenset(found["untold"]["labels"])})
+    tables = tomllib.loads(text)
+    return Templates(**tables | {"untold": frozenset(tables["untold"]["labels"])})
 
 
 def readable(label: str) -> str:

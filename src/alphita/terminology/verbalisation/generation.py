@@ -78,12 +78,11 @@ def generate(
             _lock(answers, output)
             _drop_half_line(output)
             _drop_half_line(set_aside)
-            texts: Counter[str] = Counter()
+            failures, texts = 0, Counter[str]()
             done = {concept_id for concept_id, _ in _answers(set_aside)}
             for concept_id, text in _answers(output):
                 done.add(concept_id)
                 texts[clean(text)] += 1
-            failures = 0
             for number, (concept_id, text) in enumerate(prompts, 1):
                 if concept_id in done:
                     counts["answered before"] += 1
@@ -107,11 +106,7 @@ def generate(
                     _append(rejects, {"concept_id": concept_id, "text": answer[: 2 * longest], "problem": problem})
                 else:
                     counts["answered"] += 1
-                    key = clean(answer)
-                    texts[key] += 1
-                    counts["same text as another concept"] += texts[key] > 1
-                    if texts[key] == WARN_AT:
-                        progress.say(f"warning: the generator gave {WARN_AT} concepts the same text: {answer[:80]!r}")
+                    counts["same text as another concept"] += _is_repeated(answer, texts)
                     _append(answers, {"concept_id": concept_id, "text": answer})
                 if number % SYNC_EVERY == 0:
                     _sync(answers, rejects)
@@ -121,6 +116,15 @@ def generate(
     except OSError as error:
         raise AlphitaError(f"could not write {output}: {error.strerror or error}") from error
     return {name: count for name, count in counts.items() if count}
+
+
+def _is_repeated(answer: str, texts: Counter[str]) -> bool:
+    """Count an answer among the texts so far, warn of one that many concepts get, and tell whether it was there."""
+    key = clean(answer)
+    texts[key] += 1
+    if texts[key] == WARN_AT:
+        progress.say(f"warning: the generator gave {WARN_AT} concepts the same text: {answer[:80]!r}")
+    return texts[key] > 1
 
 
 def wrong(answer: str, longest: int = MOST_CHARACTERS) -> str | None:
@@ -163,29 +167,27 @@ def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects 
         else:
             lines.append((number, concept_id, str(text).strip()))
     rows = rows_of(terminology, {concept_id for _, concept_id, _ in lines})
-    found: dict[str, tuple[int, str]] = {}
+    kept: dict[str, tuple[int, str]] = {}
     for number, concept_id, text in lines:
         if concept_id not in rows:
             aside.add("no concept has this id", file=path, line=number, field="concept_id", value=concept_id)
             continue
         own = terminology.concept_id(rows[concept_id])
-        if own in found and found[own][1] != text:
-            aside.add(
-                f"line {number} has another text of this concept", file=path, line=found[own][0], value=concept_id
-            )
-        found[own] = (number, text)
-    owners = Counter(clean(text) for _, text in found.values())
-    for own, (number, text) in list(found.items()):
+        if own in kept and kept[own][1] != text:
+            aside.add(f"line {number} has another text of this concept", file=path, line=kept[own][0], value=concept_id)
+        kept[own] = (number, text)
+    owners = Counter(clean(text) for _, text in kept.values())
+    for own, (number, text) in list(kept.items()):
         if (shared := owners[clean(text)]) > 1:
             aside.add(f"{shared:,} concepts have the same text", file=path, line=number, field="text", value=text)
-            del found[own]
-    if not found:
+            del kept[own]
+    if not kept:
         raise InputError(
             "no generated definition is left",
             file=path,
             remedy='give lines of {"concept_id": "…", "text": "…"}; the lines set aside say what is wrong',
         )
-    return {own: text for own, (_, text) in found.items()}
+    return {own: text for own, (_, text) in kept.items()}
 
 
 class _Failed(Exception):

@@ -165,12 +165,12 @@ def estimate(
 def _relations(terminology: Terminology, row: int, withheld: Withheld) -> list[tuple[str, list[str]]]:
     triples = terminology.outgoing(row)
     triples = triples[~withheld.joins(triples[:, 0], triples[:, 2]) & (triples[:, 2] != row)]
-    found: dict[str, list[int]] = {}
+    children: dict[str, list[int]] = {}
     for _, relation, tail in triples.tolist():
         label = terminology.relation_labels[relation]
         if relation not in terminology.parent_relations and templates().of_relation(label) is not None:
-            found.setdefault((readable(label) or "related to").capitalize(), []).append(tail)
-    shown = list(found.items())[:MOST_NEIGHBOURS]
+            children.setdefault((readable(label) or "related to").capitalize(), []).append(tail)
+    shown = list(children.items())[:MOST_NEIGHBOURS]
     return [(label, _names(terminology, np.unique(tails), withheld)) for label, tails in shown]
 
 
@@ -181,14 +181,14 @@ def _apart(rows: NDArray[np.int32], row: int, withheld: Withheld) -> NDArray[np.
 
 def _names(terminology: Terminology, rows: Collection[Any] | NDArray[Any], withheld: Withheld) -> list[str]:
     """Return the preferred names of live concepts, at most eight."""
-    found: list[str] = []
+    lines: list[str] = []
     for row in np.asarray(rows).tolist():
         name = str(terminology.concept_names[row].as_py())
         if not terminology.retired[row] and not withheld.is_in(name):
-            found.append(name)
-        if len(found) == MOST_NEIGHBOURS:
+            lines.append(name)
+        if len(lines) == MOST_NEIGHBOURS:
             break
-    return found
+    return lines
 
 
 def _definitions(terminology: Terminology, row: int) -> list[str]:

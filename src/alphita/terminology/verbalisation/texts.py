@@ -85,22 +85,22 @@ def verbalise(
         raise UsageError(f"give some of the kinds {list(KINDS)}, and no negative number of descriptions")
     withheld = Withheld(exclude, held_out, terminology.n_concepts)
     counts: Counter[str] = Counter()
-    found: list[tuple[str, NDArray[np.int32], list[str]]] = []
+    texts_of_kinds: list[tuple[str, NDArray[np.int32], list[str]]] = []
     if "definition" in kinds:
-        found.append(("definition", *definitions(terminology, languages, withheld, counts)))
+        texts_of_kinds.append(("definition", *definitions(terminology, languages, withheld, counts)))
     if "generated" in kinds and generated is not None:
-        found.append(("generated", *generated_definitions(terminology, generated, withheld, counts)))
-    found = _distinct(found, counts)
+        texts_of_kinds.append(("generated", *generated_definitions(terminology, generated, withheld, counts)))
+    texts_of_kinds = _distinct(texts_of_kinds, counts)
     if "definition" in kinds:
-        defined = np.unique(found[0][1])
+        defined = np.unique(texts_of_kinds[0][1])
         if without := int((~terminology.retired).sum()) - len(defined):
             counts["definition: concepts without one"] = without
     if "description" in kinds and "en" in languages:
         described = describe(terminology, descriptions, seed, withheld, counts)
         if shared := int((_owners(*described)[0] > 1).sum()):
             counts["description: kept though another concept has the same"] = shared
-        found.append(("description", *described))
-    texts = _in_order(found, counts)
+        texts_of_kinds.append(("description", *described))
+    texts = _in_order(texts_of_kinds, counts)
     if not len(texts):
         raise InputError(
             f"no concept has a text of the kinds asked for ({', '.join(kinds)})",

@@ -51,10 +51,10 @@ class Withheld:
         """Say whether a held-out string stands in `text`, as whole words, whatever the case and punctuation."""
         if not self._strings:
             return False
-        found = words(text)
+        words_of_text = words(text)
         return any(
-            " ".join(found[place : place + length]) in self._strings
-            for place, word in enumerate(found)
+            " ".join(words_of_text[place : place + length]) in self._strings
+            for place, word in enumerate(words_of_text)
             for length in self._lengths.get(word, ())
         )
 

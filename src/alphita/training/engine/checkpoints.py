@@ -74,10 +74,10 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
     Raises:
         InputError: the checkpoint does not fit these modules.
     """
-    found = _checkpoints(folder)
-    if not found:
+    checkpoints = _checkpoints(folder)
+    if not checkpoints:
         return 0
-    newest = found[-1]
+    newest = checkpoints[-1]
     state: dict[str, Any] = json.loads((newest / "state.json").read_text())
     if state["modules"] != sorted(modules):
         raise InputError(

@@ -6,10 +6,12 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from alphita.errors import InputError
 from alphita.training.engine import memory
@@ -17,10 +19,12 @@ from alphita.training.engine.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.plan import LoopPlan
     from alphita.training.engine.ranks import Ranks
+    from alphita.training.engine.settings import LoopPlan
 
 TRIALS = 4
+# Of a GPU, in operations a second: a third of what an A100 does at most in bf16.
+GPU_SPEED = 1e14
 
 
 class Timed(MicroSteps, Protocol):
@@ -71,18 +75,21 @@ def estimate(
     optimizer = torch.optim.AdamW([p for module in trained.values() for p in module.parameters()], lr=0.0)
     steps.start(0, trials)
     seconds, updates = [], []
+    work = FlopCounterMode(display=False)
     for number in range(trials):
         begin = time.perf_counter()
-        steps(number, 1.0)
+        # Counting takes time of its own; the first batch warms up and is not among the times.
+        with work if number == 0 else nullcontext():
+            steps(number, 1.0)
         seconds.append(time.perf_counter() - begin)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         updates.append(time.perf_counter() - begin - seconds[-1])
     steps.stop()
-    # The first ones warm up.
     batch, update = (float(np.median(taken[1:] or taken)) for taken in (seconds, updates))
     second = batch * plan.accumulation + update
     numbers = sum(p.numel() for module in trained.values() for p in module.parameters() if p.requires_grad)
+    operations = work.get_total_flops() * plan.accumulation * plan.steps
     mean = {name: np.mean([batch[name] for batch in batches]) for name in batches[0]}
     device = next(parameter.device for module in trained.values() for parameter in module.parameters())
     return (
@@ -95,6 +102,8 @@ def estimate(
         f"  a step: {plan.accumulation} batches, {second:.2f} s on {device}, "
         f"{'bf16' if bf16 else 'fp32'}, {steps.ranks.size} process(es)\n"
         f"  {plan.steps:,} steps: about {duration(second * plan.steps)}, without dev scores\n"
+        f"  work: {operations / 1e15:,.3g} PFLOP; {duration(operations / GPU_SPEED)} on a GPU that does 100 TFLOP/s, "
+        "which is a third of an A100's most in bf16\n"
         f"  memory: about {_peak(device) / 2**30:.1f} GB",
         second * plan.steps,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 Rows = packed.Packing | tuple[torch.Tensor, torch.Tensor]
 """Rows of tokens laid out for the model: packed, or (input_ids, attention_mask) where it has its own forward."""
+
+
+@contextmanager
+def evaluating(*modules: torch.nn.Module) -> Iterator[None]:
+    """Let modules run without dropout and gradients, and leave each in the mode that it was in."""
+    modes = [(module, module.training) for module in modules]
+    for module in modules:
+        module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.train(mode)
 
 
 class TermForward:

@@ -19,10 +19,10 @@ from alphita import artefact
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
 from alphita.training.engine import checkpoints
-from alphita.training.engine.log import Log
 from alphita.training.engine.memory import InParts
-from alphita.training.engine.plan import LoopPlan, learning_rate_factor
 from alphita.training.engine.ranks import Ranks
+from alphita.training.engine.runs import Log
+from alphita.training.engine.settings import LoopPlan, learning_rate_factor
 from alphita.training.engine.soup import copy_of, mix_in
 
 Module = torch.nn.Module

@@ -9,6 +9,7 @@ with another number of them: nothing on disk depends on it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -163,6 +164,8 @@ def connect() -> Ranks:
             distributed.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
         except (RuntimeError, ValueError) as error:
             raise AlphitaError(f"the processes of this run cannot be connected: {error}") from None
+        # gloo's threads, left to the end of the process, may abort it after its work is done.
+        atexit.register(distributed.destroy_process_group)
     return Ranks(distributed.get_rank(), distributed.get_world_size())
 
 

@@ -23,8 +23,7 @@ from alphita.training.engine import dry_run, ranks, runs
 from alphita.training.engine.forward import TermForward
 from alphita.training.engine.loop import Training, fit
 from alphita.training.engine.phases import Dev, Phase, manifest_fields
-from alphita.training.engine.plan import Length, LoopPlan
-from alphita.training.engine.settings import TermTraining, decisive
+from alphita.training.engine.settings import Length, LoopPlan, TermTraining, decisive
 
 CLEANED = {"cleaning_rules": list(DEFAULT_RULES)}
 """What a run also depends on where its strings are cleaned."""

@@ -105,8 +105,8 @@ def encode(teacher: TermEncoder, strings: Sequence[str], work: Path, *, unit: bo
 
 def read(work: Path) -> NDArray[np.float32]:
     """Return the vectors that `encode` made in `work`, (n, d), as a memory map."""
-    found: NDArray[np.float32] = np.load(work / FILE, mmap_mode="r")
-    return found
+    vectors: NDArray[np.float32] = np.load(work / FILE, mmap_mode="r")
+    return vectors
 
 
 def taught(

@@ -4,7 +4,7 @@ Amore Bondarenko, D., Ferrod, R. and Di Caro, L.: Combining Contrastive Learning
 develop medical word embeddings for the Italian language, §3.1, which follows KRISSBERT (Zhang et al., EMNLP 2022):
 surface forms are matched in unlabelled text, and a mention's context is a window of 32 tokens around it.
 
-    build([Path("notes.jsonl.gz")], terminology, "minilm", Path("notes.mentions"), MentionSettings(languages=["it"]))
+    build([Path("notes.jsonl.gz")], terminology, "minilm", Path("notes.mentions"), MentionSettings(languages=("it",)))
     mentions = Mentions.load("notes.mentions")
     mentions.windows.batch([0, 1], tags=(tag_before, tag_behind))
 
@@ -17,26 +17,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import Field
 
 from alphita import artefact, progress
-from alphita.config import Config
 from alphita.errors import InputError, Rejects
-from alphita.terminology.languages import Language
+from alphita.terminology.writing import write_arrow
 from alphita.training.mentions.contexts import Context, Reservoir, sequences, windows
+from alphita.training.mentions.settings import MentionSettings
 from alphita.training.mentions.store import KIND, SEQUENCES, WINDOWS, Writer
 from alphita.training.text.corpora import blocks, documents
-from alphita.training.text.folding import Accents, Fold
-from alphita.training.text.forms import HELD_OUT, Ambiguous, Forms, collect
-from alphita.training.text.held_out import HeldOut
-from alphita.training.text.matching import Matcher, Matches
-from alphita.training.text.tokenizer import open_tokenizer
+from alphita.training.text.corpus_vocabulary import open_tokenizer
+from alphita.training.text.folding import Fold
+from alphita.training.text.forms import HELD_OUT, Forms, collect
+from alphita.training.text.matching import HeldOut, Matcher, Matches
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -49,23 +48,6 @@ COUNTED = (
     *("documents", "empty", "words", "mentions", "homonyms", "held_out"),
     *("sequences", "sequences_without_mention", "sequences_with_held_out"),
 )
-
-
-class MentionSettings(Config):
-    """What is searched, and what is kept."""
-
-    languages: list[Language] = Field([], description="languages of the names to search, such as it; all by default")
-    accents: Accents = Field("keep", description="keep: è is not e; strip: accents of Latin letters do not count")
-    acronyms: bool = Field(True, description="find names of 2 to 4 capitals in capitals only")
-    ambiguous: Ambiguous = Field("leave_out", description="names of several concepts: leave_out, or keep for each")
-    least_characters: int = Field(3, ge=1, description="of a name; of scripts without spaces 2 are enough")
-    stop: list[str] = Field([], description="further names not to search, beside common words")
-    window: int = Field(32, ge=1, description="tokens of a context (paper, §3.1), without special tokens and tags")
-    contexts: int = Field(4, ge=1, description="contexts a name at most (paper, §4)")
-    sequence_tokens: int = Field(0, ge=0, description="tokens of a sequence, special ones not counted; 0: none is kept")
-    most_mentions: int = Field(119, ge=1, description="mentions of a sequence (paper, §4)")
-    held_out_text: bool = Field(False, description="keep contexts and sequences in which a held-out string stands")
-    seed: int = Field(0, ge=0, le=2**32 - 1, description="of the choice of contexts")
 
 
 def build(
@@ -139,7 +121,7 @@ def build(
         draft.fields.update(
             counts=counts,
             left_out=forms.left_out,
-            config=settings.model_dump(mode="json"),
+            config=asdict(settings),
             terminology=terminology.content_hash,
             split=split.hash if split else None,
             tokenizer_hash=tokenizer_hash,
@@ -249,13 +231,7 @@ def _write_forms(folder: Path, forms: Forms, counts: NDArray[np.int64], terminol
     np.save(folder / "form_offsets.npy", offsets, allow_pickle=False)
     np.save(folder / "form_concepts.npy", concepts.astype(np.int32), allow_pickle=False)
     strings = pa.array([forms.strings[form] for form in met.tolist()], pa.large_string())
-    _write_arrow(folder / "forms.arrow", {"string": strings, "count": pa.array(counts[met], pa.int64())})
+    write_arrow(folder / "forms.arrow", {"string": strings, "count": pa.array(counts[met], pa.int64())})
     ids = pa.array(terminology.concept_ids.take(pa.array(rows)).to_pylist(), pa.large_string())
-    _write_arrow(folder / "concepts.arrow", {"id": ids})
+    write_arrow(folder / "concepts.arrow", {"id": ids})
     return len(rows)
-
-
-def _write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
-    table = pa.table(columns)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)

@@ -166,19 +166,19 @@ def windows(contexts: Sequence[Context], tokenizer: Tokenizer, length: int) -> l
     Returns:
         A window of each context; None where the mention alone is longer, or the tokenizer has no token for it.
     """
-    found: list[Tokens | None] = []
-    for encoding, context in zip(_encoded(tokenizer, [one.text for one in contexts]), contexts, strict=True):
+    tokens: list[Tokens | None] = []
+    for encoding, context in zip(_encoded(tokenizer, [context.text for context in contexts]), contexts, strict=True):
         ids, spans = _aligned(encoding, context.mentions)
         start, end = spans[context.own].tolist()
         if not 0 < end - start <= length:
-            found.append(None)
+            tokens.append(None)
             continue
         first = max(0, min(start - (length - (end - start)) // 2, len(ids) - length))
         last = min(len(ids), first + length)
         inside = np.flatnonzero((spans[:, 0] >= first) & (spans[:, 1] <= last) & (spans[:, 1] > spans[:, 0]))
         mentions = np.column_stack([spans[inside] - first, context.mentions[inside, 2]]).astype(np.int32)
-        found.append(Tokens(ids[first:last], mentions, int(np.searchsorted(inside, context.own))))
-    return found
+        tokens.append(Tokens(ids[first:last], mentions, int(np.searchsorted(inside, context.own))))
+    return tokens
 
 
 def sequences(

@@ -24,6 +24,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import InputError
+from alphita.index.choice import Building
 from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.mappings.review.migrate import REVIEWER
@@ -89,20 +90,19 @@ class Taught(NamedTuple):
     counts: dict[str, Any]
 
 
-def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = HELD_OUT) -> InTime:
+def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
     """Read what is settled, and hold out the newest.
 
     Args:
         store: the decisions.
-        projects: only these; all by default.
         share: of the settled mentions that are held out, 0 to 1.
 
     Raises:
         InputError: fewer than `LEAST` mentions are settled.
     """
     left_out: Counter[str] = Counter()
-    found: dict[str, list[Reviewed]] = {}
-    for name in projects or [project.name for project in store.projects()]:
+    by_mention: dict[str, list[Reviewed]] = {}
+    for name in (project.name for project in store.projects()):
         for standing in _standings(store, name):
             settling = _settling(standing)
             if settling is None:
@@ -111,10 +111,10 @@ def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = 
                 left_out["accepted in bulk"] += 1
                 continue
             one = _reviewed(standing.row, settling)
-            found.setdefault(clean(one.mention), []).append(one)
+            by_mention.setdefault(clean(one.mention), []).append(one)
     reviewed = []
-    for same in found.values():
-        if len({one.concept_id for one in same if one.label}) > 1:
+    for same in by_mention.values():
+        if len({mention.concept_id for mention in same if mention.label}) > 1:
             left_out["means several things"] += len(same)
         else:
             newest = max(same, key=lambda one: (one.label, one.decision))
@@ -129,7 +129,9 @@ def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = 
     reviewed.sort(key=lambda one: one.decision)
     first = len(reviewed) - round(share * len(reviewed))
     return InTime(
-        reviewed[:first], [one for one in reviewed[first:] if one.label], {k: n for k, n in left_out.items() if n}
+        reviewed[:first],
+        [mention for mention in reviewed[first:] if mention.label],
+        {k: n for k, n in left_out.items() if n},
     )
 
 
@@ -148,27 +150,27 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
     Raises:
         InputError: none can be added.
     """
-    named = [one for one in learned if one.concept_id is not None]
-    rows = reading.rows_of(base, [str(one.concept_id) for one in named])
+    named = [mention for mention in learned if mention.concept_id is not None]
+    rows = reading.rows_of(base, [str(mention.concept_id) for mention in named])
     tables = reading.tables_of(base)
     usual = tables.terms["language"].cast(pl.String).mode().sort()[0]
     counts: Counter[str] = Counter(added=0)
     added = []
-    for one in named:
-        row = rows.get(str(one.concept_id))
+    for mention in named:
+        row = rows.get(str(mention.concept_id))
         if row is None or base.retired[row]:
             counts["of a concept that this terminology has not, or has retired"] += 1
-        elif clean(one.mention) in {clean(term.string) for term in base.concept(row).terms}:
+        elif clean(mention.mention) in {clean(term.string) for term in base.concept(row).terms}:
             counts["a term of its concept already"] += 1
         else:
             counts["added"] += 1
             added.append(
                 {
                     "concept": row,
-                    "string": one.mention,
-                    "language": one.language or usual,
+                    "string": mention.mention,
+                    "language": mention.language or usual,
                     "preferred": False,
-                    "scope": SCOPES[one.relation or "exact"],
+                    "scope": SCOPES[mention.relation or "exact"],
                     "status": "candidate",
                     "source": SOURCE,
                 }
@@ -178,7 +180,7 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
             "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
         )
     tables.terms = reading.added(tables.terms, pl.DataFrame(added))
-    source = {"name": SOURCE, "version": artefact.hash_json(sorted(one["string"] for one in added))[:12]}
+    source = {"name": SOURCE, "version": artefact.hash_json(sorted(term["string"] for term in added))[:12]}
     save(tables, out, sources=[*tables.sources, source], config={"base": base.content_hash}, force=force)
     return dict(counts)
 
@@ -196,18 +198,18 @@ def hard_negatives(
         out: the file.
         exclude: cleaned strings that nothing may learn from.
     """
-    rows = reading.rows_of(base, [one.concept_id for one in learned if one.concept_id is not None])
+    rows = reading.rows_of(base, [mention.concept_id for mention in learned if mention.concept_id is not None])
     count = 0
     with artefact.atomic_file(out, "w", private=True, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(TRIPLE_COLUMNS)
-        for one in learned:
-            if one.relation != "exact" or one.concept_id not in rows:
+        for mention in learned:
+            if mention.relation != "exact" or mention.concept_id not in rows:
                 continue
-            concept = base.concept(rows[one.concept_id])
-            names = {clean(term.string) for term in concept.terms} | {clean(one.mention)}
-            wrong = [term for term in dict.fromkeys(one.wrong) if clean(term) not in names]
-            triples = [(one.mention, concept.name, term) for term in wrong]
+            concept = base.concept(rows[mention.concept_id])
+            names = {clean(term.string) for term in concept.terms} | {clean(mention.mention)}
+            wrong = [term for term in dict.fromkeys(mention.wrong) if clean(term) not in names]
+            triples = [(mention.mention, concept.name, term) for term in wrong]
             kept = [cells for cells in triples if not exclude & {clean(cell) for cell in cells}]
             writer.writerows(kept)
             count += len(kept)
@@ -216,7 +218,7 @@ def hard_negatives(
 
 def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
     """Return mentions and what they mean, as `normalizer.fitting.fit` takes them."""
-    return [Label(one.mention, one.concept_id) for one in reviewed if one.label]
+    return [Label(mention.mention, mention.concept_id) for mention in reviewed if mention.label]
 
 
 def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
@@ -227,16 +229,16 @@ def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence
         encoder: gives the vectors.
         held_out: those that name a concept count.
     """
-    named = [one for one in held_out if one.concept_id is not None]
+    named = [mention for mention in held_out if mention.concept_id is not None]
     if not named:
         return {"n": 0.0}
     with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
-        index = build(terminology, encoder, Path(folder) / "x.index", letters=False)
+        index = build(terminology, encoder, Path(folder) / "x.index", how=Building(letters=False))
         normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
-        results = normalizer.normalize([one.mention for one in named], top_k=max(KS))
-        gold = index.concept_rows([str(one.concept_id) for one in named])
+        results = normalizer.normalize([mention.mention for mention in named], top_k=max(KS))
+        gold = index.concept_rows([str(mention.concept_id) for mention in named])
         ids = [index.segment.concepts.column("id")[row].as_py() if row >= 0 else None for row in gold.tolist()]
-    shown = [[one.concept_id for one in result.candidates] for result in results]
+    shown = [[candidate.concept_id for candidate in result.candidates] for result in results]
     return {"n": float(len(named))} | {
         f"accuracy@{k}": float(np.mean([right in line[:k] for line, right in zip(shown, ids, strict=True)])) for k in KS
     }
@@ -251,19 +253,19 @@ def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[st
     """
     if not held_out:
         return {"n": 0.0}
-    results = normalizer.normalize([one.mention for one in held_out])
-    rows = normalizer.index.concept_rows([one.concept_id or "" for one in held_out])
+    results = normalizer.normalize([mention.mention for mention in held_out])
+    rows = normalizer.index.concept_rows([mention.concept_id or "" for mention in held_out])
     ids = normalizer.index.segment.concepts.column("id")
     gold = [ids[row].as_py() if row >= 0 else one.concept_id for row, one in zip(rows.tolist(), held_out, strict=True)]
     right = np.array([result.concept_id == one for result, one in zip(results, gold, strict=True)], np.float64)
-    found = {"n": float(len(held_out)), "accuracy": float(right.mean())}
+    figures = {"n": float(len(held_out)), "accuracy": float(right.mean())}
     if normalizer.calibration is not None:
         confidence = np.array([result.confidence or 0.0 for result in results])
         sure = np.clip(confidence, 1e-6, 1 - 1e-6)
-        found["brier"] = float(((confidence - right) ** 2).mean())
-        found["log_loss"] = float(-(right * np.log(sure) + (1 - right) * np.log(1 - sure)).mean())
-        found["confidence"] = float(confidence.mean())
-    return found
+        figures["brier"] = float(((confidence - right) ** 2).mean())
+        figures["log_loss"] = float(-(right * np.log(sure) + (1 - right) * np.log(1 - sure)).mean())
+        figures["confidence"] = float(confidence.mean())
+    return figures
 
 
 def taught(
@@ -308,11 +310,12 @@ def taught(
 def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
     """Read what `taught` has kept."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         learned, held_out = (
-            [Reviewed(**one | {"wrong": tuple(one["wrong"])}) for one in found[key]] for key in ("learned", "held_out")
+            [Reviewed(**fields | {"wrong": tuple(fields["wrong"])}) for fields in content[key]]
+            for key in ("learned", "held_out")
         )
-        return InTime(learned, held_out, found["left_out"]), found["counts"]
+        return InTime(learned, held_out, content["left_out"]), content["counts"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"is damaged ({type(error).__name__}: {error})", file=path, remedy="start again with --force"
@@ -331,7 +334,7 @@ def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:
 
 def _settling(standing: Standing) -> Decision | None:
     """Return the decision that settles a row: an adjudication, else the newest that nobody took in bulk, else that."""
-    final = [one for one in standing.decisions if one.kind in FINAL]
+    final = [decision for decision in standing.decisions if decision.kind in FINAL]
     if not standing.settled or not final:
         return None
     return max(final, key=lambda one: (one.kind == "adjudicate", not one.bulk, one.id))
@@ -341,9 +344,11 @@ def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
     """Return whether nobody looked at the row; what followed a replaced concept is as good as what was before it."""
     while decision.bulk.startswith(f"{REVIEWER}:"):
         before = [
-            one for one in store.history(decision.project, decision.row, decision.reviewer) if one.id < decision.id
+            decision_before
+            for decision_before in store.history(decision.project, decision.row, decision.reviewer)
+            if decision_before.id < decision.id
         ]
-        final = [one for one in before if one.kind in FINAL]
+        final = [decision for decision in before if decision.kind in FINAL]
         if not final:
             return False
         decision = final[-1]
@@ -353,15 +358,17 @@ def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
 def _reviewed(row: ReviewRow, decision: Decision) -> Reviewed:
     means = decision.kind != "reject"
     concept = decision.concept_id if means else None
-    chosen = next((one for one in row.candidates if concept is not None and one.concept_id == concept), None)
+    chosen = next(
+        (candidate for candidate in row.candidates if concept is not None and candidate.concept_id == concept), None
+    )
     # Above the right one: passed over. Where it was not shown, only the answer is sure to have been looked at.
-    above = [one for one in row.candidates if one.concept_id != concept and one.matched_term]
-    wrong = [one for one in above if one.rank < chosen.rank] if chosen is not None else above[:1]
+    above = [candidate for candidate in row.candidates if candidate.concept_id != concept and candidate.matched_term]
+    wrong = [candidate for candidate in above if candidate.rank < chosen.rank] if chosen is not None else above[:1]
     return Reviewed(
         row.mention,
         concept,
         (decision.relation or "exact") if concept is not None else None,
-        tuple(str(one.matched_term) for one in wrong),
+        tuple(str(candidate.matched_term) for candidate in wrong),
         chosen.language if chosen is not None else None,
         decision.id,
         means,

@@ -77,8 +77,8 @@ def read(
         raise UsageError(f"mentions: no mentions are given; {REMEDY} --sequence-tokens 128; then --set mentions=X")
     if not graph:
         raise UsageError(f"graph: no vectors of a graph are given; {store.REMEDY}; then --set graph=X.vectors")
-    found = Mentions.load(mentions, tokenizer_hash=tokenizer_hash)
-    _check_mentions(found, terminology, split)
+    opened = Mentions.load(mentions, tokenizer_hash=tokenizer_hash)
+    _check_mentions(opened, terminology, split)
     vectors = EntityVectors.load(graph)
     if split is not None and split.triples and vectors.facts.get("split_hash") != split.hash:
         raise InputError(
@@ -87,20 +87,20 @@ def read(
             remedy="train it with the same --split",
         )
     of_concept, _ = vectors.rows_of_terminology(terminology)
-    rows = found.rows_in(terminology)
+    rows = opened.rows_in(terminology)
     entity = np.where(rows >= 0, of_concept[rows], NO_ENTITY)
     if not (entity >= 0).any():
         raise InputError(
-            f"none of the {len(entity):,} concepts mentioned in {found.path} has a vector",
+            f"none of the {len(entity):,} concepts mentioned in {opened.path} has a vector",
             file=vectors.path,
-            value=found.concept_ids[0],
+            value=opened.concept_ids[0],
             remedy="train the graph on the terminology that the mentions are of",
         )
-    several = np.diff(found.form_offsets) > 1
-    gold = np.where(several, NO_ENTITY, entity[found.form_concept]).astype(np.int64)
-    met = np.bincount(found.sequences.mentions[:, 2], minlength=len(gold))
+    several = np.diff(opened.form_offsets) > 1
+    gold = np.where(several, NO_ENTITY, entity[opened.form_concept]).astype(np.int64)
+    met = np.bincount(opened.sequences.mentions[:, 2], minlength=len(gold))
     counts = {
-        "sequences": len(found.sequences),
+        "sequences": len(opened.sequences),
         "mentions": int(met.sum()),
         "homonyms": int(met[several].sum()),
         "without_entity": int(met[~several & (gold < 0)].sum()),
@@ -111,11 +111,11 @@ def read(
     if counts["mentions"] == counts["homonyms"] + counts["without_entity"]:
         raise InputError(
             "no mention of its sequences names one concept that the graph has",
-            file=found.path,
+            file=opened.path,
             remedy="give a larger corpus, or a graph of more concepts",
         )
-    made_of = {"mentions": found.content_hash, "graph": artefact.open_manifest(graph, store.KIND)["content_hash"]}
-    return LinkedMentions(found, vectors.vectors, gold, counts, made_of)
+    made_of = {"mentions": opened.content_hash, "graph": artefact.open_manifest(graph, store.KIND)["content_hash"]}
+    return LinkedMentions(opened, vectors.vectors, gold, counts, made_of)
 
 
 def _check_mentions(found: Mentions, terminology: Terminology, split: Split | None) -> None:

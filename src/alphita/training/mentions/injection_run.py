@@ -7,6 +7,7 @@ It opens encoder and data, puts the injection into the encoder, trains it by L_M
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,24 +17,63 @@ import torch
 from numpy.typing import NDArray
 
 from alphita.encoder import flat_bert
+from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert, check_layer
-from alphita.encoder.injecting import inject
+from alphita.encoder.injection import NEAREST, Injection
 from alphita.errors import InputError
 from alphita.training.engine.run import Run
 from alphita.training.mentions import injection_data
 from alphita.training.mentions.injection_steps import InjectionSteps, linking_accuracy
+from alphita.training.text.corpus_vocabulary import open_tokenizer
 from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
 from alphita.training.text.masked_steps import SequenceBatches
-from alphita.training.text.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
-    from alphita.training.engine.settings import TermTraining
+    from alphita.training.engine.settings import Length, TermTraining
     from alphita.training.mentions.injection_data import LinkedMentions
+
+
+def inject(
+    encoder: TermEncoder,
+    entities: torch.Tensor | NDArray[np.floating[Any]],
+    *,
+    layer: int,
+    nearest: int = NEAREST,
+    outside: Sequence[int] = (),
+) -> InjectedBert:
+    """Put an `Injection` into `encoder`, in place, and return its model, to be trained.
+
+    Args:
+        encoder: runs on torch.
+        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model;
+            all others become float32, as they are when the model is loaded.
+        layer: the layer after which entities are added, from 1.
+        nearest: entities among which a mention is shared out.
+        outside: ids of tokens that belong to no mention, beside those that the tokenizer puts round every term.
+
+    Raises:
+        InputError: the encoder is neither BERT nor RoBERTa, has no such layer or is injected already; or the vectors
+            cannot be used.
+        UsageError: `layer` or `nearest` is out of range.
+    """
+    module = encoder.module
+    model: Any = module.model
+    if isinstance(model, InjectedBert):
+        raise InputError("the encoder has entities injected already", file=encoder.folder, remedy="give a plain one")
+    check_layer(model, layer)
+    vectors = torch.from_numpy(np.array(entities)) if isinstance(entities, np.ndarray) else entities
+    if vectors.dtype != torch.float16:
+        vectors = vectors.float()
+    injection = Injection(vectors, model.config.hidden_size, nearest=nearest, eps=model.config.layer_norm_eps)
+    injection.follow(model.encoder.layer[layer - 1].output.LayerNorm)
+    special = sorted({*encoder.tokenize([""])[0], *outside})
+    injected = InjectedBert(model, injection.to(model.device), layer=layer, outside=special)
+    module.model = injected.train(module.training)
+    return injected
+
 
 Int64 = NDArray[np.int64]
 DEV = 32

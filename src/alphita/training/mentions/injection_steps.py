@@ -85,13 +85,13 @@ def apart(spans: Int64) -> Int64:
     Two mentions share a token where the tokenizer has one for the end of the first and the beginning of the second, as
     in scripts without spaces.
     """
-    found: list[list[int]] = []
+    spans_apart: list[list[int]] = []
     for row, start, end in spans[np.lexsort((spans[:, 1], spans[:, 0]))].tolist():
-        if found and found[-1][0] == row and start < found[-1][2]:
-            found[-1][2] = max(found[-1][2], end)
+        if spans_apart and spans_apart[-1][0] == row and start < spans_apart[-1][2]:
+            spans_apart[-1][2] = max(spans_apart[-1][2], end)
         else:
-            found.append([row, start, end])
-    return np.array(found, np.int64).reshape(-1, 3)
+            spans_apart.append([row, start, end])
+    return np.array(spans_apart, np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True)
@@ -218,13 +218,13 @@ class InjectionSteps(PartSteps[_Ready]):
         """Return what a part adds to the batch's scalars; equation (6)."""
         context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         with context:
-            found = self.injected.packed(part.packing, part.mentions)
-            scores = self.head(found.last_hidden_state.index_select(0, part.places))
+            output = self.injected.packed(part.packing, part.mentions)
+            scores = self.head(output.last_hidden_state.index_select(0, part.places))
         language = masked_language_model(scores, part.true) * (len(part.true) / ready.guessed)
-        linking = entity_linking(found.projected, part.gold, self.injected.injection.entities, total=True)
+        linking = entity_linking(output.projected, part.gold, self.injected.injection.entities, total=True)
         if self.linking == "mean":
             linking = linking / ready.linked
-        linked = (found.candidates[:, 0] == part.gold).sum() / ready.linked
+        linked = (output.candidates[:, 0] == part.gold).sum() / ready.linked
         return {"loss": language + linking, "language": language, "linking": linking, "linked": linked}
 
     def _of_all(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
-    from alphita.training.mentions.index import Encode, HardNegatives
     from alphita.training.mentions.rows import MentionRows
-    from alphita.training.mentions.sampler import MentionSampler
+    from alphita.training.mentions.sampler import Encode, HardNegatives, MentionSampler
     from alphita.training.terms.batches import Batch, BatchLoss
 
 # 20k of 50k steps (§4).
@@ -106,12 +105,12 @@ def train_margins(
             vectors are of another split, or know no concept.
         UsageError: v3 without the graph's vectors.
     """
-    from alphita.training.engine.plan import Length
     from alphita.training.engine.run import Run
-    from alphita.training.mentions.index import NONE, HardNegatives
+    from alphita.training.engine.settings import Length
     from alphita.training.mentions.run import tagged
+    from alphita.training.mentions.sampler import NONE, HardNegatives
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.run import begin
+    from alphita.training.terms.names import begin
 
     vectors = open_graph(config, split) if config.version == "v3" else None
     with tagged(str(encoder), config.mentions if config.contexts else "", split, seed=config.seed) as start:
@@ -221,6 +220,10 @@ def _objective(
         entity_of = torch.from_numpy(entity).to(run.forward.device)
 
     def loss(e: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return 1/m sum_i [log(1 + sum_P exp(-alpha (S - l_p))) / alpha + log(1 + sum_N exp(beta (S - l_n))) / beta].
+
+        v1: l_p = l_n = lam; v2: lambda_p and lambda_n; v3: l_p = |S - S_kge|, l_n = 1 - |S - S_kge|.
+        """
         concept = given["concept"]
         if config.version == "v1":  # equation (1)
             value = ms_v1(e, concept, lam=config.lam, **constants)

@@ -28,7 +28,7 @@ from alphita.objectives.regression import regression
 from alphita.training.engine import ranks, teachers
 from alphita.training.engine.phases import Phases
 from alphita.training.engine.run import CLEANED, Run
-from alphita.training.engine.settings import TermTraining, language_weights
+from alphita.training.engine.settings import TermTraining
 from alphita.training.terms.batches import Batch, TermSteps
 from alphita.training.terms.names import TrainingNames
 from alphita.training.text.masked_steps import SequenceBatches
@@ -102,13 +102,7 @@ def distil_plain(
     teacher = TermEncoder.load(injected, precision="fp32", device=ranks.device())
     start = without_injection(injected, device=ranks.device())
     config = config.model_copy(update={"max_length": teacher.max_length, "pooling": teacher.pooling})
-    names = TrainingNames(
-        terminology,
-        exclude=split.cleaned if split else frozenset(),
-        dev=config.dev_synonyms,
-        seed=config.seed,
-        languages=language_weights(config.languages),
-    )
+    names = TrainingNames.of(config, terminology, split)
     phases = Phases(out, ["plain"], resume=resume, force=force, dry_run=dry_run)
     phases.check()
     with processes.scratch() as scratch:

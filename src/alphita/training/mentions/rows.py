@@ -92,7 +92,7 @@ def mention_rows(
     homonym = np.bincount(numbers)[numbers] > 1
     left_out = {"names of several concepts": int(homonym.sum())}
     tables: list[TokenTable] = []
-    found: list[Int64] = []
+    tokens_of_rows: list[Int64] = []
     if mentions is not None and contexts > 0:
         assert tags is not None, "windows need tags"
         owners, reasons = _owners(names, homonym, name_concepts, terminology, mentions)
@@ -105,14 +105,14 @@ def mention_rows(
             )
         left_out |= reasons
         tables.append(_tokens_of_windows(mentions, chosen, tags))
-        found.append(owners[chosen])
-    windows = sum(map(len, found))
+        tokens_of_rows.append(owners[chosen])
+    windows = sum(map(len, tokens_of_rows))
     if bare or not windows:
         alone = np.flatnonzero(~homonym)
         table = tokenize(encoder, [names.strings[name] for name in alone.tolist()])
         tables.append(table)
-        found.append(alone)
-    owner = np.concatenate(found)
+        tokens_of_rows.append(alone)
+    owner = np.concatenate(tokens_of_rows)
     concepts = name_concepts[owner]
     if np.bincount(concepts, minlength=1).max() < 2:
         raise InputError(

@@ -16,7 +16,7 @@ from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.training.mentions.contexts import Tokens
-from alphita.training.text.tokenizer import Specials
+from alphita.training.text.corpus_vocabulary import Specials
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -186,8 +186,8 @@ class Mentions:
 
     def rows_in(self, terminology: Terminology) -> Int64:
         """Return the row of each concept, (c,), in a terminology; -1 where it has none."""
-        found = rows_of(terminology, self.concept_ids)
-        return np.array([found.get(identifier, -1) for identifier in self.concept_ids], np.int64)
+        rows = rows_of(terminology, self.concept_ids)
+        return np.array([rows.get(identifier, -1) for identifier in self.concept_ids], np.int64)
 
     def __repr__(self) -> str:
         """Show where it lies and how large it is."""

@@ -59,8 +59,8 @@ class Questions:
         Args:
             distances: (q, c), smaller is better; what stands for no candidate does not matter. NaN is the furthest.
         """
-        found = np.where(np.isnan(distances), np.inf, distances)
-        own, others = found[:, :1], found[:, 1:]
+        known = np.where(np.isnan(distances), np.inf, distances)
+        own, others = known[:, :1], known[:, 1:]
         there = self.candidates[:, 1:] != NOT_THERE
         nearer, equal = ((others < own) & there).sum(axis=1), ((others == own) & there).sum(axis=1)
         ranks: NDArray[np.float64] = 1 + nearer + equal / 2
@@ -217,7 +217,7 @@ def questions(
         candidates: how many, the true one counted, 2 or more.
     """
     random = np.random.default_rng([seed, ASKED])
-    found = np.full((len(asked), candidates), NOT_THERE, np.int64)
+    candidate_rows = np.full((len(asked), candidates), NOT_THERE, np.int64)
     for row, (title, attribute, value) in enumerate(asked.tolist()):
         order = random.permutation(values[attribute])
         others = np.empty(0, np.int64)
@@ -226,8 +226,8 @@ def questions(
             others = np.concatenate([others, block[~related(title, block)]])[: candidates - 1]
             if len(others) == candidates - 1:
                 break
-        found[row, 0], found[row, 1 : 1 + len(others)] = value, others
-    return Questions(asked, found)
+        candidate_rows[row, 0], candidate_rows[row, 1 : 1 + len(others)] = value, others
+    return Questions(asked, candidate_rows)
 
 
 def _choose(triples: Int64, values: list[Int64], related: Related, wanted: int, random: np.random.Generator) -> Int64:

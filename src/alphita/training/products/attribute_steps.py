@@ -5,8 +5,8 @@ pair and compared with all of them; a string that stands in a batch several time
 is encoded once too. Every value, positive or negative, goes one way: the same rows, the same encoder, the same f.
 Whether it is a value of the pair is known to the loss only.
 
-Liu, Jiang and Lyu 2022 encode title and attribute name as one text (§3.2: "concatenated"); figure 1 shows them encoded
-apart. Here that is E(t) + E(n), as in TransE.
+Liu, Jiang and Lyu 2022 encode title and attribute name as one text (§3.2: "concatenated"), though figure 1 shows them
+encoded apart.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from alphita.errors import InputError
 from alphita.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
+from alphita.training.engine.forward import evaluating
 from alphita.training.engine.tokens import tokenize
 from alphita.training.products.attribute_data import Products, Questions
 from alphita.training.products.table import NOT_THERE
@@ -53,7 +54,7 @@ class AttributeSteps(TermSteps):
     Attributes:
         products: what trains and what is scored.
         projection: f.
-        texts: what is encoded: titles and values by their numbers, then t + n of each pair, or the attributes' names.
+        texts: what is encoded: titles and values by their numbers, then t + n of each pair.
         batches: batches an epoch, a fraction counted.
         cut: titles with names that fill the encoder's length, so that the name may have been cut off.
     """
@@ -69,7 +70,6 @@ class AttributeSteps(TermSteps):
         margin: float = 4.0,
         negatives: int = 2,
         most: int = 32,
-        together: bool = True,
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
@@ -84,17 +84,13 @@ class AttributeSteps(TermSteps):
             margin: gamma of the loss.
             negatives: for each value.
             most: values of a pair at most; where it has more, others each time.
-            together: encode title and attribute name as one text; else each by itself, and add the vectors.
             tokens_at_once: see `TermSteps`; so is the next.
             ranks: the processes that share the work.
         """
-        self.products, self.projection, self.together = products, projection, together
+        self.products, self.projection = products, projection
         self.margin, self._negatives, self._most = margin, negatives, most
         table = products.table
-        if together:
-            heads = [joined(table.strings[title], table.names[name]) for title, name in products.pairs.tolist()]
-        else:
-            heads = table.names
+        heads = [joined(table.strings[title], table.names[name]) for title, name in products.pairs.tolist()]
         self.texts = [*table.strings, *heads]
         self.batches = len(products.pairs) / batch
         self._walk = EpochWalk(len(products.pairs), batch, [seed, ORDER])
@@ -108,7 +104,7 @@ class AttributeSteps(TermSteps):
             ranks=ranks,
         )
         lengths = np.diff(self.tokens.offsets)[len(table.strings) :]
-        self.cut = int((lengths >= forward.encoder.max_length).sum()) if together else 0
+        self.cut = int((lengths >= forward.encoder.max_length).sum())
 
     def names(self, number: int) -> list[str]:
         """Return the texts that batch `number` encodes."""
@@ -124,10 +120,8 @@ class AttributeSteps(TermSteps):
         if not len(self.products.dev):
             return {}
         table = self.products.table
-        found = distances(
-            self.forward, self.projection, self.products.dev, table.strings, table.names, together=self.together
-        )
-        ranks = self.products.dev.ranks(found)
+        measured = distances(self.forward, self.projection, self.products.dev, table.strings, table.names)
+        ranks = self.products.dev.ranks(measured)
         return {"dev_attribute_acc1": float((ranks == 1).mean()), "dev_attribute_mrr": float((1 / ranks).mean())}
 
     def _batch(self, number: int) -> Batch:
@@ -137,26 +131,19 @@ class AttributeSteps(TermSteps):
             pairs, most=self._most, negatives=self._negatives, random=np.random.default_rng([self.seed, DRAWN, number])
         )
         strings = len(self.products.table.strings)
-        titles, names = self.products.pairs[pairs].T
-        heads = [strings + pairs] if self.together else [titles, strings + names]
-        rows = np.concatenate([*heads, drawn.value])
+        rows = np.concatenate([strings + pairs, drawn.value])
         terms, place = np.unique(rows, return_inverse=True)
-        ends = np.cumsum([len(pairs)] * len(heads))
         arrays: dict[str, NDArray[Any]] = {
-            "title": place[: ends[0]],
-            "value": place[ends[-1] :],
+            "title": place[: len(pairs)],
+            "value": place[len(pairs) :],
             "pair": drawn.pair,
             "positive": drawn.positive,
             "missing": np.array(drawn.missing, np.float32),
         }
-        if not self.together:
-            arrays["name"] = place[ends[0] : ends[1]]
         return Batch(terms, arrays, rows=len(rows))
 
     def _loss(self, encoded: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         heads = encoded[given["title"]]
-        if not self.together:
-            heads = heads + encoded[given["name"]]
         values = self.projection(encoded)[given["value"]]
         distance = attribute_distance(self.projection(heads)[given["pair"]], values)
         positive = given["positive"]
@@ -174,8 +161,6 @@ def distances(
     questions: Questions,
     strings: Sequence[str],
     names: Sequence[str],
-    *,
-    together: bool,
 ) -> NDArray[np.float32]:
     """Return d(t, n, v) of each question's candidates, (q, c), without dropout; inf where there is none.
 
@@ -185,35 +170,21 @@ def distances(
         questions: q of them.
         strings: titles and values by their numbers.
         names: attributes' names by their numbers.
-        together: whether title and attribute name are one text.
     """
     titles, attributes = questions.triples[:, 0].tolist(), questions.triples[:, 1].tolist()
     there = questions.candidates != NOT_THERE
     values, place = np.unique(questions.candidates[there], return_inverse=True)
-    modes = [(module, module.training) for module in (forward.module, projection)]
-    for module, _ in modes:
-        module.eval()
-    try:
-        with torch.no_grad():
-            if together:
-                heads = _encoded(
-                    forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)]
-                )
-            else:
-                heads = _encoded(forward, [strings[title] for title in titles])
-                heads = heads + _encoded(forward, [names[name] for name in attributes])
-            left = projection(heads)
-            right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
-            found = np.full(there.shape, np.inf, np.float32)
-            column = np.zeros(there.shape, np.int64)
-            column[there] = place
-            for row in range(len(questions)):
-                own = torch.from_numpy(column[row][there[row]]).to(right.device)
-                found[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
-    finally:
-        for module, mode in modes:
-            module.train(mode)
-    return found
+    with evaluating(forward.module, projection):
+        heads = _encoded(forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)])
+        left = projection(heads)
+        right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
+        measured = np.full(there.shape, np.inf, np.float32)
+        column = np.zeros(there.shape, np.int64)
+        column[there] = place
+        for row in range(len(questions)):
+            own = torch.from_numpy(column[row][there[row]]).to(right.device)
+            measured[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
+    return measured
 
 
 def load_projection(folder: Path, dim: int) -> AttributeProjection | None:

@@ -152,13 +152,13 @@ def _wanted(terminology: Terminology, attributes: str) -> Int64:
         return np.arange(len(labels))
     places = {clean(label): number for number, label in reversed(list(enumerate(labels)))}
     places |= {label: number for number, label in enumerate(labels)}
-    found = set()
+    pairs = set()
     for name in (part.strip() for part in attributes.split(",")):
         place = places.get(name, places.get(clean(name)))
         if place is None:
             raise UsageError(unknown("attribute", name, labels))
-        found.add(place)
-    return np.array(sorted(found), np.int64)
+        pairs.add(place)
+    return np.array(sorted(pairs), np.int64)
 
 
 def _names(terminology: Terminology, rows: Int64) -> list[str]:

@@ -124,11 +124,11 @@ def read(
     low, high = scale or (layout.low, layout.high)
     if not low < high:
         raise UsageError(f"a scale runs from the lowest to the highest score, not from {low:g} to {high:g}")
-    found = list(_pairs(path, rows, header, layout, (low, high), part, rejects))
-    if not found:
+    pairs = list(_pairs(path, rows, header, layout, (low, high), part, rejects))
+    if not pairs:
         of = f" of the part {part!r}" if layout.parts else ""
         raise InputError(f"holds no scored pair{of}", file=path, remedy="give another file, or see what was set aside")
-    scores = np.array([score for _, _, score in found])
+    scores = np.array([score for _, _, score in pairs])
     if name == "table" and scale is None and scores.max() <= 1:
         raise InputError(
             f"all scores are at most 1, on a scale of {low:g} to {high:g}",
@@ -137,7 +137,7 @@ def read(
             value=scores.max(),
             remedy="say what the scale is",
         )
-    left, right = [one for one, _, _ in found], [other for _, other, _ in found]
+    left, right = [one for one, _, _ in pairs], [other for _, other, _ in pairs]
     return ScoredPairs(left, right, ((scores - low) / (high - low)).astype(np.float32))
 
 
@@ -183,7 +183,9 @@ def _pairs(
     rejects: Rejects,
 ) -> Iterator[tuple[str, str, float]]:
     """Yield the pairs of one part with their scores as they stand."""
-    columns = [header.index(one) if isinstance(one, str) else one for one in (layout.left, layout.right, layout.score)]
+    columns = [
+        header.index(place) if isinstance(place, str) else place for place in (layout.left, layout.right, layout.score)
+    ]
     wanted, where = None, 0
     if layout.parts is not None and layout.parts[0] in header:
         if part not in layout.parts[1]:
@@ -216,14 +218,14 @@ def _pairs(
 def _triples(path: Path, rows: Sequence[tuple[int, list[str]]], header: Sequence[str], rejects: Rejects) -> Triples:
     """Return the triples of a table."""
     columns = [header.index(name) for name in TRIPLE_COLUMNS]
-    found: list[list[str]] = []
+    rows_of_part: list[list[str]] = []
     for line, row in rows:
         cells = [row[column] if column < len(row) else "" for column in columns]
         if all(cells):
-            found.append(cells)
+            rows_of_part.append(cells)
         else:
             rejects.add("a sentence is empty", file=path, line=line, field=TRIPLE_COLUMNS[cells.index("")])
-    return _columns(path, found, 0)
+    return _columns(path, rows_of_part, 0)
 
 
 def _inference(path: Path, rejects: Rejects) -> Triples:
@@ -252,7 +254,7 @@ def _inference(path: Path, rejects: Rejects) -> Triples:
         for premise, by_label in premises.items()
         for one, other in zip(by_label["entailment"], by_label["contradiction"], strict=False)
     ]
-    alone = sum(abs(len(one["entailment"]) - len(one["contradiction"])) for one in premises.values())
+    alone = sum(abs(len(by_label["entailment"]) - len(by_label["contradiction"])) for by_label in premises.values())
     return _columns(path, found, alone)
 
 

@@ -32,11 +32,11 @@ def path_of(item: str) -> tuple[Path, tuple[float, float] | None]:
     Raises:
         UsageError: the scale is none.
     """
-    found = _SCALE.fullmatch(item)
-    if found is None or Path(item).exists():
+    match = _SCALE.fullmatch(item)
+    if match is None or Path(item).exists():
         return Path(item), None
     try:
-        return Path(found[1]), (float(found[2]), float(found[3]))
+        return Path(match[1]), (float(match[2]), float(match[3]))
     except ValueError:
         raise UsageError(f"{item!r}: a scale is two numbers, as in FILE@0-4") from None
 

@@ -1,8 +1,8 @@
 """Pairs of a name and its translation, for cross-lingual distillation (Reimers and Gurevych, EMNLP 2020).
 
 A student is to give both the vector that a teacher gives the name in the source language. So each pair is a row of
-training, and its strings are cleaned as those of an index are. Pairs come from terminologies (`terminology_pairs`),
-from files (`pair_files`) or are mined (`bitext`); wherever from, they go through the checks of `Collected`.
+training, and its strings are cleaned as those of an index are. Pairs come from terminologies and files
+(`terminology_pairs`) or are mined (`bitext`); wherever from, they go through the checks of `Collected`.
 """
 
 from __future__ import annotations

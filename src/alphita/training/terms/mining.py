@@ -15,9 +15,10 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
@@ -26,7 +27,12 @@ from alphita.errors import InputError
 from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
+from alphita.terminology.text import plain_words
 from alphita.training.terms.triples import EpochWalk, Int32, Int64
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+    from alphita.training.terms.names import TrainingNames
 
 NAMES_AT_ONCE = 65_536
 ANCHORS_AT_ONCE = 4096
@@ -85,8 +91,8 @@ class MinedNeighbours:
         anchors = np.unique(anchors)
         search = None if encoder is None else partial(self._search, anchors, encoder)
         path = self._folder / f"neighbours-{step:08d}.npy"
-        found = kept(path, search, f"what was mined at step {step} is gone", needed_from=needed_from)
-        self.step, self._anchors, self._found = step, anchors, found
+        neighbours = kept(path, search, f"what was mined at step {step} is gone", needed_from=needed_from)
+        self.step, self._anchors, self._found = step, anchors, neighbours
 
     def guess(self, anchors: Int64) -> None:
         """Give `anchors` any names as their nearest: for a trial of the batches' size."""
@@ -111,13 +117,13 @@ class MinedNeighbours:
                 backend = OnGpu(vectors)
             else:
                 backend = exact.attach(vectors) if self._exact else InvertedFile(vectors)
-            found = np.empty((len(anchors), self._wanted), np.int32)
+            neighbours = np.empty((len(anchors), self._wanted), np.int32)
             for start in range(0, len(anchors), ANCHORS_AT_ONCE):
                 rows = anchors[start : start + ANCHORS_AT_ONCE]
-                found[start : start + len(rows)] = self._others(backend, vectors, rows)
+                neighbours[start : start + len(rows)] = self._others(backend, vectors, rows)
         finally:
             path.unlink(missing_ok=True)
-        return found
+        return neighbours
 
     def _others(self, backend: Backend, vectors: NDArray[np.float32], anchors: Int64) -> Int64:
         """Return the names nearest to each of `anchors` but itself."""
@@ -147,9 +153,9 @@ def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_fr
                 file=path,
                 remedy="put the file back, or start again with --force",
             )
-        found = search()
+        content = search()
         with artefact.atomic_file(path) as file:
-            np.save(file, found)
+            np.save(file, content)
         what, _, _ = path.stem.partition("-")
         for old in path.parent.glob(f"{what}-*.npy"):
             if int(old.stem.removeprefix(f"{what}-")) < needed_from:
@@ -291,3 +297,75 @@ class Meanings:
             shared[row[np.isin(concept, concept[row == homonym])]] = True
             different[homonym, shared] = different[shared, homonym] = False
         return different
+
+
+# Of so many nearest names of each, the first few that mean something else are drawn from.
+SEARCHED, DRAWN_FROM = 32, 6
+# Up to so many names the search is exact without a GPU; with one it always is.
+EXACT_UP_TO = 100_000
+
+
+class NearNames:
+    """Draws names that lie near others and mean something else, mined anew every so many steps: further negatives.
+
+    A name near the drawn one teaches what a word more, another site or an opposite changes. But vocabularies that were
+    merged leave concepts apart that mean the same, so a name is taken only from a concept of the same vocabulary, which
+    keeps its own concepts apart, and not where it has the same words in another order or number.
+    """
+
+    def __init__(
+        self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int, checkpoint_every: int = 0
+    ) -> None:
+        """Prepare to mine.
+
+        Args:
+            terminology: whose concepts' prefixes say their vocabulary.
+            names: the names that train.
+            folder: where findings are kept.
+            every: steps between minings.
+            checkpoint_every: steps between the checkpoints that a run may go on from.
+        """
+        self._every, self._checkpoint_every = every, checkpoint_every
+        self._concept = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+        prefixes = [concept_id.partition(":")[0] for concept_id in terminology.concept_ids.to_pylist()]
+        self._vocabulary = _numbers(prefixes)[self._concept]
+        self._words = _numbers(list(map(same_words, names.strings)))
+        self._mined = MinedNeighbours(names.strings, SEARCHED, folder, exact_up_to=EXACT_UP_TO)
+
+    def mine(self, step: int, encoder: Encoder) -> None:
+        """Hear that `step` comes next; search with the weights as they are where it is time."""
+        start = step - step % self._every
+        if start != self._mined.step:
+            needed_from = oldest_needed(step, self._every, self._checkpoint_every)
+            weights = encoder if step == start else None
+            self._mined.refresh(start, np.arange(len(self._concept)), weights, needed_from=needed_from)
+
+    def guess(self) -> None:
+        """Take any names for the nearest: for a trial of the batches' size."""
+        self._mined.guess(np.arange(len(self._concept)))
+
+    def draw(self, names: Int64, rng: np.random.Generator) -> tuple[Int64, Int64]:
+        """Draw one for each of n names; none for those that have none.
+
+        Returns:
+            (m,) numbers of names, and (m,) the place among the n that each is for.
+        """
+        neighbours = self._mined.of(names).astype(np.int64)
+        fit = self._vocabulary[neighbours] == self._vocabulary[names][:, None]
+        fit &= self._concept[neighbours] != self._concept[names][:, None]
+        fit &= self._words[neighbours] != self._words[names][:, None]
+        rank = np.cumsum(fit, axis=1)
+        some = np.minimum(rank[:, -1], DRAWN_FROM)
+        wanted = 1 + (rng.random(len(names)) * some).astype(np.int64)
+        of = np.flatnonzero(some)
+        return neighbours[of, (fit & (rank == wanted[:, None])).argmax(1)[of]], of
+
+
+def same_words(string: str) -> str:
+    """Return a cleaned string's words, sorted, each once and in the singular, without those that say nothing."""
+    return " ".join(sorted({*plain_words(string)} - {""}))
+
+
+def _numbers(strings: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each string, (n,), the same for equal ones."""
+    return pa.array(strings).dictionary_encode().indices.to_numpy().astype(np.int64)

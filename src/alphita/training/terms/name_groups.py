@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.training.terms.triples import Int32, Int64, KnownTriples, draw_names
+from alphita.training.terms.triples import Int32, Int64, draw_names
 
-# How often a corrupted tail that makes a true triple is drawn anew before it is taken as it is.
-REDRAWS = 10
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,6 @@ class NameGroupSampler:
         rows: int,
         most: int,
         seed: int,
-        known: KnownTriples | None = None,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
         """Prepare to sample.
@@ -61,7 +62,6 @@ class NameGroupSampler:
             rows: term rows a batch at most: heads, tails and corrupted tails; 3 times `most` or more.
             most: names a concept shows at most for one triple.
             seed: of the whole run.
-            known: the graph; a corrupted tail that makes a true triple is drawn anew. None: it is taken.
             weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
 
         Raises:
@@ -81,7 +81,7 @@ class NameGroupSampler:
             )
         self._triples, self._offsets = triples, term_offsets
         self._named = np.flatnonzero(counts > 0).astype(np.int32)
-        self._rows, self._seed, self._known, self._weights = rows // 3, seed, known, weights
+        self._rows, self._seed, self._weights = rows // 3, seed, weights
 
     def batch(self, number: int) -> NameGroupBatch:
         """Return batch `number` (from 0); the same number always gives the same batch."""
@@ -92,7 +92,7 @@ class NameGroupSampler:
         kept = drawn[before < self._rows]
         shown = np.minimum(self._shown[kept], self._rows - before[: len(kept)])
         head, relation, tail = (np.repeat(self._triples[kept, column], shown) for column in range(3))
-        corrupted = self._corrupted(head, relation, tail, rng)
+        corrupted = self._corrupted(tail, rng)
         return NameGroupBatch(
             head,
             relation,
@@ -103,14 +103,47 @@ class NameGroupSampler:
             corrupted_term=draw_names(self._offsets, corrupted, np.ones_like(corrupted), self._weights, rng),
         )
 
-    def _corrupted(self, head: Int32, relation: Int32, tail: Int32, rng: np.random.Generator) -> Int32:
-        """Return another concept for each tail."""
-        corrupted = rng.choice(self._named, len(tail))
-        for _ in range(REDRAWS):
-            wrong = corrupted == tail
-            if self._known is not None:
-                wrong |= self._known.contains(head, relation, corrupted)
-            if not wrong.any():
-                break
-            corrupted[wrong] = rng.choice(self._named, int(wrong.sum()))
-        return corrupted
+    def _corrupted(self, tail: Int32, rng: np.random.Generator) -> Int32:
+        """Return another concept for each tail, drawn uniformly."""
+        own = np.searchsorted(self._named, tail)
+        drawn = rng.integers(0, len(self._named) - 1, len(tail))
+        return self._named[drawn + (drawn >= own)]
+
+
+class SemanticTypes:
+    """Which concept has which types.
+
+    Attributes:
+        names: the types, sorted; their places are their labels.
+    """
+
+    def __init__(self, terminology: Terminology) -> None:
+        """Read them.
+
+        Raises:
+            InputError: the terminology has none.
+        """
+        table = terminology.side_table("semantic_types")
+        if len(table) == 0:
+            raise InputError(
+                "no concept has a semantic type, which semantic_type_weight needs",
+                file=terminology.path,
+                remedy="leave semantic_type_weight at 0, or import an ontology with --set semantic_type=ROOT, by which "
+                "the branches below ROOT become types",
+            )
+        column = table.column("semantic_type").cast(pa.large_string()).combine_chunks().dictionary_encode()
+        types: list[str] = column.dictionary.to_pylist()
+        self.names = sorted(types)
+        number = {name: place for place, name in enumerate(self.names)}
+        labels = np.array([number[name] for name in types], np.int32)[column.indices.to_numpy()]
+        # Sorted by concept, as all side tables are.
+        concepts = table.column("concept").to_numpy()
+        self._labels = labels
+        self._offsets = np.searchsorted(concepts, np.arange(terminology.n_concepts + 1))
+
+    def matrix(self, concepts: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Return (n, T): whether each of n concepts has each type."""
+        types = np.zeros((len(concepts), len(self.names)), bool)
+        for row, concept in enumerate(concepts.tolist()):
+            types[row, self._labels[self._offsets[concept] : self._offsets[concept + 1]]] = True
+        return types

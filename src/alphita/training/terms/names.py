@@ -19,11 +19,15 @@ from alphita.errors import InputError
 from alphita.normalizer.calibrating.noise import noisy
 from alphita.terminology.language_ranges import among, by_tag
 from alphita.terminology.text import clean_many
+from alphita.training.engine.settings import NameTraining, TermTraining, language_weights
+from alphita.training.terms.triples import between_pairs
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Dev
+    from alphita.training.engine.run import Run
 
 
 class TrainingNames:
@@ -109,6 +113,29 @@ class TrainingNames:
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
+    @classmethod
+    def of(
+        cls,
+        config: TermTraining,
+        terminology: Terminology,
+        split: Split | None,
+        *,
+        exclude: frozenset[str] = frozenset(),
+    ) -> TrainingNames:
+        """Return the names that a config asks for, without those held out by `split` and without `exclude`.
+
+        Raises:
+            InputError: see the class.
+        """
+        return cls(
+            terminology,
+            exclude=exclude | split.cleaned if split else exclude,
+            dev=config.dev_synonyms,
+            seed=config.seed,
+            languages=language_weights(config.languages),
+            noise=config.noise if isinstance(config, NameTraining) else 0.0,
+        )
+
     def _add_twins(self, noise: float, seed: int, known: Iterable[str], exclude: frozenset[str]) -> None:
         """Put noisy twins of a share of the names behind those of their concepts.
 
@@ -164,6 +191,27 @@ class TrainingNames:
     def dev(self) -> Dev | None:
         """The dev score, or None where no synonym is held out."""
         return self.dev_accuracy if self.dev_strings else None
+
+
+def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[TrainingNames, NDArray[np.int32]]:
+    """Make sure that the run may begin, and return its names and what must not train beside them.
+
+    Returns:
+        The names; and (p, 2) pairs of concepts whose triples must not train.
+
+    Raises:
+        InputError: no name in the languages asked for.
+        UsageError: the model exists already, or there is unfinished work, and neither flag is given.
+    """
+    from alphita.training.engine.run import CLEANED
+
+    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **CLEANED)
+    names = TrainingNames.of(run.config, terminology, split)
+    held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
+    if split is not None:
+        triples = int(between_pairs(np.asarray(terminology.triples), held_out).sum()) if len(held_out) else 0
+        run.say(f"held out by the split: {len(split.cleaned):,} strings and {triples:,} triples")
+    return names, held_out
 
 
 def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, seed: int) -> NDArray[np.int64]:

@@ -9,24 +9,44 @@ Which names of a concept are paired is a choice (`pairing`):
                 one vector of the label.
     all         every exact name with every exact name. Of two English synonyms whose vectors differ a translation
                 then has two targets, and regression learns their mean.
+
+Pairs also come from files: a TSV with the columns source, translation and language, or JSONL with such keys, gzipped or
+not. A column `concept` may name what both name, by CURIE; other columns are passed by, so what `alphita bitext` writes
+can be read. A row that is wrong goes to `Rejects` with its line.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import InputError, UsageError
+from alphita import artefact, textio
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.registry import unknown
+from alphita.terminology import languages, prefixes
 from alphita.terminology import languages as tags
 from alphita.terminology.concept_splits import names_of
 from alphita.terminology.language_ranges import speaks
+from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.reading import rows_of
 from alphita.terminology.text import clean, clean_many
-from alphita.training.terms.aligned_pairs import AlignedPairs, Collected
+from alphita.training.terms.aligned_pairs import (
+    EMPTY,
+    EQUAL,
+    HELD_OUT,
+    NO_TAG,
+    SCRIPT,
+    SOURCE_SCRIPT,
+    TOO_LONG,
+    AlignedPairs,
+    Collected,
+)
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -94,7 +114,7 @@ def of_editions(
     foreign = _holds(
         translated,
         "language",
-        lambda tag: not speaks(tag, source) and (wanted is None or any(speaks(tag, one) for one in wanted)),
+        lambda tag: not speaks(tag, source) and (wanted is None or any(speaks(tag, language) for language in wanted)),
     )
     collected = Collected(source, exclude=held_out)
     if not machine:
@@ -175,10 +195,10 @@ def _by_concept(terminology: Terminology, mask: NDArray[np.bool_]) -> dict[int, 
     rows = np.flatnonzero(mask)
     table = terminology.terms.select(["string", "language", "preferred"]).take(rows)
     columns = zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True)
-    found: dict[int, list[Name]] = {}
+    names: dict[int, list[Name]] = {}
     for concept, name in zip(terminology.term_concept[rows].tolist(), columns, strict=True):
-        found.setdefault(concept, []).append(name)
-    return found
+        names.setdefault(concept, []).append(name)
+    return names
 
 
 def _trains(terminology: Terminology, statuses: Collection[str]) -> NDArray[np.bool_]:
@@ -195,8 +215,8 @@ def _holds(terminology: Terminology, column: str, holds: Holds) -> NDArray[np.bo
     """Return for which terms a test holds of a dictionary column's value, which may be None; (n_terms,)."""
     coded = terminology.terms.column(column).combine_chunks()
     truth = np.array([*(holds(value) for value in coded.dictionary.to_pylist()), holds(None)])
-    found: NDArray[np.bool_] = truth[coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)]
-    return found
+    holding: NDArray[np.bool_] = truth[coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)]
+    return holding
 
 
 def _names(terminology: Terminology, rows: NDArray[np.int64]) -> list[str]:
@@ -204,7 +224,130 @@ def _names(terminology: Terminology, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _tag(language: str) -> str:
-    found = tags.normalize(language)
-    if found is None:
+    tag = tags.normalize(language)
+    if tag is None:
         raise UsageError(f"{language!r}: {tags.UNKNOWN}")
-    return found
+    return tag
+
+
+COLUMNS = ("source", "translation", "language")
+CONCEPT = "concept"
+JSONL = (".jsonl", ".ndjson")
+REMEDY = "a file of pairs has the columns source, translation and language (a BCP-47 tag); concept may follow"
+BAD_ROW = "bad row"
+RETIRED = "pair of a retired concept"
+# What is wrong with a pair and can be mended in its row, and where; what is not here is counted and no more.
+_FIELD = {
+    EMPTY: "translation",
+    TOO_LONG: "translation",
+    EQUAL: "translation",
+    SCRIPT: "translation",
+    SOURCE_SCRIPT: "source",
+    NO_TAG: "language",
+}
+Cells = dict[str, str]
+
+
+def read(
+    path: Path | str,
+    rejects: Rejects,
+    *,
+    source: str = "en",
+    terminology: Terminology | None = None,
+    exclude: frozenset[str] = frozenset(),
+    exclude_concepts: Collection[str] = frozenset(),
+) -> AlignedPairs:
+    """Read a file of pairs.
+
+    Args:
+        path: the file; one called .jsonl (or .jsonl.gz) has a JSON object a line, any other is a TSV with a header.
+        rejects: takes the rows that are wrong: empty or too long strings, a translation equal to its source or in a
+            script that its language does not use, an unknown language or the source's own, an id that no concept has.
+        source: BCP-47 tag of the source language.
+        terminology: where the ids in the column `concept` are looked up; None: pairs have no concept rows.
+        exclude: cleaned strings that must not train (`Split.cleaned`).
+        exclude_concepts: ids of concepts none of whose names may train: pairs of them are left out and, with a
+            terminology, pairs with any of their names.
+
+    Raises:
+        InputError: the file is unreadable, lacks a column, or no row of it is left.
+        UsageError: an unknown source language.
+    """
+    spoken = languages.normalize(source)
+    if spoken is None:
+        raise UsageError(f"{source!r}: {languages.UNKNOWN}")
+    member = Member(Path(path))
+    is_jsonl = member.name.lower().endswith(JSONL)
+    set_aside = rejects.count
+    rows = list((_jsonl if is_jsonl else _table)(member, rejects))
+    own: dict[str, int] = {}
+    held_out, held_ids = exclude, frozenset(prefixes.normalize(curie) for curie in exclude_concepts)
+    held_rows: frozenset[int] = frozenset()
+    if terminology is not None:
+        own = rows_of(terminology, (cells[CONCEPT] for _, cells in rows if cells.get(CONCEPT)))
+        held_rows = frozenset(rows_of(terminology, exclude_concepts).values())
+        names = terminology.terms.column("string").take(names_of(terminology, exclude_concepts))
+        held_out = held_out.union(clean_many(names.to_pylist()))
+    collected = Collected(spoken, exclude=held_out)
+    for line, cells in rows:
+        tag, curie = languages.normalize(cells["language"]), cells.get(CONCEPT, "")
+        concept = own.get(curie, -1)
+        if tag is None or speaks(tag, spoken):
+            problem = languages.UNKNOWN if tag is None else "a translation in the language of the source"
+            rejects.add(problem, file=member.place, line=line, field="language", value=cells["language"])
+        elif curie and terminology is not None and concept < 0:
+            rejects.add("no concept has this id", file=member.place, line=line, field=CONCEPT, value=curie)
+        elif concept in held_rows or prefixes.normalize(curie) in held_ids:
+            collected.counts[HELD_OUT] += 1
+        elif terminology is not None and concept >= 0 and terminology.retired[concept]:
+            collected.counts[RETIRED] += 1
+        else:
+            refused = collected.add(cells["source"], cells["translation"], tag, origin=member.name, concept=concept)
+            if refused in _FIELD:
+                collected.counts[refused] -= 1
+                rejects.add(refused, file=member.place, line=line, field=_FIELD[refused], value=cells[_FIELD[refused]])
+    collected.counts[BAD_ROW] = rejects.count - set_aside
+    pairs = collected.pairs()
+    if not len(pairs):
+        why = ", ".join(f"{count:,} {problem}" for problem, count in pairs.counts.items())
+        raise InputError("no pair is left of this file" + (f": {why}" if why else ""), file=path, remedy=REMEDY)
+    return pairs
+
+
+def write(path: Path | str, pairs: AlignedPairs, margins: NDArray[np.floating[Any]] | None = None) -> None:
+    """Write pairs as a TSV that `read` reads, with a column `margin` where they were mined."""
+    with artefact.atomic_file(Path(path), "w") as file:
+        file.write("\t".join([*COLUMNS, "margin"][: 3 + (margins is not None)]) + "\n")
+        for row, (source, translation, language, _, _) in enumerate(pairs.rows()):
+            margin = [] if margins is None else [f"{margins[row]:.4f}"]
+            file.write("\t".join([source, translation, language, *margin]) + "\n")
+
+
+def _table(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
+    """Yield (line, cells by column) of a TSV file."""
+    lines = _files.lines(member, "utf-8", rejects)
+    number, first = next(lines, (1, ""))
+    header = textio.tab_cells(first)
+    textio.check_header(header, COLUMNS, member.place, number, REMEDY)
+    yield from textio.line_rows(lines, header, member.place, rejects)
+
+
+def _jsonl(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
+    """Yield (line, values by key) of a file of JSON objects, one a line."""
+    for number, line in _files.lines(member, "utf-8", rejects):
+        if not line or line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            rejects.add(f"not JSON: {error}", file=member.place, line=number, value=line)
+            continue
+        if not isinstance(row, dict):
+            rejects.add("not a JSON object", file=member.place, line=number, value=line)
+            continue
+        wrong = next((name for name in COLUMNS if not isinstance(row.get(name), str)), None)
+        wrong = wrong or (CONCEPT if not isinstance(row.get(CONCEPT) or "", str) else None)
+        if wrong is not None:
+            rejects.add("a string is wanted here", file=member.place, line=number, field=wrong, value=line)
+            continue
+        yield number, {name: row.get(name) or "" for name in (*COLUMNS, CONCEPT)}

@@ -220,28 +220,3 @@ def _weighted(
     points = np.minimum(place + rng.random(len(counts))[of], np.nextafter(place + 1, 0))
     drawn = term[np.searchsorted(line[concept] + wanted[concept] * share, points, side="right")]
     return drawn[np.argsort(of + rng.random(len(of)))].astype(np.int32)
-
-
-class KnownTriples:
-    """The exact test "is (h, r, t) in the graph?" for whole batches: a sorted array of packed keys."""
-
-    def __init__(self, triples: Int32) -> None:
-        """Index `triples` (n, 3)."""
-        self._size = (int(triples[:, 1].max()) + 1, int(triples[:, [0, 2]].max()) + 1)
-        self._keys = np.unique(self._pack(triples[:, 0], triples[:, 1], triples[:, 2]))
-
-    def _pack(self, head: Int32, relation: Int32, tail: Int32) -> Int64:
-        relations, concepts = self._size
-        return (head.astype(np.int64) * relations + relation) * concepts + tail
-
-    def matrix(self, head: Int32, relation: Int32, tail: Int32) -> NDArray[np.bool_]:
-        """Return (k, k): whether (head_i, relation_i, tail_j) is a triple of the graph."""
-        return self.contains(head[:, None], relation[:, None], tail[None, :])
-
-    def contains(self, head: Int32, relation: Int32, tail: Int32) -> NDArray[np.bool_]:
-        """Return whether (head, relation, tail) is a triple of the graph, in the shape that the three have together."""
-        keys = self._pack(head, relation, tail)
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        # Concepts beyond those of the graph would be taken for others.
-        found: NDArray[np.bool_] = (self._keys[places] == keys) & (head < self._size[1]) & (tail < self._size[1])
-        return found

@@ -22,8 +22,8 @@ from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
 from alphita.training.engine.tokens import TokenTable
 from alphita.training.text.corpora import blocks
-from alphita.training.text.held_out import HeldOut
-from alphita.training.text.tokenizer import Specials
+from alphita.training.text.corpus_vocabulary import Specials
+from alphita.training.text.matching import HeldOut
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer

@@ -1,17 +1,52 @@
-"""The tokens that a corpus would add to an encoder's vocabulary, and what they do to its words."""
+"""Vocabularies of a corpus: an encoder's own tokenizer, the tokens that the corpus would add to it, and a new one."""
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from alphita.encoder import wordpieces
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from alphita.encoder import layout, wordpieces
+from alphita.encoder.resolve import resolve
+from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import UsageError
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+
+@dataclass(frozen=True)
+class Specials:
+    """The tokens that an encoder puts around a text, and its padding."""
+
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
+    pad: int
+
+
+def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
+    """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text.
+
+    Raises:
+        InputError: no such encoder, or its tokenizer cannot be read.
+    """
+    transformer, facts = layout.read(resolve(str(encoder)))
+    own = TermTokenizer(transformer, facts)
+    with tempfile.TemporaryDirectory() as scratch:
+        own.save(Path(scratch))
+        tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if facts.lower_case:
+        normalizer = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
+    around = tokenizer.encode("a")
+    inner = [place for place, special in enumerate(around.special_tokens_mask) if not special]
+    before, behind = around.ids[: inner[0]], around.ids[inner[-1] + 1 :]
+    return tokenizer, own.hash, Specials(tuple(before), tuple(behind), own.pad_id)
+
 
 EXAMPLES = 12
 
@@ -79,3 +114,53 @@ def _examples(words: Mapping[str, int], old: Any, new: Any) -> list[list[Any]]: 
         before, after = ([piece.value for piece in model.tokenize(word)] for model in (old, new))
         saved.append((count * (len(after) - len(before)), word, before, after))
     return [[word, before, after] for gain, word, before, after in sorted(saved)[:EXAMPLES] if gain < 0]
+
+
+# BERT's special tokens, in its order.
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def empty(*, lower_case: bool = True, accents: bool = False) -> Tokenizer:
+    """Return a tokenizer that knows the special tokens only, and divides texts as BERT's does.
+
+    Args:
+        lower_case: whether case is dropped.
+        accents: whether accents are kept; BERT's uncased models drop them.
+    """
+    return _tokenizer(dict(zip(SPECIAL, range(len(SPECIAL)), strict=True)), lower_case=lower_case, accents=accents)
+
+
+def train(words: Mapping[str, int], size: int, file: Path, *, lower_case: bool = True, accents: bool = False) -> int:
+    """Train a vocabulary on counted words and write its tokenizer to `file`; the same words give the same file.
+
+    Args:
+        words: how often each occurs, from `wordpieces.count_words` with the tokenizer `empty`.
+        size: tokens at most, special ones counted.
+        file: tokenizer.json.
+        lower_case: see `empty`; so are accents.
+        accents: there.
+
+    Returns:
+        How many tokens it has.
+
+    Raises:
+        UsageError: `size` is below the number of characters, or no word is left.
+    """
+    like = empty(lower_case=lower_case, accents=accents)
+    learnt = wordpieces.train_wordpiece(words, size - len(SPECIAL), like=like)
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *learnt]))}
+    _tokenizer(vocabulary, lower_case=lower_case, accents=accents).save(str(file))
+    return len(vocabulary)
+
+
+def _tokenizer(vocabulary: dict[str, int], *, lower_case: bool, accents: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=not accents)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer

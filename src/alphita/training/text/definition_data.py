@@ -160,9 +160,7 @@ def read(
     files = _files(config, terminology, rejects)
     if split is not None:
         say(f"held out by the split: {len(split.cleaned):,} strings")
-    names = TrainingNames(
-        terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages, noise=config.noise
-    )
+    names = TrainingNames.of(config, terminology, split, exclude=held_back)
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]

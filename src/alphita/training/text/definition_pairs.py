@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from alphita.terminology.store import Terminology
     from alphita.training.terms.batches import Batch
+    from alphita.training.terms.mining import NearNames
     from alphita.training.terms.names import TrainingNames
-    from alphita.training.terms.near_names import NearNames
 
 # Where concepts have no more ancestors than this in all, they are found once (8 bytes each).
 MOST_ANCESTORS = 50_000_000

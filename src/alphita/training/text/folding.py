@@ -95,7 +95,7 @@ class Fold:
         starts = np.arange(len(codes))
         ends = starts + 1
         if not text.isascii():
-            spans = [(*found.span(), self._piece(found)) for found in self._found(text, codes)]
+            spans = [(*match.span(), self._piece(match)) for match in self._found(text, codes)]
             if spans:
                 codes, starts, ends = _replaced(codes, spans)
         codes = self._table[codes]
@@ -271,7 +271,7 @@ def _replaced(
 
 def _hyphens_to_spaces(codes: NDArray[np.uint32], flags: NDArray[np.uint8]) -> None:
     """Turn hyphens between word characters into spaces, in place; "10-20", "Rh-" and "-5" stay."""
-    found = np.flatnonzero(codes[1:-1] == _HYPHEN) + 1
-    before, after = flags[found - 1], flags[found + 1]
+    hyphens = np.flatnonzero(codes[1:-1] == _HYPHEN) + 1
+    before, after = flags[hyphens - 1], flags[hyphens + 1]
     inside = (before & after & ALNUM).astype(bool) & ~(before & after & DECIMAL).astype(bool)
-    codes[found[inside]] = _SPACE
+    codes[hyphens[inside]] = _SPACE

@@ -18,8 +18,8 @@ import torch
 from torch.nn import functional
 
 from alphita.encoder import layout, packed
-from alphita.encoder.heads import fill
 from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.layout import fill
 from alphita.errors import InputError
 from alphita.training.engine.forward import Rows, TermForward
 from alphita.training.text.entity_masking import Masking
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.text.tokenizer import Specials
+    from alphita.training.text.corpus_vocabulary import Specials
 
 NAME = layout.MASKED_LANGUAGE_HEAD
 """Name of the head among a run's modules: it is kept as NAME.safetensors beside the model, and found there again."""
@@ -164,8 +164,8 @@ def _saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
         for name in names:
             if name in where:
                 with safe_open(transformer / where[name], "pt") as file:
-                    found: torch.Tensor = file.get_tensor(name)
-                    return found
+                    tensor: torch.Tensor = file.get_tensor(name)
+                    return tensor
         return None
 
     for dense, norm, bias, decoder in SAVED:

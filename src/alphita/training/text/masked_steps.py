@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from alphita.encoder import packed
 from alphita.training.engine import memory
-from alphita.training.engine.forward import Rows, TermForward
+from alphita.training.engine.forward import Rows, TermForward, evaluating
 from alphita.training.engine.part_steps import PartSteps
 from alphita.training.engine.ranks import Ranks
 from alphita.training.engine.tokens import TokenTable
@@ -50,8 +50,8 @@ class SequenceBatches:
         """Return batch `number`; it follows from the number and the seed alone."""
         places = number * self._batch + np.arange(self._batch)
         epochs, within = np.divmod(places, len(self._rows))
-        found = [self._epoch(int(epoch))[within[epochs == epoch]] for epoch in np.unique(epochs)]
-        return Batch(np.concatenate(found), {}, rows=self._batch)
+        drawn = [self._epoch(int(epoch))[within[epochs == epoch]] for epoch in np.unique(epochs)]
+        return Batch(np.concatenate(drawn), {}, rows=self._batch)
 
     def _epoch(self, epoch: int) -> Int64:
         kept, order = self._order
@@ -146,11 +146,8 @@ class MaskedSteps(PartSteps[_Ready]):
             dev_perplexity: exp(loss); dev_accuracy: share of tokens guessed right.
         """
         loss = right = masked = 0.0
-        modes = [(module, module.training) for module in (self.forward.module, self.head)]
-        for module, _ in modes:
-            module.eval()
         random = np.random.default_rng([self.seed, SCORED])
-        with torch.no_grad():
+        with evaluating(self.forward.module, self.head):
             for start in range(0, len(rows), AT_ONCE):
                 ids, lengths = self.tokens.rows(rows[start : start + AT_ONCE])
                 parts, here = self._parts(ids, lengths, np.arange(len(lengths)), random)
@@ -159,8 +156,6 @@ class MaskedSteps(PartSteps[_Ready]):
                     logits = self._logits(part)
                     loss += float(functional.cross_entropy(logits, part.true, reduction="sum"))
                     right += float((logits.argmax(1) == part.true).sum())
-        for module, mode in modes:
-            module.train(mode)
         mean = loss / max(1.0, masked)
         return {
             "dev_log_probability": -mean,

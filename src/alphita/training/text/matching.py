@@ -18,7 +18,7 @@ such names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import require
+from alphita.training.text.corpora import blocks
 from alphita.training.text.folding import BEGIN, BREAK, JOINT, Fold, as_folded, marked
-from alphita.training.text.forms import HELD_OUT, HOMONYM, Forms
+from alphita.training.text.forms import HELD_OUT, HOMONYM, Forms, why_not
 
 Int64 = NDArray[np.int64]
 
@@ -70,7 +71,7 @@ class Matches:
                 begins = np.append(hidden[:, 0], np.iinfo(np.int64).max)[after]
                 kept[here] = begins >= self.ends[here]
         added = np.concatenate(spans)
-        text = np.concatenate([text[kept], np.repeat(np.arange(len(spans)), [len(one) for one in spans])])
+        text = np.concatenate([text[kept], np.repeat(np.arange(len(spans)), [len(span) for span in spans])])
         starts, ends = (
             np.concatenate([own[kept], added[:, place]]) for place, own in enumerate((self.starts, self.ends))
         )
@@ -104,8 +105,8 @@ class Matcher:
         joined = JOINT.join(text.replace(JOINT, " ") for text in texts)
         folded = self.fold(joined)
         haystack, places = marked(folded)
-        found = self._automaton.find_matches_as_indexes(haystack)
-        flat = np.fromiter(itertools.chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
+        matches = self._automaton.find_matches_as_indexes(haystack)
+        flat = np.fromiter(itertools.chain.from_iterable(matches), np.int64, 3 * len(matches)).reshape(-1, 3)
         first = np.searchsorted(places, flat[:, 1])
         last = np.searchsorted(places, flat[:, 2]) - 1
         starts, ends = folded.starts[first], folded.ends[last]
@@ -121,3 +122,54 @@ class Matcher:
         counts = np.bincount(text, minlength=len(texts)) if len(texts) else np.empty(0, np.int64)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return Matches(offsets, starts - begins[text], ends - begins[text], forms, haystack.count(BEGIN), homonyms)
+
+
+# Characters matched at once.
+CHARACTERS = 2_000_000
+# Characters of a held-out string that is searched; in scripts without spaces 2 are enough.
+LEAST = 3
+_NO_SPANS = np.empty((0, 2), np.int64)
+_DOTTED = str.maketrans("\u0130\u0131", "ii")
+
+
+class HeldOut:
+    """Held-out strings, found in texts by the rules of `matching`, accents and case aside.
+
+    So are the dots of i, whose capitals another language pairs otherwise: "Isı" is found as "ısı" and as "ISI".
+
+    Attributes:
+        too_short: how many are too short to be searched.
+    """
+
+    def __init__(self, cleaned: Iterable[str]) -> None:
+        """Search for the strings of a split, `split.cleaned`; there may be none."""
+        fold = Fold(None, "strip")
+        given = set(fold.keys([_dotted(string) for string in sorted(cleaned)])) - {""}
+        keys = sorted(key for key in given if why_not(key, LEAST, ()) is None)
+        self.too_short = len(given) - len(keys)
+        self._matcher: Matcher | None = None
+        if keys:
+            hidden = np.full(len(keys), HELD_OUT, np.int32)
+            forms = Forms(keys, hidden, hidden, [], np.zeros(1, np.int64), np.empty(0, np.int32))
+            self._matcher = Matcher(forms, fold)
+
+    def spans(self, texts: Sequence[str]) -> list[Int64]:
+        """Return of each text the (m, 2) first characters of held-out strings and those behind their last."""
+        if self._matcher is None:
+            return [_NO_SPANS] * len(texts)
+        matches = self._matcher([_dotted(text) for text in texts])
+        return np.split(np.stack([matches.starts, matches.ends], 1), matches.offsets[1:-1]) if texts else []
+
+    def cut_out(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield texts with a space where a held-out string stands."""
+        for block in blocks(texts, CHARACTERS):
+            for text, spans in zip(block, self.spans(block), strict=True):
+                kept, behind = [], 0
+                for start, end in spans.tolist():
+                    kept.append(text[behind:start])
+                    behind = end
+                yield " ".join([*kept, text[behind:]])
+
+
+def _dotted(text: str) -> str:
+    return text if text.isascii() else text.translate(_DOTTED)

@@ -167,10 +167,10 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
     from alphita.encoder.wordpieces import TooSmall, count_words
     from alphita.training.terms.names import TrainingNames
-    from alphita.training.text import new_vocabulary
-    from alphita.training.text.held_out import HeldOut
+    from alphita.training.text import corpus_vocabulary
+    from alphita.training.text.matching import HeldOut
 
-    like = new_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
+    like = corpus_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
     with Rejects(sources.rejects, private=True) as rejects:
         words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field, rejects)), like)
     if not words:
@@ -184,11 +184,11 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
     words.update(count_words(names.strings, like))
     try:
-        tokens = new_vocabulary.train(
+        tokens = corpus_vocabulary.train(
             words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
         )
     except TooSmall as error:
-        special = len(new_vocabulary.SPECIAL)
+        special = len(corpus_vocabulary.SPECIAL)
         raise UsageError(
             f"vocabulary={config.vocabulary} is below the {error.characters:,} characters of corpus and names and the "
             f"{special} special tokens; set vocabulary={error.characters + special} or more"
@@ -204,8 +204,8 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
     """
     from alphita.training.engine import ranks
     from alphita.training.text import segmenters, span_sequences
-    from alphita.training.text.held_out import HeldOut
-    from alphita.training.text.tokenizer import open_tokenizer
+    from alphita.training.text.corpus_vocabulary import open_tokenizer
+    from alphita.training.text.matching import HeldOut
 
     tokenizer, tokenizer_hash, specials = open_tokenizer(start)
     segmenter = segmenters.load(config.segmenter)
@@ -264,8 +264,8 @@ def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np
 
 def masking(start: str | Path, share: float) -> Masking:
     """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
+    from alphita.training.text.corpus_vocabulary import open_tokenizer
     from alphita.training.text.masked_language import masking_of
-    from alphita.training.text.tokenizer import open_tokenizer
 
     tokenizer, _, specials = open_tokenizer(start)
     return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=1.0, random=0.0)

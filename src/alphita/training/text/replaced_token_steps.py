@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from alphita.encoder import packed
 from alphita.objectives import replaced_token
 from alphita.training.engine import memory
+from alphita.training.engine.forward import evaluating
 from alphita.training.engine.part_steps import PartSteps
 from alphita.training.engine.ranks import Ranks
 from alphita.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
@@ -92,7 +93,6 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         *,
         seed: int,
         weight: float = replaced_token.WEIGHT,
-        temperature: float = 1.0,
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
@@ -107,13 +107,12 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
             masking: how spans are masked; ELECTRA has masked=1, random=0.
             seed: of masks, drawn tokens and dropout.
             weight: lambda, of the discriminator's loss.
-            temperature: of drawing.
             tokens_at_once: encode no more tokens at once; 0: as many as the memory is thought to hold.
             ranks: the processes that share the work.
         """
         self.forward, self.generator, self.head = forward, generator, head
         self.sequences, self.batches, self.masking = sequences, batches, masking
-        self.seed, self.weight, self.temperature, self.ranks = seed, weight, temperature, ranks or Ranks()
+        self.seed, self.weight, self.ranks = seed, weight, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, generator, masking)
 
     def sizes(self, number: int) -> dict[str, float]:
@@ -162,11 +161,8 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         """
         guessing = detection = right = masked = tokens = 0.0
         logits, replaced = [], []
-        modes = [(module, module.training) for module in (self.forward.module, self.generator, self.head)]
-        for module, _ in modes:
-            module.eval()
         random = np.random.default_rng([self.seed, SCORED])
-        with torch.no_grad():
+        with evaluating(self.forward.module, self.generator, self.head):
             for start in range(0, len(rows), AT_ONCE):
                 some = rows[start : start + AT_ONCE]
                 ready = self._lay_out(some, np.arange(len(some)), random, random)
@@ -176,13 +172,11 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
                     guessing += float(replaced_token.guessing(guesses, part.true, masked=1))
                     right += float((guesses.argmax(1) == part.true).sum())
                     ids, there = self._replace(part, guesses)
-                    found = self._logits(part, ids)
-                    detection += float(replaced_token.detection(found, there, tokens=1))
+                    scores = self._logits(part, ids)
+                    detection += float(replaced_token.detection(scores, there, tokens=1))
                     ordinary = self._ordinary(part)
-                    logits.append(found[ordinary].cpu())
+                    logits.append(scores[ordinary].cpu())
                     replaced.append(there[ordinary].cpu())
-        for module, mode in modes:
-            module.train(mode)
         return {
             "dev_replaced_auc": replaced_token.area_under_curve(torch.cat(logits), torch.cat(replaced)),
             "dev_discriminator_loss": detection / max(1.0, tokens),
@@ -244,7 +238,7 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         Returns:
             (flat,) the packing's ids with them, and (tokens,) bool: where another than the true one came in.
         """
-        drawn = replaced_token.drawn(guesses, part.lots, temperature=self.temperature)[: part.masked]
+        drawn = replaced_token.drawn(guesses, part.lots)[: part.masked]
         places = part.places[: part.masked]
         ids = part.packing.ids.index_copy(0, places, drawn)
         replaced = torch.zeros(part.packing.tokens, dtype=torch.bool, device=ids.device)

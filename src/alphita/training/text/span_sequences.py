@@ -27,12 +27,11 @@ from alphita import artefact
 from alphita.errors import Rejects
 from alphita.training.engine.tokens import TokenTable
 from alphita.training.text import corpus_sequences
+from alphita.training.text.corpus_vocabulary import Specials
 from alphita.training.text.folding import Fold
 from alphita.training.text.forms import collect
-from alphita.training.text.held_out import HeldOut
-from alphita.training.text.matching import Matcher
+from alphita.training.text.matching import HeldOut, Matcher
 from alphita.training.text.segmenters import Segmenter, runs
-from alphita.training.text.tokenizer import Specials
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -186,17 +185,17 @@ class _Marker:
 
     def __call__(self, texts: Sequence[str], encodings: Sequence[Encoding]) -> list[Int64]:
         words, entities = self._segmenter(texts), self._entities(texts)
-        return [self._spans(*one) for one in zip(encodings, entities, words, strict=True)]
+        return [self._spans(*text) for text in zip(encodings, entities, words, strict=True)]
 
     def _entities(self, texts: Sequence[str]) -> list[Int64]:
         """Return of each text, (m, 2), first characters of entities and those behind their last."""
         if self._forms is None:
             return [np.empty((0, 2), np.int64) for _ in texts]
-        found = self._forms(texts)
-        kept = found.forms >= 0
+        matches = self._forms(texts)
+        kept = matches.forms >= 0
         self.counts["entities"] += int(kept.sum())
         before = np.concatenate([[0], np.cumsum(kept)])
-        return np.split(np.stack([found.starts, found.ends], 1)[kept], before[found.offsets[1:-1]])
+        return np.split(np.stack([matches.starts, matches.ends], 1)[kept], before[matches.offsets[1:-1]])
 
     def _spans(self, encoding: Encoding, entities: Int64, words: Int64) -> Int64:
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
@@ -217,13 +216,13 @@ def _touched(tokens: Int64, spans: Int64) -> Int64:
     """
     if not len(spans):
         return np.full(len(tokens), -1, np.int64)
-    found = np.searchsorted(spans[:, 1], tokens[:, 0], side="right")
+    place = np.searchsorted(spans[:, 1], tokens[:, 0], side="right")
     starts = np.append(spans[:, 0], np.iinfo(np.int64).max)
-    return np.where(starts[found] < tokens[:, 1], found, -1)
+    return np.where(starts[place] < tokens[:, 1], place, -1)
 
 
 def _hash(forms: Matcher) -> str:
     """Return a hash of what is searched."""
-    found = [(numbers >= 0).tolist() for numbers in (forms.forms.any_case, forms.forms.capitals)]
+    searched = [(numbers >= 0).tolist() for numbers in (forms.forms.any_case, forms.forms.capitals)]
     # Letters that not every language folds alike.
-    return artefact.hash_json([forms.forms.keys, found, forms.fold.keys(["I", "É"])])
+    return artefact.hash_json([forms.forms.keys, searched, forms.fold.keys(["I", "É"])])

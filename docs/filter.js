@@ -1,0 +1,51 @@
+// A field above every long table: only the rows that hold all of its words stay.
+function filterable(table) {
+  const rows = [...table.querySelectorAll("tbody tr")];
+  if (rows.length < 12) return;
+  const field = document.createElement("input");
+  field.type = "search";
+  field.placeholder = `filter ${rows.length} rows`;
+  field.setAttribute("aria-label", "Filter the rows of the table below");
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/);
+    for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+  });
+  table.before(field);
+}
+
+function element(name, text, ...below) {
+  const made = document.createElement(name);
+  if (text !== null) made.textContent = text;
+  made.append(...below);
+  return made;
+}
+
+// Cells are as a report writes them: Markdown's signs of stress are not shown.
+const plain = (text) => text.replace(/\*\*|^\*|\*$/g, "");
+
+function drawn({ columns, rows }) {
+  const line = (kind, cells) => element("tr", null, ...cells.map((cell) => element(kind, plain(cell))));
+  const head = element("thead", null, line("th", columns));
+  return element("table", null, head, element("tbody", null, ...rows.map((row) => line("td", row))));
+}
+
+// The tables of a report, a section at a time, from what bench/report_tables.py wrote.
+async function tables(place) {
+  const { parts } = await (await fetch(place.dataset.tables)).json();
+  const named = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));
+  const sections = named.filter((section) => section.tables.length);
+  const choice = element("select", null, ...sections.map(({ part, name }) => element("option", `${part}: ${name}`)));
+  choice.setAttribute("aria-label", "Which tables to show");
+  const shown = element("div", null);
+  const show = () => {
+    const section = sections[choice.selectedIndex];
+    shown.replaceChildren(...section.text.map((text) => element("p", text)), ...section.tables.map(drawn));
+    shown.querySelectorAll("table").forEach(filterable);
+  };
+  choice.addEventListener("change", show);
+  place.append(choice, shown);
+  show();
+}
+
+document.querySelectorAll("article table").forEach(filterable);
+document.querySelectorAll("[data-tables]").forEach(tables);

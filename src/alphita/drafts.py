@@ -1,0 +1,110 @@
+"""Drafts: what is written aside, locked, and renamed into its place when it is whole.
+
+A draft that a kill left behind is removed when its target is next written: the lock that every writer holds on its
+draft tells it from one that is still at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
+    """Make a locked draft beside `target`, and remove it at the end unless it was renamed.
+
+    Yields:
+        Its path and its open file descriptor.
+    """
+    _remove_abandoned(target)
+    # Again if another process takes the draft for abandoned in the moment before the lock.
+    while True:
+        aside = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.draft"
+        if folder:
+            aside.mkdir()
+            try:
+                descriptor = os.open(aside, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+        else:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        try:
+            # Where locks do not work no one can take this one either, so that the draft is left in peace.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not aside.exists():
+                continue
+            yield aside, descriptor
+            return
+        finally:
+            os.close(descriptor)
+            _remove(aside)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the drafts of `target` whose writer was killed."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.draft")
+    for draft in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(draft, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(draft)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def put_in_place(aside: Path, target: Path) -> None:
+    """Rename a draft to its target; an old one is moved aside to `NAME.old-1` (`-2`, ...)."""
+    old = _free_name(target) if target.exists() else None
+    if old is not None:
+        target.rename(old)
+    try:
+        aside.rename(target)
+    except OSError:
+        if old is not None:
+            old.rename(target)
+        raise
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (name := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    return name
+
+
+def sync_tree(folder: Path) -> None:
+    """Make a folder and all below it durable."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+        else:
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,210 @@
+"""Laboratory wording: an analyte's short form with a direction ("WBC high", "↓K+") or a value ("Na 118 mmol/L").
+
+laboratory.tsv holds, for each analyte, its names (the first ones are written out), what a terminology may call its
+raised and its lowered value beside the wordings of `FORMS`, and usual ranges of adults, the widest of both sexes, by
+unit. A value is read where a unit or a range stands with it:
+
+direction   a word or an arrow, or a mark of the laboratory, (H) or (L)
+range       "K 2.8 mmol/L (3.5-5.1)", "CRP 40 (<5)": compared with it, it is raised, lowered or `IN_RANGE`
+deviations  "OFC -3 SD": beyond 2 standard deviations
+unit        "K 6.9 mmol/L": compared with the usual range; that is an answer for review (`USUAL_RANGE`)
+nothing     "K 2.8": what it means is not told (`NO_UNIT`)
+
+Analytes are those for which an index has a name of either direction; all else is read as any other mention.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import textio
+from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, USUAL_RANGE
+from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
+from alphita.normalizer.rules._quantities import NUMBER, fraction
+from alphita.terminology.text import clean
+
+ORIGIN = "laboratory"
+RAISED, LOWERED = 1, -1
+WORDS = {RAISED: ("elevated", "increased", "raised", "high"), LOWERED: ("decreased", "reduced", "low", "lowered")}
+FORMS = (
+    "{word} circulating {name} concentration",
+    "{word} {name} concentration",
+    "{word} serum {name} concentration",
+    "{word} circulating {name} level",
+    "{word} {name} level",
+    "{word} {name}",
+    "{word} serum {name}",
+)
+DIRECTIONS = {
+    **dict.fromkeys((*WORDS[RAISED], "up", "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
+    **dict.fromkeys((*WORDS[LOWERED], "down", "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
+}
+MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
+DEVIATIONS = "sd"
+# Units that are written in several ways.
+_SAME_UNIT = {
+    **dict.fromkeys(("k/ul", "thou/ul", "10^3/mm3", "k/mm3", "10^3/mcl", "k/mcl"), "10^3/ul"),
+    **dict.fromkeys(("10^9", "10^9/litre", "e9/l", "10e9/l", "10 9/l"), "10^9/l"),
+    **dict.fromkeys(("/mm3", "/mcl", "cells/ul", "cells/mm3"), "/ul"),
+    **dict.fromkeys(("mm/hr", "mm/hour", "mm"), "mm/h"),
+    **dict.fromkeys(("iu/l", "units/l", "ui/l"), "u/l"),
+    **dict.fromkeys(("miu/l", "mui/l"), "mu/l"),
+    **dict.fromkeys(("uiu/ml", "uui/ml"), "uu/ml"),
+    **dict.fromkeys(("sds", "sd's", "z", "z score"), DEVIATIONS),
+    **dict.fromkeys(("mcg/l",), "ug/l"),
+    **dict.fromkeys(("mcmol/l",), "umol/l"),
+    **dict.fromkeys(("ml/min/1.73", "ml/min/1.73 m2", "ml/min/1.73m^2", "ml/min/1.73 m^2"), "ml/min/1.73m2"),
+}
+_NUMBER = rf"[+-]?(?:{NUMBER})"
+_BOUND = rf"(?:(?P<least>{_NUMBER}) ?(?:-|–|to) ?(?P<most>{_NUMBER})|(?P<sign>[<>≤≥]=?) ?(?P<bound>{_NUMBER}))"
+_VALUE = re.compile(
+    rf"[=:<>]? ?(?P<value>{_NUMBER}) ?(?P<unit>[^()\[\]]*?) ?"
+    rf"(?:[(\[](?:ref(?:erence)?|range|normal|nr|rr)?[.:]? ?(?:range:? ?)?{_BOUND} ?(?P<other>[^()\[\]]*)[)\]])?"
+)
+# The cancer antigens are no calcium.
+_NO_VALUE = re.compile(r"ca ?-?(?:125|15|19|72)\b")
+
+
+class Analyte(NamedTuple):
+    """What is known of an analyte.
+
+    Attributes:
+        names: cleaned, the first ones as they are written out.
+        called: by direction, names of the raised and the lowered value, the best first.
+        ranges: by unit, the usual least and most.
+    """
+
+    names: tuple[str, ...]
+    called: dict[int, list[str]]
+    ranges: dict[str, tuple[Fraction, Fraction]]
+
+
+class Said(NamedTuple):
+    """What a mention says of an analyte.
+
+    Attributes:
+        readings: names of what it means; none where its value is as it should be, or not told.
+        doubt: why it is not accepted, as `said` has it; "" for nothing.
+    """
+
+    readings: tuple[Reading, ...]
+    doubt: str
+
+
+class Laboratory:
+    """Reads mentions by the names of one index."""
+
+    def __init__(self, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> None:
+        """Keep the analytes of which the index has a name; `rows` gives the row of each cleaned string, -1 for none."""
+        self._rows = rows
+        self._analytes: dict[str, Analyte] = {}
+        every = [name for each in analytes() for some in each.called.values() for name in some]
+        there = {name for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
+        for each in analytes():
+            known = {way: [name for name in some if name in there] for way, some in each.called.items()}
+            if any(known.values()):
+                self._analytes.update(dict.fromkeys(each.names, each._replace(called=known)))
+        names = "|".join(map(re.escape, sorted(self._analytes, key=len, reverse=True)))
+        words = "|".join(map(re.escape, sorted(DIRECTIONS, key=len, reverse=True)))
+        self._shape = names and re.compile(
+            rf"(?:(?P<before>{words}) ?)?(?:(?:serum|plasma|blood) )?(?P<name>{names})(?: (?:levels?|count|conc))?"
+            rf"(?: ?(?P<after>{words})| ?(?P<rest>[=:<>]? ?{_NUMBER}.*))?"
+        )
+
+    def __call__(self, mention: str) -> Said | None:
+        """Return what a cleaned mention says of an analyte; None: it is a name itself, or no laboratory wording."""
+        shape = self._shape.fullmatch(mention) if self._shape else None
+        if shape is None or self._rows([mention])[0] >= 0:
+            return None
+        analyte, rest = self._analytes[shape["name"]], shape["rest"] or ""
+        words = [word for word in (shape["before"], shape["after"], _mark(rest)) if word]
+        if not words:
+            return _of_value(analyte, rest) if rest and not _NO_VALUE.match(mention) else None
+        direction = DIRECTIONS[words[0]]
+        if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
+            return None
+        return _said(analyte, direction)
+
+
+def _mark(rest: str) -> str | None:
+    """Return the laboratory's own mark behind a value, "(h)"."""
+    return next((mark for mark in MARKS if rest.endswith(mark)), None)
+
+
+@functools.cache
+def analytes() -> tuple[Analyte, ...]:
+    """Return the table, with all wordings of raised and lowered values."""
+    return tuple(_analyte(**row) for row in textio.packaged(__package__, "laboratory.tsv"))
+
+
+def _analyte(names: str, raised: str, lowered: str, ranges: str) -> Analyte:
+    known = tuple(dict.fromkeys(clean(name) for name in names.split("|")))
+    called = {}
+    for direction, own in ((RAISED, raised), (LOWERED, lowered)):
+        # Short forms are not written out.
+        long = [name for name in known if len(name) > 4 or name == known[0]]
+        made = [
+            form.format(word=word, name=name) for name, form, word in itertools.product(long, FORMS, WORDS[direction])
+        ]
+        called[direction] = [clean(name) for name in (*filter(None, own.split("|")), *made)]
+    usual = {}
+    for one in filter(None, ranges.split("|")):
+        unit, least, most = one.rsplit(" ", 2)
+        usual[unit] = (Fraction(least), Fraction(most))
+    return Analyte(known, called, usual)
+
+
+def _of_value(analyte: Analyte, rest: str) -> Said | None:
+    """Return what a value says, by its range or unit; None: it is no value of this analyte, as of a drug's strength."""
+    found = _VALUE.fullmatch(rest)
+    value = _number(found["value"]) if found else None
+    if found is None or value is None:
+        return None
+    unit = _unit(found["unit"] or found["other"] or "")
+    if (bounds := _bounds(found)) is not None:
+        return _compared(analyte, value, *bounds, "")
+    if unit not in analyte.ranges:
+        return None if unit else Said((), NO_UNIT)
+    return _compared(analyte, value, *analyte.ranges[unit], "" if unit == DEVIATIONS else USUAL_RANGE)
+
+
+def _compared(analyte: Analyte, value: Fraction, least: Fraction | None, most: Fraction | None, doubt: str) -> Said:
+    if least is not None and value < least:
+        return _said(analyte, LOWERED, doubt)
+    if most is not None and value > most:
+        return _said(analyte, RAISED, doubt)
+    return Said((), IN_RANGE)
+
+
+def _said(analyte: Analyte, direction: int, doubt: str = "") -> Said:
+    """Return the first name of the index for a direction, decided: the mention says what the letters stand for."""
+    names = analyte.called[direction][:1]
+    return Said(tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME)
+
+
+def _bounds(found: re.Match[str]) -> tuple[Fraction | None, Fraction | None] | None:
+    if found["least"] is not None:
+        least, most = _number(found["least"]), _number(found["most"])
+        return (least, most) if least is not None and most is not None and least <= most else None
+    if found["bound"] is None or (bound := _number(found["bound"])) is None:
+        return None
+    return (None, bound) if found["sign"][0] in "<≤" else (bound, None)
+
+
+def _number(text: str) -> Fraction | None:
+    size = fraction(text.lstrip("+-"))
+    return None if size is None else -size if text.startswith("-") else size
+
+
+def _unit(text: str) -> str:
+    unit = text.strip(" .").replace("µ", "u").replace("μ", "u").replace("**", "^").replace("*", "^")
+    unit = re.sub(r"^[x×] ?", "", unit)
+    return _SAME_UNIT.get(unit, unit)

@@ -1,0 +1,176 @@
+"""The options of a command or a function, each spelled once: a field of a frozen dataclass, with its help.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Spec:
+        output: Path = option(..., "--output", "-o", help="Folder to create.")
+        top: int = option(1, least=1, help="Candidates a string.")
+        running: Running = group(Running, panel="How")
+
+`alphita.cli._from_spec` makes the command line of it; Python callers make the dataclass itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from alphita.errors import UsageError
+from alphita.registry import unknown
+
+T = TypeVar("T")
+OPTION, GROUP = "option", "group"
+# Panels of the help that several commands have. Options in none are shown first, those in one by --help-all.
+HOW, CLUSTER = "How", "Several processes or machines"
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is shown on a command line.
+
+    Attributes:
+        help: one sentence or two.
+        flags: as they are typed; empty: `--` and the field's name. A field that is true by default is set false by
+            the one flag `--no-NAME`, and has `--NAME/--no-NAME` where there is none.
+        metavar: what stands for the value; empty: the type.
+        panel: the heading of the help that it stands under.
+        least: the least value allowed, of a number.
+        most: the largest.
+        envvar: the variable that gives the value where nothing is typed.
+        positional: whether it is an argument, not an option.
+    """
+
+    help: str = ""
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    panel: str | None = None
+    least: float | None = None
+    most: float | None = None
+    envvar: str | None = None
+    positional: bool = False
+
+
+class Group(NamedTuple):
+    """A dataclass whose options are those of the one that it is a field of, but for some, and under which heading."""
+
+    without: Collection[str]
+    panel: str | None
+
+
+class Spelled(NamedTuple):
+    """An option of a dataclass: its name, type and default (MISSING: it is required), and how it is shown."""
+
+    name: str
+    hint: Any
+    default: Any
+    option: Option
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What may be typed for it, the usual first."""
+        name = self.name.rstrip("_").replace("_", "-")
+        return self.option.flags or ((f"--{name}/--no-{name}",) if self.default is True else (f"--{name}",))
+
+
+def option(default: object, *flags: str, like: Option | None = None, **how: Any) -> Any:  # noqa: ANN401
+    """Return a field with this default, `...` where there is none.
+
+    Args:
+        default: of the field.
+        *flags: see `Option`.
+        like: an option that it is shown as, but for what is said here.
+        **how: what else `Option` holds.
+    """
+    shown = replace(like or Option(), flags=flags or (like.flags if like else ()), **how)
+    return field(default=MISSING if default is ... else default, metadata={OPTION: shown})
+
+
+def group(of: type, *, without: Collection[str] = (), panel: str | None = None) -> Any:  # noqa: ANN401
+    """Return a field that holds the options of a dataclass, all under one heading if `panel` names it."""
+    return field(default_factory=of, metadata={GROUP: Group(without, panel)})
+
+
+def spelled(of: type) -> Iterator[Spelled]:
+    """Yield the options of a dataclass and of its groups, in their order."""
+    hints = get_type_hints(of)
+    for each in fields(of):
+        if GROUP in each.metadata:
+            within: Group = each.metadata[GROUP]
+            for one in spelled(hints[each.name]):
+                if one.name not in within.without:
+                    shown = one.option if within.panel is None else replace(one.option, panel=within.panel)
+                    yield one._replace(option=shown)
+        elif OPTION in each.metadata:
+            yield Spelled(each.name, hints[each.name], each.default, each.metadata[OPTION])
+
+
+def made(of: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass and its groups with these values, by name; what has none keeps its default."""
+    hints, given = get_type_hints(of), {}
+    for each in fields(of):  # type: ignore[arg-type]
+        if GROUP in each.metadata:
+            without = each.metadata[GROUP].without
+            within = {name: value for name, value in values.items() if name not in without}
+            given[each.name] = made(hints[each.name], within)
+        elif OPTION in each.metadata and each.name in values:
+            given[each.name] = values[each.name]
+    return of(**given)
+
+
+def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Make sure that the values of a dataclass's own options are those that they may have.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for each in spelled(type(options)):
+        if (value := getattr(options, each.name, None)) is None:
+            continue
+        if get_origin(each.hint) is Literal and value not in get_args(each.hint):
+            raise UsageError(unknown(f"value of {each.name}", value, get_args(each.hint)))
+        least, most = each.option.least, each.option.most
+        if (least is not None and value < least) or (most is not None and value > most):
+            limits = [f"at least {least:g}"] * (least is not None) + [f"at most {most:g}"] * (most is not None)
+            raise UsageError(f"{each.name} {value} is not {' and '.join(limits)}")
+
+
+THREADS = Option(help="Threads of every library; all cores by default.", least=1)
+PRECISION = Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")
+DEVICE = Option(help="Where the encoder runs: auto, cpu, cuda.")
+REMAKE = Option(help="Move an existing folder aside and make a new one.")
+STRICT = Option(help="Fail at the first bad row.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How an encoder runs; as `TermEncoder.load` takes it."""
+
+    precision: str = option("auto", like=PRECISION)
+    device: str = option("auto", like=DEVICE)
+    threads: int | None = option(None, like=THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What runs a job of several processes or machines."""
+
+    engine: str | None = option(
+        None, panel=CLUSTER, help="What runs the job: processes (of this machine), ray or spark."
+    )
+    workers: int | None = option(None, least=1, panel=CLUSTER, help="How many; by default as the engine has room.")
+    address: str | None = option(
+        None, panel=CLUSTER, help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark."
+    )
+    gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs of each worker, or a share of one: 0.5.")
+
+    def check(self, **further: object) -> None:
+        """Make sure that options of an engine, and `further` ones by name, have no value where there is no engine.
+
+        Raises:
+            UsageError: one has.
+        """
+        if self.engine is not None:
+            return
+        for name, value in {**vars(self), **further}.items():
+            if value:
+                raise UsageError(f"--{name.replace('_', '-')} goes with --engine processes, ray or spark")

@@ -1,0 +1,162 @@
+"""Files into a review and out of it, over HTTP: a part of the review API (see `reviewing`)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Path as PathParameter
+
+from alphita import registry
+from alphita.errors import Rejects
+from alphita.index.store import Index
+from alphita.mappings.formats import Header, _names, day_of
+from alphita.mappings.review import files
+from alphita.mappings.review.store import ReviewStore
+from alphita.options import made, spelled
+from alphita.service import keys, review_files
+from alphita.service.failures import Refusal, documented
+
+FORMATS = "alphita.mappings.formats"
+Caller = Annotated[str, Depends(keys.reviewer)]
+Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS)]
+# What a browser sends to another site without asking that site first; a file comes with neither.
+REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
+# What a body is, where neither a format nor a file name is given.
+BY_MEDIA_TYPE = {
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+    "text/tab-separated-values": "sssom",
+    "application/vnd.apache.parquet": "parquet",
+}
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "usagi": "text/csv; charset=utf-8",
+    "omop": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "sssom": "text/tab-separated-values; charset=utf-8",
+    "fhir_r4": "application/fhir+json",
+    "fhir_r5": "application/fhir+json",
+    "parquet": "application/vnd.apache.parquet",
+    "html": "text/html; charset=utf-8",
+}
+LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
+
+
+def importing(routes: APIRouter, store: ReviewStore, index: Index) -> None:
+    """Add the import of a file; what the index knows of its answers is noted."""
+
+    @routes.post(
+        "/projects",
+        status_code=201,
+        summary="Import a file of `alphita normalize`",
+        responses=documented(413, 415, 422),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    kind: {"schema": {"type": "string", "format": "binary"}}
+                    for kind in ("text/csv", "application/octet-stream")
+                },
+            }
+        },
+    )
+    def imported(
+        request: Request,
+        reviewer: Caller,
+        name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
+        source: Annotated[str, Query(max_length=1_000)],
+        column: Annotated[str, Query(max_length=1_000)] = "",
+        format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
+        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
+        blind: bool = True,
+        body: bytes = Depends(_file),
+    ) -> dict[str, Any]:
+        """Read a file of mappings into a project, which is made if there is none of its name."""
+        kind = _kind(request)
+        reader = _names.chosen(
+            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format", to_read=True
+        )
+        left_out: Counter[str] = Counter()
+        with tempfile.TemporaryDirectory() as folder:
+            path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
+            path.write_bytes(body)
+            with Rejects(rejected, private=True) as rejects:
+                rows = files.read(path, reader, name, rejects, name=filename or "an upload", left_out=left_out)
+            problems = review_files.told(rejected)
+        project = review_files.project_of(name, source, column, index, blind=blind)
+        added = review_files.add(store, project, rows, index, by=reviewer, guarded=True)
+        return {
+            "new": added.new,
+            "known": added.known,
+            "decided": added.decided,
+            "overtaken": added.overtaken,
+            "left_out": dict(left_out),
+            "set_aside": rejects.count,
+            "problems": problems,
+        }
+
+
+def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
+    """Add the export of a project; an index of OMOP vocabularies knows OMOP's numbers."""
+    targets = review_files.omop_of(index)
+
+    @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
+    def exported(
+        name: Name,
+        reviewer: Caller,
+        said: Annotated[Header, Depends(_said)],
+        format_: Annotated[str, Query(alias="format")] = "csv",
+        settled: bool = True,
+    ) -> Response:
+        """Write a project as a file; what the format does not hold is told in headers."""
+        writer = registry.load(FORMATS, format_)
+        header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "out"
+            written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
+            content = path.read_bytes()
+        called = name + writer.SUFFIXES[0]
+        plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in called)
+        headers = {
+            "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(called, safe='')}",
+            LOSSES: json.dumps(written.losses),
+            SET_ASIDE: str(written.set_aside),
+            "Cache-Control": "no-store",
+        }
+        return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
+
+
+def _said(**values: str) -> Header:
+    """Return what a request says of a file: the options of `Header`, under the names that are typed for them."""
+    return made(Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in spelled(Header)})
+
+
+_said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(
+            each.flags[0].strip("-").replace("-", "_"),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=each.hint,
+        )
+        for each in spelled(Header)
+    ]
+)
+
+
+async def _file(request: Request) -> bytes:
+    if _kind(request) in REFUSED_TYPES:
+        raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
+    return await request.body()
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

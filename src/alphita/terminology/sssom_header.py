@@ -1,0 +1,109 @@
+"""The metadata of SSSOM/TSV: a block of YAML in lines that begin with #.
+
+Read are keys with plain values, and those of `curie_map`; lists, blocks of text and flows over several lines are passed
+over. What is no YAML is an error: a key in it would be missed, and its prefix or licence with it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphita import textio
+from alphita.errors import InputError
+
+CURIES = "curie_map"
+REMEDY = "each line of the block is '#key: value', or below one such '#  key: value' or '#  - value'"
+_ENTRY = re.compile(r"#(\s*)[\"']?([\w.\-]+)[\"']?:(?:\s+(.*?))?\s*")
+_ITEM = re.compile(r"#\s*-(\s.*)?")
+_BLOCK = re.compile(r"[|>][+-]?\d?")
+_PAIRS = {"[": "]", "{": "}"}
+
+
+@dataclass
+class SssomHeader:
+    """Takes the lines of a header, one after the other.
+
+    Attributes:
+        file: where they stand.
+        metadata: key -> value, without quotes.
+        curies: prefix -> URI.
+    """
+
+    file: Path
+    metadata: dict[str, str] = field(default_factory=dict)
+    curies: dict[str, str] = field(default_factory=dict)
+    _section: str = ""
+    _value: str = ""
+    _open: str = ""
+    _open_at: int = 0
+
+    def add(self, number: int, line: str) -> None:
+        """Take a line that begins with #.
+
+        Raises:
+            InputError: it is no YAML, or no text.
+        """
+        line = line.rstrip("\r\n")
+        bare = line[1:].strip()
+        if self._open:
+            self._opened(f"{self._open} {bare}", self._open_at, line)
+            return
+        deeper = len(line) - len(line[1:].lstrip()) > 2
+        if not bare or bare.startswith("#") or (deeper and _BLOCK.fullmatch(self._value)):
+            return
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
+            # An item of a list, or more of a value that is neither quoted nor a flow.
+            if not _ITEM.fullmatch(line) and not (deeper and self._value[:1] not in ("", *"\"'[{")):
+                raise self._no_yaml("neither a key nor a value of one", number, line)
+            return
+        value = entry[3] or ""
+        self._value = value
+        self._section = entry[2] if len(entry[1]) <= 1 else self._section
+        of = self.curies if self._section == CURIES and len(entry[1]) > 1 else self.metadata
+        # Concepts are named by it.
+        if of is self.curies and not textio.is_text(value):
+            raise InputError(textio.NO_TEXT, file=self.file, line=number, field=entry[2], value=value)
+        self._opened(value, number, line)
+        of[entry[2]] = value.strip("'\"")
+
+    def end(self) -> None:
+        """Take note that there are no more lines.
+
+        Raises:
+            InputError: a quote or bracket is still open.
+        """
+        if self._open:
+            raise self._no_yaml(f"{self._open[0]} is opened and not closed", self._open_at, self._open)
+
+    def _opened(self, value: str, number: int, line: str) -> None:
+        """Keep a value that goes on in the next line."""
+        self._open, self._open_at = ("", 0) if is_closed(value) else (value, number)
+        if not self._open and value[:1] in ("@", "`", "%"):
+            raise self._no_yaml(f"no value begins with {value[0]}", number, line)
+
+    def _no_yaml(self, why: str, number: int, line: str) -> InputError:
+        return InputError(f"the metadata are no YAML: {why}", file=self.file, line=number, value=line, remedy=REMEDY)
+
+
+def is_closed(value: str) -> bool:
+    """Return whether the quote or bracket that a value of YAML begins with, if any, is closed in it."""
+    if value[:1] not in ("'", '"', *_PAIRS):
+        return True
+    waiting: list[str] = []
+    quote, escaped = "", False
+    for sign in value:
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = quote == '"' and sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _PAIRS:
+            waiting.append(_PAIRS[sign])
+        elif waiting and sign == waiting[-1]:
+            waiting.pop()
+    return not quote and not waiting

@@ -1,0 +1,50 @@
+"""What is searched in a corpus and what is kept: the options of `alphita mentions` beside its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from alphita import options
+from alphita.options import option
+
+NAMES, KEPT = "Which names are searched", "What is kept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MentionSettings:
+    """What is searched, and what is kept.
+
+    Windows of 32 tokens are those of the paper's §3.1, without special tokens and tags; at most 4 contexts a name and
+    119 mentions a sequence those of its §4.
+
+    Raises:
+        UsageError: a value that is none.
+    """
+
+    languages: tuple[str, ...] = option(
+        (), "--language", help="Search names of this language, such as it; may be repeated; all if none."
+    )
+    accents: Literal["keep", "strip"] = option("keep", panel=NAMES, help="keep, or strip those of Latin letters.")
+    acronyms: bool = option(True, panel=NAMES, help="Find names of 2 to 4 capitals in capitals only.")
+    ambiguous: Literal["leave_out", "keep"] = option(
+        "leave_out", panel=NAMES, help="Names of several concepts: leave_out, or keep as a mention of each."
+    )
+    # Of scripts without spaces 2 are enough.
+    least_characters: int = option(3, least=1, panel=NAMES, help="Characters of a name that is searched.")
+    stop: tuple[str, ...] = option((), panel=NAMES, help="A name not to search, beside common words; may be repeated.")
+    window: int = option(32, least=1, help="Tokens of a context.")
+    contexts: int = option(4, least=1, help="Contexts kept of each name.")
+    sequence_tokens: int = option(
+        0, least=0, panel=KEPT, help="Keep whole documents too, in pieces of so many tokens; 0: none."
+    )
+    most_mentions: int = option(119, least=1, panel=KEPT, help="Mentions of such a piece.")
+    held_out_text: bool = option(False, panel=KEPT, help="Keep texts in which a held-out string stands.")
+    seed: int = option(0, least=0, most=2**32 - 1, panel=KEPT, help="Of the choice of contexts.")
+
+    def __post_init__(self) -> None:
+        """Check the values, and bring languages to their one spelling."""
+        from alphita.terminology import languages
+
+        options.check(self)
+        object.__setattr__(self, "languages", tuple(map(languages.known, self.languages)))

@@ -1,0 +1,46 @@
+"""The counts of mentions made to be answered wrongly."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("bench_adversarial", Path(__file__).parents[2] / "bench/adversarial.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+adversarial = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(adversarial)
+
+
+@pytest.mark.parametrize(
+    ("right", "concept", "decision", "expected"),
+    [
+        ("HP:1|HP:2", "HP:2", "accept", (True, False)),
+        ("HP:1", "HP:2", "accept", (False, True)),
+        ("HP:1", "HP:2", "review", (False, False)),
+        ("NIL", None, "nil", (True, False)),
+        ("HP:1", None, "nil", (False, False)),
+        ("?", "HP:2", "accept", (False, True)),
+        ("HP:1+HP:2", "HP:1", "accept", (False, True)),
+    ],
+)
+def test_judging(right, concept, decision, expected):
+    assert adversarial.judge(right, concept, decision) == expected
+
+
+@pytest.mark.parametrize(
+    ("right", "candidates", "answer", "expected"),
+    [
+        ("HP:1", ["HP:1", "HP:2"], "HP:1", (True, True, True, False, False)),
+        ("HP:1", ["HP:1", "HP:2"], None, (True, True, True, True, True)),
+        ("HP:2", ["HP:1", "HP:2"], None, (True, False, True, False, True)),
+        ("HP:3", ["HP:1", "HP:2"], None, (True, False, False, False, False)),
+        ("HP:1", [], None, (True, False, False, False, False)),
+        ("NIL", ["HP:1"], None, (False, False, False, False, False)),
+        ("HP:1+HP:2", ["HP:1"], None, (False, False, False, False, False)),
+    ],
+)
+def test_what_nil_costs(right, candidates, answer, expected):
+    assert tuple(adversarial._of_candidates(right, candidates, answer).values()) == expected

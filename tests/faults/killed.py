@@ -1,0 +1,97 @@
+"""Writes one thing again and again, each time killed one step later: WRITER FOLDER EVERY.
+
+A step is what changes a folder: a file opened to be written, renamed, removed, or a folder made. Before step n a child
+of this process kills itself by SIGKILL, for n = 1, 1 + EVERY, ..., until one comes to its end. After each kill nothing
+that is not whole lies under the final name, and to write again gives what an unbroken run gives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from alphita.errors import AlphitaError
+from alphita.index.store import Index
+from alphita.normalizer.answering.normalizer import Normalizer
+from tests.doubles import HashEncoder
+from tests.faults.writers import GROWING, WRITERS, Place, content
+
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def child(work: Callable[[], None]) -> int:
+    """Do some work in a child; return 0, or how it ended: the number of the signal, negative."""
+    process = os.fork()
+    if not process:
+        try:
+            work()
+        except AlphitaError as error:
+            print(error, flush=True)
+            os._exit(3)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(4)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def kill_before(step: int, below: Path) -> None:
+    """Kill this process before it changes something below a folder for the `step`th time."""
+    done = 0
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal done
+        if event != "open" and event not in CHANGES:
+            return
+        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & WRITING):
+            return
+        if str(below) in str(arguments[0]):
+            done += 1
+            if done == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def main(name: str, folder: str, every: str) -> None:
+    """Run; the number of kills is printed."""
+    writer = next(one for one in WRITERS if one.name == name)
+    place = Place(Path(folder), Normalizer(Index.open(Path(folder) / "x.index"), encoder=HashEncoder()))
+    work = Path(folder) / f"killed-{name}"
+    work.mkdir()
+    out = work / f"out{writer.suffix}"
+    assert child(lambda: writer.write(place, out)) == 0
+    expected = content(out)
+    kills, step = 0, 1
+    while True:
+        shutil.rmtree(work)
+        work.mkdir()
+
+        def killed(step: int = step) -> None:
+            kill_before(step, work)
+            writer.write(place, out)
+
+        ended = child(killed)
+        assert ended in (0, -signal.SIGKILL), f"step {step}: {ended}"
+        if ended == 0:
+            break
+        kills += 1
+        if writer.name not in GROWING:
+            assert not out.exists() or content(out) == expected, f"step {step}: {list(content(out))}"
+        if not out.exists() or any(work.glob("*.journal")) or writer.name in GROWING:
+            assert child(lambda: writer.write(place, out)) == 0, f"step {step}: again"
+        assert content(out) == expected, f"step {step}: again"
+        left = [path.name for path in work.iterdir() if path != out]
+        assert not [one for one in left if ".part" in one or "journal" in one], f"step {step}: {left}"
+        step += int(every)
+    print(f"{kills} kills")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
