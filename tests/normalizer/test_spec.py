@@ -68,17 +68,6 @@ def test_a_number_out_of_its_range_is_refused() -> None:
     assert (result.exit_code, seen) == (2, [])
 
 
-def test_no_two_options_are_typed_alike() -> None:
-    flags = [flag for each in OPTIONS.values() for flag in each.flags]
-    assert sorted(flags) == sorted(set(flags))
-
-
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name in Spec.__dataclass_fields__])
-def test_every_option_is_used(name: str) -> None:
-    code = (SOURCES / "normalizer/spec.py").read_text() + (SOURCES / "cli/normalize.py").read_text()
-    assert re.search(rf"\b(self|spec)\.{name}\b|\"{name}\"", code)
-
-
 @pytest.mark.parametrize("name", OF_ONE_FILE)
 def test_what_is_of_one_file_does_not_go_with_an_engine(name: str) -> None:
     value = ("A=https://example.org/",) if name == "prefixes" else 7 if name == "audit" else "other"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 from typer.core import TyperCommand
 
-from alphita.options import Running, Spelled, made, spelled
+from alphita.options import REMAKE, Running, Spelled, made, spelled
 
 Options = TypeVar("Options")
 # Of a context's notes: the help is to show all.
@@ -123,3 +123,4 @@ def _typed(each: Spelled) -> str:
 Precision = Annotated[str, option(Running, "precision")]
 Device = Annotated[str, option(Running, "device")]
 Threads = Annotated[int | None, option(Running, "threads")]
+Force = Annotated[bool, typer.Option("--force", help=REMAKE.help)]

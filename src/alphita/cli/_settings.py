@@ -29,6 +29,7 @@ class SettingsCommand(Brief):
         console.print(self.choice.CITATION, markup=False, highlight=False, soft_wrap=True)
 
 
-def plain(docstring: str) -> str:
-    """Return a docstring's first two paragraphs, for help."""
-    return "\n\n".join(docstring.strip().split("\n\n")[:2])
+def plain(docstring: str, example: str) -> str:
+    """Return a docstring's first two paragraphs, for help, with an example between them."""
+    first, *rest = docstring.strip().split("\n\n")[:2]
+    return "\n\n".join([first, example, *rest])

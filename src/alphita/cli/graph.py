@@ -42,7 +42,11 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
     model = registry.load(MODELS, name)
     single = typer.Typer(add_completion=False)
 
-    @single.command(name, cls=SettingsCommand, help=plain(model.__doc__ or ""))
+    @single.command(
+        name,
+        cls=SettingsCommand,
+        help=plain(model.__doc__ or "", f"alphita graph train {name} -t hpo.terminology -o hpo.vectors"),
+    )
     def train(
         terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
         out: Annotated[Path, typer.Option("--output", "-o", help="The folder of vectors to create.")],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import machine, progress
-from alphita.cli._from_spec import Device, Precision, Threads, with_options
+from alphita.cli._from_spec import Device, Force, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
 from alphita.options import Running, group, option
 
@@ -41,7 +41,7 @@ def build(
     precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+    force: Force = False,
 ) -> None:
     """Encode the titles and the attributes' values of a terminology's products into one folder."""
     threads = machine.set_threads(threads)

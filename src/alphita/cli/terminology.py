@@ -12,7 +12,7 @@ import typer
 
 from alphita import artefact, machine, progress, registry
 from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
-from alphita.cli._from_spec import with_options
+from alphita.cli._from_spec import Force, with_options
 from alphita.errors import Rejects, UsageError
 from alphita.options import REMAKE, STRICT, THREADS, option
 
@@ -118,7 +118,7 @@ def split_(
         float, typer.Option(min=0.0, max=1.0, help="Also hold out the triples of this share of the related concepts.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the choice.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+    force: Force = False,
 ) -> None:
     """Hold out synonyms and triples, by a seeded hash: not trained on, and synonyms not indexed in an evaluation."""
     from alphita.terminology import concept_splits, splits

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from alphita import artefact, machine, progress
-from alphita.cli._from_spec import Threads
+from alphita.cli._from_spec import Force, Threads
 from alphita.errors import Rejects, UsageError
 
 SHOWN = 8
@@ -34,7 +34,7 @@ def merge(
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row of a mapping file.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the choices of the policy, and leave.")] = False,
     threads: Threads = None,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+    force: Force = False,
 ) -> None:
     """Join several terminologies by their cross-references and by mapping files.
 

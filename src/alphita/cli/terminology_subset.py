@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from alphita import artefact, progress
+from alphita.cli._from_spec import Force
 from alphita.errors import Rejects, UsageError
 
 
@@ -32,7 +33,7 @@ def subset(
     ] = None,
     retired: Annotated[bool, typer.Option("--retired/--no-retired", help="Keep retired concepts that fit.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the first id of the list that is unknown.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+    force: Force = False,
 ) -> None:
     """Keep a part: several choices hold together, several values of one are alternatives."""
     from alphita.terminology import store

@@ -15,13 +15,14 @@ from alphita import registry
 from alphita.cli._from_spec import with_options
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
-from alphita.options import HOW, option
+from alphita.options import option
 from alphita.progress import say
 
 if TYPE_CHECKING:
     from alphita.training.mentions.plain_export import Distilling
 
 RECIPES = "alphita.recipes"
+EXPORT = "A plain encoder of it"
 
 
 class RecipeGroup(TyperGroup):
@@ -79,9 +80,11 @@ class TrainSpec:
     resume: bool = option(False, help="Go on with the unfinished run.")
     force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
     dry_run: bool = option(False, help="Run a few batches and say what the whole takes; write nothing.")
-    export: str = option("", help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open.")
+    export: str = option(
+        "", panel=EXPORT, help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open."
+    )
     export_settings: tuple[str, ...] = option(
-        (), "--export-set", panel=HOW, help="A setting of the export, key=value; repeatable."
+        (), "--export-set", panel=EXPORT, help="A setting of the export, key=value; repeatable."
     )
 
     def how(self) -> dict[str, bool]:
@@ -93,7 +96,11 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
     recipe = registry.load(RECIPES, name)
     single = typer.Typer(add_completion=False)
 
-    @single.command(name, cls=SettingsCommand, help=plain(recipe.__doc__ or ""))
+    @single.command(
+        name,
+        cls=SettingsCommand,
+        help=plain(recipe.__doc__ or "", f"alphita train {name} -t hpo.terminology -o my-model"),
+    )
     @with_options
     def train(spec: TrainSpec) -> None:
         """Train by this recipe; the help is the recipe's own."""
