@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import Protocol
 from alphita.printing import visible
 
 SECONDS_BETWEEN_LINES = 10.0
+# Variable of the environment by which all processes of a command are silent.
+SILENT = "ALPHITA_QUIET"
 
 
 class Bar(Protocol):
@@ -86,7 +89,7 @@ def bar(
     With `shown=False` nothing is printed. `done` units were done before, by a run that goes on: they have no part in
     the rate, nor in the time left.
     """
-    if not shown:
+    if not shown or is_silent():
         yield _Silent()
         return
     if sys.stderr.isatty():
@@ -124,6 +127,18 @@ def bar(
     plain.line(end=True)
 
 
+def silence() -> None:
+    """Print no progress from now on, here and in the processes that are started from here."""
+    os.environ[SILENT] = "1"
+
+
+def is_silent() -> bool:
+    """Return whether no progress is printed."""
+    return bool(os.environ.get(SILENT))
+
+
 def say(text: str) -> None:
-    """Print one plain line to stderr; see `printing.visible`."""
+    """Print one plain line to stderr, unless progress is silenced; see `printing.visible`."""
+    if is_silent():
+        return
     print(visible(text), file=sys.stderr, flush=True)

@@ -63,3 +63,40 @@ def test_output_is_utf8_whatever_the_locale() -> None:
 def test_no_output_at_all() -> None:
     done = alphita("evaluate", "--list", preexec_fn=lambda: os.close(1))
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_quiet_says_nothing_of_the_way() -> None:
+    words = ("evaluate", "synonym_similarity", "-b", "tfidf", "--data", "/nowhere")
+    assert alphita("--quiet", *words).stderr == alphita(*words).stderr != b""  # what is wrong is said all the same
+    code = (
+        "from alphita import progress; progress.say('on the way')\nwith progress.bar('work', 3) as bar: bar.advance(3)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert shown.stderr.startswith(b"on the way\nwork: 3/3 rows")
+    silent = subprocess.run(
+        [sys.executable, "-c", f"from alphita import progress\nprogress.silence()\n{code}"],
+        capture_output=True,
+        check=True,
+    )
+    assert silent.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("alphita norm", "normalize"), ("alphita terminology me", "merge"), ("alphita serve --log", "--log-mentions")],
+)
+def test_words_are_completed(words: str, offered: str) -> None:
+    env = {"_ALPHITA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "import sys; sys.argv = ['alphita']; from alphita.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode().split(), done.stderr) == (0, [offered], b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["normalise"], "'normalize'"), (["terminology", "mergee"], "'merge'"), (["serve", "--prot", "1"], "--port")],
+)
+def test_what_was_mistyped_is_named_with_what_was_meant(words: list[str], meant: str) -> None:
+    done = alphita(*words)
+    assert done.returncode == 2
+    assert meant in done.stderr.decode()

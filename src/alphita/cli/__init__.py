@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphita import __version__, printing
+from alphita import __version__, printing, progress
 from alphita.cli import (
     annotate,
     bitext,
@@ -38,7 +38,6 @@ from alphita.errors import AlphitaError
 app = typer.Typer(
     name="alphita",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Learn what medical terms mean from a terminology, and map any string to the concept it names.",
 )
@@ -55,8 +54,12 @@ def _alphita(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say only what is asked for, and what is wrong; no progress.")
+    ] = False,
 ) -> None:
-    pass
+    if quiet:
+        progress.silence()
 
 
 app.command("quickstart")(quickstart.quickstart)

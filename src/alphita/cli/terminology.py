@@ -86,6 +86,7 @@ def import_(spec: ImportSpec) -> None:
 def describe_(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts here as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
     """Count what is in a terminology: by language, kind, semantic type, relation; homonyms."""
     from alphita.terminology.describe import describe
@@ -95,7 +96,10 @@ def describe_(
     if output is not None:
         with artefact.atomic_file(output, "w") as file:
             json.dump(found.as_json(), file, indent=1, ensure_ascii=False)
-    _show(found)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1, ensure_ascii=False))
+    else:
+        _show(found)
 
 
 @app.command("split")
