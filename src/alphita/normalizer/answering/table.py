@@ -109,8 +109,7 @@ def collect(
     counts = np.searchsorted(pairs.query, requests.query, "right") - starts
     pair = _ranges(starts, counts)
     link = np.repeat(np.arange(len(requests.query)), counts)
-    owner = np.repeat(np.arange(n), np.diff(requests.offsets))
-    request = owner[link]
+    request = np.repeat(np.arange(n), np.diff(requests.offsets))[link]
     if hidden_strings is not None:
         kept = pairs.string[pair] != hidden_strings[request]
         pair, link, request = pair[kept], link[kept], request[kept]
@@ -141,25 +140,24 @@ def collect(
     cosine, letters = pairs.cosine[pair], pairs.letters[pair]
     best_cosine, best_letters = np.maximum.reduceat(cosine, starts), np.maximum.reduceat(letters, starts)
     strings = _distinct_strings(string, starts, len(segment.offsets))
-    first = starts
-    request = request[first]
+    request = request[starts]
     table = CandidateTable(
         np.searchsorted(request, np.arange(n + 1)),
         request,
-        concept[first],
-        term[first],
-        pairs.query[pair[first]],
-        expansion[first],
-        string[first],
-        pairs.routes[pair[first]],
-        cosine[first],
-        letters[first],
+        concept[starts],
+        term[starts],
+        pairs.query[pair[starts]],
+        expansion[starts],
+        string[starts],
+        pairs.routes[pair[starts]],
+        cosine[starts],
+        letters[starts],
         best_cosine,
         best_letters,
         strings,
-        _concepts_of_string(segment, string[first]) - 1,
+        _concepts_of_string(segment, string[starts]) - 1,
     )
-    best = np.lexsort((segment.standing[table.term], -(fused[first] + 2.0 * exact[first]), request))
+    best = np.lexsort((segment.standing[table.term], -(fused[starts] + 2.0 * exact[starts]), request))
     place = np.arange(len(best)) - table.offsets[request[best]]
     return table.take(np.sort(best[place < most]))
 
