@@ -46,6 +46,8 @@ def test_frames_and_series_give_frames(source):
             assert isinstance(found, library.DataFrame)
             assert [one if isinstance(one, str) else None for one in found["concept_id"]] == ids
         assert list(by_column["n"]) == [1, 2, 3]
+        named = alphita.normalize(frame, to=source, column="complaint", context="complaint", prefix="found_")
+        assert [one if isinstance(one, str) else None for one in named["found_concept_id"]] == ids
     assert alphita.normalize(frame.iloc[:1], to=source, column="complaint", top_k=2)["rank"].tolist() == [1, 2]
 
 

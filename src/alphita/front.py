@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RECIPES = "alphita.recipes"
 # Options of each call; all others are the normaliser's own.
 ASKED = ("top_k", "explain", "contexts", "languages")
+OF_FRAMES = ("context", "prefix")
 
 
 def load(to: Path | str, *, language: str | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
@@ -63,8 +64,9 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
         to: see `alphita.load`. It is opened once, and kept for the next call. Its model is chosen by the strings'
             language too, where there are at least 20.
         column: of a data frame, where the strings are.
-        **options: `top_k` and `explain`, and with a list `contexts` and `languages`, as for `Normalizer.normalize`;
-            all others as for `alphita.load`.
+        **options: `top_k` and `explain`, with a list `contexts` and `languages`, as for `Normalizer.normalize`; with a
+            data frame `context`, a column, and `prefix`, before the names of the columns that are added; all others as
+            for `alphita.load`.
 
     Returns:
         For a list one `Result` for each string; for a series or a frame a frame, with the answers as columns.
@@ -75,11 +77,12 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
     """
     from alphita.index.sources import is_index
 
-    asked = {name: options.pop(name) for name in ASKED if name in options}
+    is_frame = _is_of(mentions, "DataFrame", "LazyFrame")
+    asked = {name: options.pop(name) for name in (*ASKED, *(OF_FRAMES if is_frame else ())) if name in options}
     if options.keys().isdisjoint({"language", "model"}) and not is_index(to):
         options |= _language(mentions, column)
     normalizer = _kept(to, options)
-    if _is_of(mentions, "DataFrame", "LazyFrame"):
+    if is_frame:
         from alphita.integrations.frames import normalize_column
 
         if column is None:
