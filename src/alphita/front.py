@@ -104,7 +104,7 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
         >>> for found in alphita.annotate("No seizures. Short and curved fingers.", to="hpo"):
         ...     print(found.mention, found.concept_id, found.said)
         seizures HP:0001250 ('negated',)
-        Short and curved fingers HP:0001156 ('affirmed',)
+        Short and curved fingers HP:0009381 ('affirmed',)
         curved fingers HP:0004095 ('affirmed',)
 
     Args:

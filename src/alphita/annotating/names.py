@@ -8,6 +8,7 @@ where what is left is no name of anything else. `Level` tells how close a name i
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import IntEnum
@@ -86,7 +87,7 @@ class Names:
         for string, concept in zip(string_of[own].tolist(), concepts, strict=True):
             key = keys[string]
             if key is not None:
-                found[concept].append(tuple(key.split(" ")))
+                found[concept].append(tuple(map(sys.intern, key.split(" "))))
         return found
 
     def _strange(self, keys: Sequence[str | None], own: dict[int, list[tuple[str, ...]]]) -> set[int]:
