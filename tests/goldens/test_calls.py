@@ -155,6 +155,8 @@ def test_wrong_calls(
     # Of click's boxes the words, without how it is used.
     said = " ".join(re.sub(r"[\u2500-\u257f]", " ", masked(capsys.readouterr().err, folder)).split())
     said = said.partition(" Error: ")[2] or said
+    # Long lists of choices grow with every new one.
+    said = re.sub(r"(choose from \[|Possible options: )[^])]{40,}", r"\1…", said)
     assert TABLE.row(call, (str(code), said)) == (str(code), said)
     assert code, f"{call} is right"
     assert [path for path in folder.iterdir() if path not in before and path.suffix != ".csv"] == []
