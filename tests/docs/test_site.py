@@ -133,7 +133,7 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_codes():
 
 
 def test_every_file_that_the_page_on_the_code_names_is_there():
-    named = re.findall(r"`([\w/]+\.(?:py|tsv))`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
+    named = re.findall(r"`([a-z0-9_/]+\.(?:py|tsv))`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
     sources = ROOT / "src" / "alphita"
     files = [file.relative_to(sources).as_posix() for file in sources.rglob("*.*")]
     assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []
