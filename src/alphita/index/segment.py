@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.index import codes, concepts
+from alphita.index import concepts
 from alphita.index.concepts import Concepts
 from alphita.index.half import Vectors
 from alphita.index.strings import SortedStrings
@@ -226,6 +226,9 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     Raises:
         InputError: no term is left.
     """
+    # Polars, which a ready index does without.
+    from alphita.index import codes
+
     stands_for = concepts.replacements(terminology)
     own = np.asarray(terminology.term_concept)
     cleaned = _clean(terminology.terms.column("string"), rules)
