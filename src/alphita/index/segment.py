@@ -226,6 +226,9 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     Raises:
         InputError: no term is left.
     """
+    # Polars, which a ready index does without.
+    from alphita.index import codes
+
     stands_for = concepts.replacements(terminology)
     own = np.asarray(terminology.term_concept)
     cleaned = _clean(terminology.terms.column("string"), rules)
