@@ -263,7 +263,6 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     place_of = np.full(len(stands_for), -1, np.int32)
     place_of[used] = np.arange(len(used))
     # Where indexes are made; whoever only opens one needs no polars.
-    from alphita.index import codes
 
     of_others = codes.gather(terminology, terms, known, place_of)
     return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others)
