@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,3 +59,10 @@ def test_where_the_distribution_says(installed, monkeypatch, name):
 def test_what_is_nowhere_is_told(installed):
     with pytest.raises(InputError, match="install alphita again"):
         shipped.find("examples/none.csv")
+
+
+def test_what_is_shipped_and_reported_names_no_place_of_the_machine_that_made_it():
+    root = Path(shipped.__file__).parents[2]
+    files = [*root.glob("models/**/manifest.json"), *root.glob("docs/results/*.json")]
+    assert files
+    assert not {file.name for file in files if re.search(r'"/\w+/', file.read_text(encoding="utf-8"))}
