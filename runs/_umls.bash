@@ -38,13 +38,13 @@ begin() {
     mkdir -p "$output" "$terminologies"
 }
 
-# Train what $1 and the further arguments of `alphita train` say, unless the model is there; with DRY_RUN say what that
-# takes, and end.
-train() {
+# Run `train RECIPE ...` from $encoder to $model, unless that is there; with DRY_RUN say what it takes, and end.
+learn() {
     local how=(--resume)
     if [ -n "${DRY_RUN:-}" ]; then how=(--dry-run); fi
     if [ ! -e "$model" ] || [ -n "${DRY_RUN:-}" ]; then
-        "${launch[@]}" train "$@" --encoder "$encoder" --output "$model" "${how[@]}" ${further[@]+"${further[@]}"}
+        "${launch[@]}" "${@:1:2}" --encoder "$encoder" --output "$model" "${how[@]}" "${@:3}" \
+            ${further[@]+"${further[@]}"}
     fi
     if [ -n "${DRY_RUN:-}" ]; then exit 0; fi
 }

@@ -55,7 +55,7 @@ fi
 taught=$all
 if [ -n "${PAIRS:-}${EDITIONS:-}" ]; then taught=$umls; fi
 
-train multilingual --terminology "$taught" --set teacher="$teacher" --set languages="$languages"
+learn train multilingual --terminology "$taught" --set teacher="$teacher" --set languages="$languages"
 
 rows_beside "cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR" cls
 systems=(--model "$model,name=BioLORD-2023-M" --model "$teacher,name=teacher" ${beside[@]+"${beside[@]}"})

@@ -62,7 +62,7 @@ if [ ! -e "$umls" ]; then
 fi
 
 # The training: all phases.
-train biolord --terminology "$umls" --set descriptions="$descriptions"
+learn train biolord --terminology "$umls" --set descriptions="$descriptions"
 
 # The evaluation: the base and each phase's model that the run left.
 systems=(--model "$encoder,max_length=128,name=STAMB2")

@@ -51,7 +51,7 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set relation_label=both -o "$umls"
 fi
 import_snomed
-train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 evaluate_all "$umls" mantra "google-bert/bert-base-multilingual-cased"

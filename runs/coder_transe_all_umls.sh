@@ -51,7 +51,7 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set relation_label=rela -o "$umls"
 fi
 import_snomed
-train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
+learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 evaluate_all "$umls" mantra "google-bert/bert-base-multilingual-cased"

@@ -55,7 +55,7 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela -o "$umls"
 fi
 import_snomed
-train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
+learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 papers="google-bert/bert-base-cased dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT"

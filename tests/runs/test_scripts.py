@@ -24,8 +24,8 @@ RUNS = Path(__file__).parents[2] / "runs"
 SCRIPTS = sorted(RUNS.rglob("*.sh"))
 ABLATION = RUNS / "coder_ablation_umls.sh"
 CODERS = [path for path in SCRIPTS if path.match("coder*_umls.sh") and path != ABLATION]
-# What starts the program; `launch` is either `alphita` or torchrun with it.
-PROGRAMS = ("$alphita", "${launch[@]}")
+# What starts the program; `launch` is either `alphita` or torchrun with it, and `learn` adds encoder and output.
+PROGRAMS = ("$alphita", "${launch[@]}", "learn")
 CHOICES = {
     ("train",): ("alphita.recipes", "Config"),
     ("terminology", "import"): ("alphita.terminology.loaders", "Options"),
@@ -45,7 +45,11 @@ def given(text: str) -> list[tuple[int, list[str]]]:
         start = next((place for place, word in enumerate(words) if word in PROGRAMS), None)
         if start is None or words[0].endswith("=") or words[start + 1 :] in ([], [")"]):
             continue
-        kept = [word for word in words[start + 1 :] if not re.match(r"\$\{\w+\[@\]", word)]
+        kept = [word for word in words[start + 1 :] if not re.match(r"\$\{(\w+\[)?@", word)]
+        if not kept or kept[0].startswith("-"):
+            continue  # what `learn` runs is said where it is called
+        if words[start] == "learn":
+            kept += ["--encoder", "$encoder", "--output", "$model"]
         found.append((line, [re.sub(r"\$\{?(\w+)\}?", lambda one: values.get(one[1]) or one[0], w) for w in kept]))
     return found
 
@@ -82,7 +86,7 @@ def wrong(text: str) -> list[str]:
 def test_every_command_of_a_script_exists(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     # Not one of them is overlooked: each stands once among those found.
-    starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in\b)(\w+)', text, re.MULTILINE)
+    starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}"|^learn) (?!in\b)(\w+)', text, re.MULTILINE)
     assert [words[0] for _, words in given(text)] == starts
     # What only calls other scripts has none of its own.
     assert bool(starts) == (script != ABLATION)

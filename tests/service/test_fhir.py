@@ -173,7 +173,7 @@ def test_a_known_system_and_its_version(tmp_path):
 def test_every_answer_is_documented_as_it_is_given(lab):
     document = lab.as_().get("/openapi.json").json()
     paths = {path: found for path, found in document["paths"].items() if path.startswith("/fhir/")}
-    assert len(paths) == 6
+    assert len(paths) == 12
     for found in paths.values():
         for operation in found.values():
             assert "_format" in [one["name"] for one in operation["parameters"]]

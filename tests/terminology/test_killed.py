@@ -40,12 +40,12 @@ cli.main()
 MOMENTS = [
     ("alphita.errors", "Rejects.add", 1, False),
     ("alphita.terminology.writing", "_write_npy", 1, False),
-    ("alphita.terminology.writing", "_write_arrow", 5, False),
+    ("alphita.terminology.writing", "write_arrow", 5, False),
     ("alphita.artefact", "hash_json", 1, False),
-    ("alphita.artefact", "_sync_tree", 1, False),
-    ("alphita.artefact", "_put_in_place", 1, False),
+    ("alphita.drafts", "sync_tree", 1, False),
+    ("alphita.drafts", "put_in_place", 1, False),
     # The draft's own, then that of the folder it stands in, once the draft is in its place.
-    ("alphita.artefact", "_sync_folder", 2, True),
+    ("alphita.drafts", "sync_folder", 2, True),
 ]
 
 
