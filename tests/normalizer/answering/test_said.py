@@ -8,7 +8,17 @@ import pytest
 from alphita.index.store import build
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.said import FAMILY, POSSIBLE, SHARED_CODE, doubt_of, identifier_of, without_tag
+from alphita.normalizer.answering.said import (
+    DENIED,
+    FAMILY,
+    OVER,
+    POSSIBLE,
+    SHARED_CODE,
+    doubt_of,
+    identifier_of,
+    is_opposite,
+    without_tag,
+)
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -143,3 +153,46 @@ def test_a_tagged_name_is_answered_as_the_name(normalizer):
     plain, tagged = normalizer.normalize([name, f"{name} (disorder)"])
     assert tagged.concept_id == plain.concept_id
     assert (tagged.method, tagged.confidence, tagged.decision) == (plain.method, plain.confidence, plain.decision)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "mentions"),
+    [
+        (DENIED, ["urine ketones neg", "tremor -", "ANA (-)", "clubbing: n", "clubbing N", "hypotonia: no", "rash ∅"]),
+        (DENIED, ["ptosis [ ]", "☐ seizures", "ketonuria 0", "hypotonia n/a", "proteinuria (neg)", "diarrhoea ✗"]),
+        (POSSIBLE, ["hypotonia?", "hypotonia (query)", "aPTT pending", "ANA requested", "DDH screen", "TIA clinic"]),
+        (OVER, ["AKI resolved", "PFO closed", "PFO closure"]),
+        (
+            None,
+            ["short-stature", "hepatitis B", "vitamin B12 deficiency", "loss of vision", "screening colonoscopy pain"],
+        ),
+        (None, ["low plts", "type 1 diabetes", "T2DM", "seizures [focal]", "stage 10", "no"]),
+    ],
+)
+def test_marks_that_forms_and_notes_set(doubt, mentions):
+    assert {mention: doubt_of(mention) for mention in mentions} == dict.fromkeys(mentions, doubt)
+
+
+@pytest.mark.parametrize(
+    ("mention", "name", "opposite"),
+    [
+        ("aPTT shortened", "Prolonged partial thromboplastin time", True),
+        ("factor VII high", "Reduced factor VII activity", True),
+        ("pain sensitivity", "Pain insensitivity", True),
+        ("undepressed nasal bridge", "Depressed nasal bridge", True),
+        ("isocytosis", "Anisocytosis", True),
+        ("microorchidism", "Macroorchidism", True),
+        ("eumenorrhea", "Amenorrhea", True),
+        ("hypocoagulability", "Hypercoagulability", True),
+        ("clear cornea", "Opacification of the corneal stroma", True),
+        ("short stature", "Decreased body height", False),
+        ("high blood pressure", "Elevated blood pressure", False),
+        ("easy bruising", "Easy bruisability", False),
+        ("low platelets", "Thrombocytopenia", False),
+        ("small large toe", "Short large toe", False),
+        ("hypotonia", "Generalized hypotonia", False),
+        ("ataxia", "Gait ataxia", False),
+    ],
+)
+def test_opposites_of_a_name(mention, name, opposite):
+    assert is_opposite(mention, name) == opposite

@@ -22,7 +22,7 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
+from alphita.normalizer.answering.said import OPPOSITE, SHARED_CODE, doubt_of, is_opposite
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.targets import Targets
@@ -58,9 +58,14 @@ class Maker:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
         if result.mention != mention:
             result = replace(result, mention=mention)
-        doubt = doubt_of(mention) if result.decision == "accept" else None
-        if doubt is None or doubt == doubt_of(result.matched_term or ""):
+        if result.decision != "accept":
             return result
+        matched = result.matched_term or ""
+        doubt = doubt_of(mention)
+        if doubt is None or doubt == doubt_of(matched):
+            if not is_opposite(mention, matched):
+                return result
+            doubt = OPPOSITE
         first, *others = result.candidates
         why = (*first.contradictions, doubt)
         explanation = result.explanation and replace(result.explanation, contradictions=why)
