@@ -1,6 +1,7 @@
 """Mentions made to be answered wrongly, by kind: what is accepted of them, and what of that is wrong.
 
     python bench/adversarial.py bench/adversarial.tsv --to hpo
+    python bench/adversarial.py bench/attack.tsv --to hpo        what was accepted of a stranger's 4,168 strings
 
 What NIL costs is told beside: of the mentions that one concept or more is right for, how often the first candidate is
 right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
