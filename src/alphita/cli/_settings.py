@@ -14,6 +14,7 @@ class SettingsCommand(Brief):
     choice: ModuleType
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own context class is private
+        """Write the help, and the choice's settings and citation below it."""
         from rich import box
         from rich.console import Console
         from rich.table import Table

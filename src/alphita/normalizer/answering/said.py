@@ -1,4 +1,4 @@
-"""What a mention says before any candidate is looked at: an identifier, or a finding that is only possible."""
+"""What a mention itself says: an identifier, a finding that is denied, only possible or over, or a name's opposite."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _MARKS = (
 _MARKED = tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in _MARKS)
 _WORD = re.compile(r"[^\W\d_]+")
 _LESS = frozenset(
-    ["low", "lower", "lowered", "reduced", "decreased", "diminished", "short", "shortened", "small", "down"]
+    {"low", "lower", "lowered", "reduced", "decreased", "diminished", "short", "shortened", "small", "down"}
 )
-_MORE = frozenset(["high", "higher", "raised", "increased", "elevated", "prolonged", "long", "large", "up"])
+_MORE = frozenset({"high", "higher", "raised", "increased", "elevated", "prolonged", "long", "large", "up"})
 # What notes say of what is as it should be.
 _FINE = frozenset(
     {"able", "calm", "calms", "clear", "competent", "descended", "easily", "easy", "equal", "fine", "good", "healthy"}
