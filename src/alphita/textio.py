@@ -7,6 +7,7 @@
     table       all columns of a table with a header, row by row; what is wrong is set aside
     records     the rows of lines that come from elsewhere; what is wrong is told with each
     line_rows   the rows of a table in which a line is a row, whatever it holds
+    json_value  what a text says in JSON
 
 Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
 that a spreadsheet put around a whole cell are taken off by `unquoted`.
@@ -18,13 +19,14 @@ import csv
 import gzip
 import importlib.resources
 import io
+import json
 import math
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alphita.errors import InputError, Rejects
 
@@ -90,6 +92,18 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield number, line.removesuffix("\r")
+
+
+def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value that a text is in JSON.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, or nested beyond all use.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def rows(
