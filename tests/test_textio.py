@@ -9,8 +9,7 @@ import pytest
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.terminology.sssom import line_cells
-from alphita.textio import UNCLOSED, Record, records
+from alphita.textio import UNCLOSED, Record, line_cells, records
 
 BAD = f"not a row of this format: {UNCLOSED}"
 
@@ -64,8 +63,8 @@ def test_lines_of_a_word_list(tmp_path):
             b"a\nb \xff c\nd\n",
             "x.txt:2: not UTF-8: invalid start byte (value 'b \ufffd c'); save the file as UTF-8",
         ),
-        ("x.gz", b"a\n", "x.gz: cannot be read, for it is damaged"),
-        ("x.txt", gzip.compress(b"a\n" * 99)[:-9], "x.txt: cannot be read, for it is damaged"),
+        ("x.gz", b"a\n", "x.gz: the gzip file is damaged or cut short"),
+        ("x.txt", gzip.compress(b"a\n" * 99)[:-9], "x.txt: the gzip file is damaged or cut short"),
         ("x.txt", None, "x.txt: cannot be read: No such file or directory"),
     ],
 )
