@@ -91,12 +91,16 @@ OTHER_WORDS = [
     ("CSF tau high", "Taurine high in CSF"),
     ("elevated c8 acylcarnitine", "Elevated C18 acylcarnitine"),
     ("homeless", "Hopeless"),
+    ("uninfected", "Unaffected"),
+    ("ritis", "Iritis"),
+    ("hypona", "Hyponatremia"),
+    ("elevated glutamate", "Elevated glutamine"),
 ]
 
 
 @pytest.mark.parametrize(("mention", "name"), OTHER_WORDS)
 def test_another_word_is_no_misspelling(mention, name):
-    assert contradiction(mention, (name, name), common={"homeless"}) == OTHER_WORD
+    assert contradiction(mention, (name, name), common={"homeless", "infected", "affected"}) == OTHER_WORD
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_another_word_is_no_misspelling(mention, name):
     ],
 )
 def test_a_misspelling_or_another_form_is_the_word(mention, name):
-    assert contradiction(mention, (name, name)) is None
+    assert contradiction(mention, (name, name), common={"tired"}) is None
 
 
 def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
@@ -153,17 +157,34 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("ANA borderline", None, "Borderline", NO_FINDING),
         ("left sided weakness", None, "Left", NO_FINDING),
         ("rare", None, "Very rare", NO_FINDING),
+        ("stables", None, "Stable", NO_FINDING),
+        ("velvet", None, "Velvety skin", UNSAID),
+        ("short toe Neoplasm of the oral cavity", None, "Short toe", UNEXPLAINED),
         ("Prolonged", None, "Prolonged", None),
         ("onset in childhood", None, "Childhood onset", None),
     ],
 )
 def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
-    assert contradiction(mention, (name, name), expansion=expansion) == expected
+    assert contradiction(mention, (name, name), expansion=expansion, common={"stables", "velvet"}) == expected
 
 
 def test_the_concepts_own_name_may_say_the_opposite():
     names = ("Abnormal partial thromboplastin time", "Prolonged partial thromboplastin time")
     assert contradiction("shortened partial thromboplastin time", names) == OPPOSITE
+
+
+@pytest.mark.parametrize(
+    ("mention", "name"),
+    [
+        ("absence of pectoralis minor bone", "Absence of pectoralis minor muscle"),
+        ("second metatarsal anteriorly placed", "Second metatarsal posteriorly placed"),
+        ("plasma toxoplasma antibody positive", "CSF toxoplasma antibody positive"),
+        ("incomplete heart block", "Complete heart block"),
+        ("thinning of the pleura", "Thickening of the pleura"),
+    ],
+)
+def test_another_place_or_kind_is_the_opposite(mention, name):
+    assert contradiction(mention, (name, name)) == OPPOSITE
 
 
 def test_what_is_left_of_two_strings():

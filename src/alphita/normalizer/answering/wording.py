@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from alphita.normalizer.answering import lexicon, morphemes
 from alphita.normalizer.answering.morphemes import levelled
+from alphita.normalizer.answering.spelling import IDLE
 from alphita.normalizer.cues import bare
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
@@ -38,11 +39,18 @@ _TURNED = (
 _STEM = 4
 # Words this like each other in their letters, 0 to 1, may be taken for each other.
 ALIKE = 0.6
+BLOOD = "blood"
+# A beginning of a word with less of its letters is not that word.
+CUT = 0.6
+# Words more than these beside a whole name are of something else.
+MOST_UNEXPLAINED = 2
 # Words this like each other are one, misspelt.
 MISSPELT = 0.75
 # Letters by which one word's inflections differ.
 INFLECTION = 3
 SHORTEST_MADE = 5
+# Beginnings that are not heard, or heard as another; of words as `key` has them.
+_SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
 # Marks of a positive result are as good as the word.
 _POSITIVE = re.compile(r"\+|\bpos\b")
 
@@ -76,11 +84,13 @@ def contradiction(
     for each in dict.fromkeys((mention, said)):
         if is_opposite(each, matched) or any(is_at_other_end(each, name) for name in others):
             return OPPOSITE
-    if _is_more_than_modifier(mention, matched):
+    if _is_more_than_modifier(mention, matched, common):
         return NO_FINDING
     rest = rest_of(said, matched)
     if not rest.said and not rest.named and expansion is None:
         return None
+    if is_apart(said, matched, rest):
+        return OPPOSITE
     if is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling))):
         return OTHER_WORD
     if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
@@ -172,6 +182,16 @@ def key(word: str) -> str:
     return word.removesuffix("s") if len(word) > _STEM else word
 
 
+def is_apart(said: str, name: str, rest: Rest) -> bool:
+    """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
+    sorts = lexicon.meanings("apart")
+    mine, other = ({sorts[word] for word in words if word in sorts} for words in (rest.said, rest.named))
+    if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
+        return True
+    measured, named = (_measured([levelled(word) for word in _WORD.findall(text.casefold())]) for text in (said, name))
+    return BLOOD in measured and bool(named) and not measured & named
+
+
 def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
     """Tell whether a word that the name lacks is another one than the name's that looks like it."""
     from rapidfuzz.distance import Indel
@@ -187,9 +207,9 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             return True
         if Indel.normalized_similarity(word, near) < ALIKE:
             continue
-        if is_alone and word in common and shared(word, near) < max(_STEM, min(len(word), len(near)) - 2):
+        if is_alone and (_is_common_otherwise(word, near, common) or _is_fragment(word, near, common)):
             return True
-        if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone, len(rest.said)):
+        if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
             return True
     return False
 
@@ -205,6 +225,24 @@ def _is_cut_short(word: str, near: str) -> bool:
     if not (word.isalpha() and INFLECTION <= len(word) <= _STEM and near.startswith(word)):
         return False
     return len(near) > len(word) + 2 and not morphemes.is_suffix(near.removeprefix(word))
+
+
+def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
+    """Tell whether a word of common language, or "un-" and such a word, is another one than that of a name."""
+    for no in ("", *_NOT):
+        if word.startswith(no) and word.removeprefix(no) in common and (not no or near.startswith(no)):
+            one, two = word.removeprefix(no), near.removeprefix(no)
+            if shared(one, two) < max(_STEM, min(len(one), len(two)) - 2):
+                return True
+    return False
+
+
+def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
+    """Tell whether a word is a piece of another: it begins otherwise, or ends too soon."""
+    if near.startswith(word):
+        return len(word) < CUT * len(near) and word not in common
+    one, two = ({each[:1], re.sub(_SILENT, "", each)[:1]} for each in (key(word), key(near)))
+    return not one & two
 
 
 def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> bool:
@@ -261,7 +299,7 @@ def says_more(said: str, rest: Rest) -> bool:
     changes = _changes()
     if more and all(word in changes for word in more):
         return True
-    return bool(more) and len([word for word in left if word not in filler]) == 1 and not rest.said and len(left) == 1
+    return bool(more) and len(left) == 1
 
 
 @functools.cache
@@ -275,30 +313,40 @@ def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
     left = [word for word in rest.said if not any(_is_inflected(word, other) for other in rest.named)]
-    if not ways.isdisjoint(map(bare, _WORD.findall((expansion or mention).casefold()))):
-        measured = _measured(left) - _measured(rest.named)
-        if measured:
-            return True
+    is_of_analyte = not ways.isdisjoint(map(bare, _WORD.findall((expansion or mention).casefold())))
+    if is_of_analyte and _measured(left) - _measured(rest.named) - {BLOOD}:
+        return True
+    if expansion is None and not rest.named and _content(left) > MOST_UNEXPLAINED:
+        return True
     if expansion is None or (" " in mention.strip() and "/" not in mention):
         return False
     known = lexicon.bare_words("filler") | ways
     return any(word not in known and not word.isdigit() for word in left)
 
 
+def _content(words: Sequence[str]) -> int:
+    """Return how many of some words say something."""
+    filler = lexicon.bare_words("filler") | IDLE
+    return sum(word not in filler and not word[0].isdigit() for word in words)
+
+
 def _measured(words: Sequence[str]) -> set[str]:
-    """Return in what something is measured, as the table names it; blood is not told."""
+    """Return in what something is measured, as the table names it."""
     padded = f" {' '.join(words)} "
     found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
     return found | ({"urine"} if "uria " in padded else set())
 
 
-def _is_more_than_modifier(mention: str, name: str) -> bool:
+def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:
     """Tell whether a name says only how something is, and the mention says of what; or the mention says only that."""
     rest = rest_of(mention, name)
     if not rest.said:
         return bool(rest.named) and _is_modifier(mention)
     if not _is_modifier(name):
         return False
+    # "Stables" are not stable.
+    if len(rest.said) == 1 and mention.casefold() in common:
+        return True
     from rapidfuzz.distance import Indel
 
     filler = lexicon.bare_words("filler")
