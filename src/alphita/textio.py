@@ -91,7 +91,7 @@ def _unpacked(path: Path, raw: io.BufferedReader) -> io.BufferedReader | gzip.Gz
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"the gzip file is damaged or cut short ({error})", file=path, remedy="fetch it again")
+    return InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
