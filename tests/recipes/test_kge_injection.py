@@ -90,7 +90,7 @@ def test_it_learns_to_link_and_its_model_is_one_like_others(terminology, model, 
 
     sentence_transformers = pytest.importorskip("sentence_transformers")
     opened = sentence_transformers.SentenceTransformer(str(tmp_path / "m"), device="cpu", trust_remote_code=True)
-    np.testing.assert_array_equal(opened.encode(strings), encoder.encode(strings))
+    np.testing.assert_array_equal(opened.encode(strings), TermEncoder.load(tmp_path / "m").encode(strings))
 
 
 def _golds(paths: dict[str, str], terminology: Terminology) -> list[int]:
