@@ -165,7 +165,7 @@ def store(folder: Path, rows: int, seed: int) -> Any:  # noqa: ANN401
     return opened
 
 
-# --- steps: each makes what it needs, and returns what is counted -------------------------------------------------------
+# --- steps: each makes what it needs, and returns what is counted ----------------------------------------------
 
 Step = Callable[[Path, int, int], Callable[[], object]]
 
@@ -230,10 +230,10 @@ def answering(folder: Path, count: int, seed: int) -> Callable[[], object]:
 
     opened = index(folder, count, seed)
     chance = random.Random(seed)
-    asked = [slipped(opened.strings[chance.randrange(len(opened))], chance) for _ in range(MENTIONS + 1)]
+    asked = [slipped(opened.strings[chance.randrange(len(opened))], chance) for _ in range(2 * MENTIONS)]
     normalizer = Normalizer(opened, encoder=Hashed(), ranking="vectors")
-    normalizer.normalize(asked[:1])
-    return lambda: normalizer.normalize(asked[1:], top_k=5)
+    normalizer.normalize(asked[:MENTIONS], top_k=5)
+    return lambda: normalizer.normalize(asked[MENTIONS:], top_k=5)
 
 
 def job(folder: Path, rows: int, seed: int) -> Callable[[], object]:

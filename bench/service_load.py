@@ -7,8 +7,8 @@ is new: a term of the index with noise, drawn with the seed; all servers of a ro
 requests of --rows mentions one after the other (batches), and --clients clients at once send as many (crowd). Reported
 are mentions/s of wall time, of processor time (the server's and its processes') and of the processor time of the
 busiest thread, which tells what a machine with nothing else to do and a core a process would give, where other programs
-share this one; and the ratios to the other checkouts, round by round. Answers are compared: concept, term, decision, and confidence to 5 decimals; what stands
-together in a batch moves the last digits of a vector.
+share this one; and the ratios to the other checkouts, round by round. Answers are compared: concept, term, decision,
+and confidence to 5 decimals; what stands together in a batch moves the last digits of a vector.
 """
 
 from __future__ import annotations

@@ -86,15 +86,21 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
     del columns
     df = np.bincount(column, minlength=len(codes))
     idf = (np.log((1 + n) / (1 + df)) + 1).astype(np.float32)
-    values = idf[column]
-    scale = _scale(values, offsets)
-    values *= np.repeat(scale, np.diff(offsets))
-    shards = []
+    # What is as large as all n-grams together is written shard by shard: of many millions of strings it is gigabytes.
+    postings, weights = (
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, column.shape)
+        for name, dtype in (("postings", np.int32), ("weights", np.float32))
+    )
+    scale, ends = np.empty(n, np.float32), []
     for start in range(0, n, STRINGS_A_SHARD):
         own = offsets[start : start + STRINGS_A_SHARD + 1]
         part = slice(own[0], own[-1])
-        rows = csr_matrix((values[part], column[part], own - own[0]), shape=(len(own) - 1, len(codes)))
-        shards.append(rows.tocsc())
+        values, own = idf[column[part]], own - own[0]
+        scale[start : start + STRINGS_A_SHARD] = _scale(values, own)
+        values *= np.repeat(scale[start : start + STRINGS_A_SHARD], np.diff(own))
+        shard = csr_matrix((values, column[part], own), shape=(len(own) - 1, len(codes))).tocsc()
+        postings[part], weights[part] = shard.indices, shard.data
+        ends.append(shard.indptr.astype(np.int32))
     files = {
         "codes": codes,
         "idf": idf,
@@ -102,9 +108,7 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
         "columns": column,
         "scale": scale,
         "frequency": df,
-        "postings": np.concatenate([shard.indices for shard in shards]).astype(np.int32),
-        "weights": np.concatenate([shard.data for shard in shards]),
-        "ends": np.stack([shard.indptr for shard in shards]).astype(np.int32),
+        "ends": np.stack(ends),
     }
     for name, array in files.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
