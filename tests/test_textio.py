@@ -63,8 +63,8 @@ def test_lines_of_a_word_list(tmp_path):
             b"a\nb \xff c\nd\n",
             "x.txt:2: not UTF-8: invalid start byte (value 'b \ufffd c'); save the file as UTF-8",
         ),
-        ("x.gz", b"a\n", "x.gz: the gzip file is damaged or cut short"),
-        ("x.txt", gzip.compress(b"a\n" * 99)[:-9], "x.txt: the gzip file is damaged or cut short"),
+        ("x.gz", b"a\n", "x.gz: cannot be read, for it is damaged"),
+        ("x.txt", gzip.compress(b"a\n" * 99)[:-9], "x.txt: cannot be read, for it is damaged"),
         ("x.txt", None, "x.txt: cannot be read: No such file or directory"),
     ],
 )

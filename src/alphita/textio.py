@@ -47,19 +47,19 @@ TAB_SUFFIXES = (".tsv", ".tab")
 # --- whole files: what is wrong raises -------------------------------------------------------------------------------
 
 
-def read_text(path: Path, *, errors: str = "strict", most_bytes: int = MAX_WHOLE_BYTES) -> str:
+def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = None) -> str:
     """Return the text of a file, gzipped or not.
 
     Args:
         path: the file.
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-        most_bytes: how long it may be, unpacked.
+        most_bytes: how long it may be, unpacked; `MAX_WHOLE_BYTES` without one.
 
     Raises:
         InputError: it cannot be read, is damaged, not UTF-8, or too long.
     """
     try:
-        return _content(path, most_bytes).decode("utf-8-sig", errors)
+        return _content(path, most_bytes or MAX_WHOLE_BYTES).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -91,7 +91,7 @@ def _unpacked(path: Path, raw: io.BufferedReader) -> io.BufferedReader | gzip.Gz
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"the gzip file is damaged or cut short ({error})", file=path, remedy="fetch it again")
+    return InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

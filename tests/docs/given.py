@@ -107,9 +107,9 @@ def decided(folder: Path) -> None:
     from alphita.mappings.review.store import Decision, ReviewStore
 
     with ReviewStore.open(folder / "reviews.sqlite") as store:
-        for place in store.queue("lab", order="row")[1][:10]:
-            concept = place.row.candidates[0].concept_id
-            store.decide(Decision(f"first-{place.row.id}", "lab", place.row.id, "ann", "accept", concept, "exact"))
+        for place in store.queue("lab", order="row")[1]:
+            if place.row.candidates and (concept := place.row.candidates[0].concept_id):
+                store.decide(Decision(f"first-{place.row.id}", "lab", place.row.id, "ann", "accept", concept, "exact"))
 
 
 def brands(folder: Path) -> None:
@@ -252,7 +252,11 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
     ("recipes/multilingual.md", "bitext", written("en.csv", "id,term\nA:1,headache\nA:2,fever\nA:3,cough\n")),
     ("recipes/multilingual.md", "bitext", ran("terminology import table en.csv -o english.terminology")),
     ("recipes/multilingual.md", "bitext", written("it.csv", "id,term\nB:1,mal di testa\nB:2,febbre\nB:3,tosse\n")),
-    ("recipes/multilingual.md", "bitext", ran("terminology import table it.csv -o italian.terminology")),
+    (
+        "recipes/multilingual.md",
+        "bitext",
+        ran("terminology import table it.csv -o italian.terminology --set language=it"),
+    ),
     ("results/accuracy.md", "DATA", copied(FIXTURES / "benchmarks", "DATA")),
     ("results/accuracy.md", "DATA", linked("model", "models/alphita-en-fp16")),
     ("review.md", "--format fhir_r4", decided),
@@ -265,6 +269,7 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
     ("vocabulary.md", "italian/", written("notes.txt", "mal di testa da tre giorni\nfebbre e tosse secca\n" * 50)),
     ("vocabulary.md", "italian/", written("leaflets.txt", "in caso di febbre consultare il medico\n" * 50)),
     ("with-other-tools.md", "athena.zip", zipped(TERMINOLOGIES / "omop", "athena.zip")),
+    ("with-other-tools.md", "athena.zip", copied(TERMINOLOGIES / "omop" / "CONCEPT.csv", "CONCEPT.csv")),
     ("with-other-tools.md", "athena.zip", written("reviewed.usagi.csv", USAGI)),
     ("with-other-tools.md", "athena.zip", written("codes.csv", "code,name\nL1,blue ear\nL2,cold toe\n")),
 ]

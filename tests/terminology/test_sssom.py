@@ -78,7 +78,7 @@ def test_a_row_that_is_no_text_is_set_aside(write: Write, tmp_path: Path) -> Non
         (b"subject_id\tpredicate_id\tobject_id\n", "no mapping"),
         (b"", "empty"),
         ("subject_id\tpredicate_id\tobject_id\n".encode("utf-16"), "this file is UTF-16.*; save it as UTF-8"),
-        (gzip.compress(DEMO.read_bytes())[:-9], "cut short"),
+        (gzip.compress(DEMO.read_bytes())[:-9], "damaged"),
     ],
 )
 def test_files_that_are_none(write: Write, content: bytes, said: str) -> None:
