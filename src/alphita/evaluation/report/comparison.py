@@ -326,7 +326,7 @@ def render(comparison: Mapping[str, Any]) -> Group:
                 head, justify="right" if number else "left", no_wrap=number, overflow="fold", min_width=least
             )
         for *cells, verdict in rows:
-            styles = ["bold" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
+            styles = ["best" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
             drawn.add_row(*map(Text, cells, styles))
         shown += [drawn, *map(Text, below)]
     return Group(*shown)

@@ -275,11 +275,7 @@ def text(value: str | None) -> str | None:
 
 def _groups(path: Path) -> list[Any]:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError("a document of more than 1 GB", file=path, remedy="cut it into several")
-        document = textio.json_value(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
+        document = textio.json_value(textio.read_text(path, most_bytes=MOST_BYTES))
     except ValueError as error:
         raise InputError(f"not JSON: {error}", file=path) from None
     if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":

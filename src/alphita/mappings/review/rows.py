@@ -25,7 +25,6 @@ _DEFAULTS: dict[str, Any] = dict.fromkeys(COLUMNS) | {
 # What SQLite would hold as anything.
 _KINDS: dict[str, type] = {"id": int, "project": str, "number": int, "code": str, "mention": str, "frequency": int}
 _PROJECT = "name, source, column_name, terminology, release, model, created_at, blind"
-_KINDS: dict[str, type] = {"id": int, "project": str, "number": int, "code": str, "mention": str, "frequency": int}
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
 
