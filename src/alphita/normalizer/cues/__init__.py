@@ -17,7 +17,6 @@ In a mention that is given what it begins and ends with counts (`beginning`, `en
 
 from __future__ import annotations
 
-import csv
 import functools
 import importlib.resources
 import re
@@ -26,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.terminology.text import clean
 
@@ -93,12 +93,7 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
         InputError: the file cannot be read, or a row of it is wrong.
     """
     if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            problem = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise InputError(f"the rules of context cannot be read: {problem}", file=path) from None
-        for rule in _parsed(text, str(path)):
+        for rule in _parsed(textio.read_text(path), str(path)):
             yield "", *rule
         return
     folder = importlib.resources.files(__package__)
@@ -163,8 +158,7 @@ def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
     Raises:
         InputError: the header, or a row, is wrong.
     """
-    rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(rows, [])
+    header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
     if tuple(header) != FIELDS:
         raise InputError(
             "this is no table of rules of context",
@@ -175,7 +169,7 @@ def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
         )
     found = []
     for line, row in enumerate(rows, 2):
-        if not row or row[0].startswith("#"):
+        if row == [""] or row[0].startswith("#"):
             continue
         found.append(_rule([*row, *[""] * (len(FIELDS) - len(row))], file, line))
     if not found:
