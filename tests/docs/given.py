@@ -252,7 +252,11 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
     ("recipes/multilingual.md", "bitext", written("en.csv", "id,term\nA:1,headache\nA:2,fever\nA:3,cough\n")),
     ("recipes/multilingual.md", "bitext", ran("terminology import table en.csv -o english.terminology")),
     ("recipes/multilingual.md", "bitext", written("it.csv", "id,term\nB:1,mal di testa\nB:2,febbre\nB:3,tosse\n")),
-    ("recipes/multilingual.md", "bitext", ran("terminology import table it.csv -o italian.terminology --set language=it")),
+    (
+        "recipes/multilingual.md",
+        "bitext",
+        ran("terminology import table it.csv -o italian.terminology --set language=it"),
+    ),
     ("results/accuracy.md", "DATA", copied(FIXTURES / "benchmarks", "DATA")),
     ("results/accuracy.md", "DATA", linked("model", "models/alphita-en-fp16")),
     ("review.md", "--format fhir_r4", decided),

@@ -83,12 +83,14 @@ def serve(spec: ServeSpec) -> None:
 def _run(spec: ServeSpec) -> None:
     from alphita import machine, progress
 
-    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
+    threads = machine.set_threads(spec.running.threads)
+    running = replace(spec.running, threads=threads)
     from alphita.index.sources import index_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, demo, logs
     from alphita.service.checking import Parts
+    from alphita.service.workers import Opening, Worker, default_processes
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
@@ -114,8 +116,12 @@ def _run(spec: ServeSpec) -> None:
         return
     listening = _listen(spec.settings)
     with listening:
-        normalizer = Normalizer(index_of(to, spec.given, threads=running.threads), error=spec.error, **asdict(running))
+        index = index_of(to, spec.given, threads=running.threads)
+        processes = spec.settings.processes or default_processes(running.device, threads)
+        running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
+        normalizer = Normalizer(index, error=spec.error, **asdict(running))
         normalizer.encoder()  # a damaged model is told of now, not with the first request
+        opening = Opening(index.path, index.content_hash, spec.error, running, spec.settings.log_mentions)
         if spec.demo:
             demo.fill(demo.STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
@@ -127,7 +133,8 @@ def _run(spec: ServeSpec) -> None:
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=spec.settings.log_mentions)
-            served = app.create(spec.settings, normalizer, store, opened)
+            further = [Worker(opening) for _ in range(processes - 1)]
+            served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
         finally:
             if store is not None:
