@@ -47,6 +47,7 @@ SHIMS = {
     "alphita": '#!/bin/sh\nexec {python} -m alphita "$@"\n',
 }
 SERVER = "postgresql://terms@localhost/terms"
+DATABASE = re.compile(r"postgresql://|\bpsql\b")
 
 
 def installs(block: Block) -> bool:

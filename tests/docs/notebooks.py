@@ -18,7 +18,7 @@ FENCED = re.compile(r"^```\w*\n.*?^```\n", re.MULTILINE | re.DOTALL)
 def notebook(page: Path, root: Path) -> str:
     """Return a page as a notebook, the JSON of nbformat 4.5, without outputs.
 
-    What installs stands as text, and so does what serves until it is stopped.
+    What installs stands as text, and so does what serves until it is stopped and what needs a database.
     """
     text = re.sub(r"^<!-- .* -->\n", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     below = posixpath.dirname(page.relative_to(root).as_posix())
@@ -34,7 +34,9 @@ def notebook(page: Path, root: Path) -> str:
 
     place = 0
     for fence, block in zip(FENCED.finditer(text), blocks(page, root), strict=True):
-        if block.language not in {"sh", "python"} or block.not_run or follow.installs(block) or follow.serves(block):
+        if block.language not in {"sh", "python"} or block.not_run or follow.DATABASE.search(block.text):
+            continue
+        if follow.installs(block) or follow.serves(block):
             continue
         add("markdown", text[place : fence.start()])
         add("code", block.text if block.language == "python" else f"%%bash\n{block.text}")
