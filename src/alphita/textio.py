@@ -7,6 +7,7 @@
     table       all columns of a table with a header, row by row; what is wrong is set aside
     records     the rows of lines that come from elsewhere; what is wrong is told with each
     line_rows   the rows of a table in which a line is a row, whatever it holds
+    json_value  what a text says in JSON
 
 Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
 that a spreadsheet put around a whole cell are taken off by `unquoted`.
@@ -18,12 +19,13 @@ import csv
 import gzip
 import importlib.resources
 import io
+import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alphita.csv_lines import CsvLines
 from alphita.errors import InputError, Rejects
@@ -45,19 +47,19 @@ TAB_SUFFIXES = (".tsv", ".tab")
 # --- whole files: what is wrong raises -------------------------------------------------------------------------------
 
 
-def read_text(path: Path, *, errors: str = "strict", most_bytes: int = MAX_WHOLE_BYTES) -> str:
+def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = None) -> str:
     """Return the text of a file, gzipped or not.
 
     Args:
         path: the file.
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-        most_bytes: how long it may be, unpacked.
+        most_bytes: how long it may be, unpacked; `MAX_WHOLE_BYTES` without one.
 
     Raises:
         InputError: it cannot be read, is damaged, not UTF-8, or too long.
     """
     try:
-        return _content(path, most_bytes).decode("utf-8-sig", errors)
+        return _content(path, most_bytes or MAX_WHOLE_BYTES).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -102,6 +104,18 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield number, line.removesuffix("\r")
+
+
+def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value that a text is in JSON.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, or nested beyond all use.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def rows(

@@ -170,6 +170,15 @@ def test_an_approximate_backend_that_misses_leaves_nothing(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_an_approximate_search_that_was_not_asked_for_misses_all_are_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("alphita.index.backends.ivf_pq.STEPS", [{"nprobe": 1, "scored_again": 1}])
+    monkeypatch.setattr("alphita.index.backends.FLAT_UP_TO", 100)
+    index = build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index")
+    assert (index.manifest["backend"], index.manifest["search"]) == ("faiss", {})
+    assert not list(index.path.rglob("*.faiss"))
+    assert "so all are compared" in capsys.readouterr().err
+
+
 def test_an_index_without_search_and_letters_in_its_manifest_opens(index):
     manifest = {name: value for name, value in index.manifest.items() if name not in ("search", "letters")}
     shutil.rmtree(index.path / "segments/000/ngrams")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from alphita import textio
 from alphita.encoder.pooling import LEGACY_LENGTH
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
@@ -248,7 +249,7 @@ def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 def _json(file: Path) -> Any:  # noqa: ANN401
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return textio.json_value(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", file=file) from None
 

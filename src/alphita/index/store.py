@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, registry
+from alphita import artefact, progress, registry, textio
 from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
-from alphita.index.backends import AUTO, choose
+from alphita.index.backends import AUTO, EVERY, choose
+from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.half import Vectors
@@ -95,7 +96,14 @@ def build(
 
             encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
-        search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        try:
+            search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        except TooFewFound as error:
+            if how.backend != AUTO:
+                raise
+            progress.say(f"{error}; so all are compared, which takes longer for each mention")
+            (folder / f"{backend}.faiss").unlink()
+            backend, search = EVERY, {}
         if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
@@ -331,7 +339,7 @@ def _facts_text(facts: dict[str, Any]) -> str:
 
 def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
     try:
-        facts = json.loads((path / "facts.json").read_text(encoding="utf-8"))
+        facts = textio.json_value((path / "facts.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"damaged index: {error}", file=path / "facts.json", remedy=REBUILD) from None
     for name, value in facts.items():
