@@ -386,18 +386,18 @@ def main() -> None:
                 for size in (str(int(float(each))) for each in sizes.split(",")):
                     command = [sys.executable, __file__, "--one", name, size, "--folder", str(folder)]
                     command += ["--seed", str(given.seed)]
-                    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[
-                        -1
-                    ]
+                    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                    told = told.splitlines()[-1]
                     steps.setdefault(name, []).append(json.loads(told))
                     print(name, told, flush=True)
-    figures = {"steps": report(steps), "machine": machine.describe(), "command": ["bench/growth.py", *sys.argv[1:]]}
-    for name, step in figures["steps"].items():
+    reported = report(steps)
+    figures = {"steps": reported, "machine": machine.describe(), "command": ["bench/growth.py", *sys.argv[1:]]}
+    for name, step in reported.items():
         print(f"{name}: slope {step['slope_of_seconds']}{' TOO STEEP' if step['too_steep'] else ''}")
     if given.output:
         given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     if given.picture:
-        draw(figures["steps"], given.picture)
+        draw(reported, given.picture)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import pytest
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.terminology.sssom import line_cells
-from alphita.textio import UNCLOSED, Record, records
+from alphita.textio import UNCLOSED, Record, line_cells, records
 
 BAD = f"not a row of this format: {UNCLOSED}"
 

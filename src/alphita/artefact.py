@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from alphita import drafts
+from alphita import drafts, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FORMAT_VERSION = 1
@@ -127,9 +127,9 @@ def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
     try:
         if not path.exists():
             raise InputError(f"no such {kind}", file=path, remedy=remedy)
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = textio.json_value((path / MANIFEST).read_text(encoding="utf-8"))
         found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"not an alphita {kind}: no readable {MANIFEST}", file=path, remedy=remedy) from None
     if found != kind:
         raise InputError(f"this is {_a(found)}, but {_a(kind)} is needed", file=path, remedy=remedy)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from alphita import printing
 from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
@@ -39,6 +40,7 @@ class ServeSpec:
         None, help="Terminology folder: concepts are shown with all that it knows of them."
     )
     check: bool = option(False, help="Say whether the server would start like this and answer, and end.")
+    json: bool = option(False, help="With --check: print JSON, an object a part, in place of text.")
     demo: bool = option(False, help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
     settings: Settings = group(Settings)
     new_key: str | None = option(
@@ -108,7 +110,8 @@ def _run(spec: ServeSpec) -> None:
                 ),
                 spec.terminology,
                 mappings,
-            )
+            ),
+            spec.json,
         )
         return
     listening = _listen(spec.settings)
@@ -138,14 +141,17 @@ def _run(spec: ServeSpec) -> None:
                 store.close()
 
 
-def _check(parts: Parts) -> None:
+def _check(parts: Parts, as_json: bool) -> None:
     """Print what is found of each part of a server; leave with 1 where one would keep it from serving."""
     from alphita.service.checking import check
 
     wrong = 0
     for finding in check(parts):
         wrong += finding.state == "wrong"
-        print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
+        if as_json:
+            printing.print_rows([asdict(finding)])
+        else:
+            print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
     if wrong:
         raise typer.Exit(1)
 

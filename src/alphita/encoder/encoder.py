@@ -260,7 +260,7 @@ class TermEncoder:
         """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
 
         `legacy_coder` pooling, injected entities and a model in int8 alone have no counterpart there: such a folder
-        opens with `TermEncoder.load` only.
+        opens with `TermEncoder.load`, and there with `trust_remote_code=True` where Alphita is installed.
 
         Args:
             path: the folder; made if need be.

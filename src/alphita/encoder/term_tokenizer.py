@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.encoder import layout
 from alphita.encoder.pooling import legacy_coder_name
 from alphita.errors import InputError
@@ -73,7 +74,7 @@ class TermTokenizer:
             layout.copy_files(self.folder, folder, layout.TOKENIZER_FILES)
         self._tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         config = folder / "tokenizer_config.json"
-        facts = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        facts = textio.json_value(config.read_text(encoding="utf-8")) if config.is_file() else {}
         facts = {"tokenizer_class": "PreTrainedTokenizerFast", **facts, "model_max_length": self.settings.max_length}
         # Notes of an earlier padding or cutting would be applied again.
         for key in ("max_length", "pad_to_multiple_of", "stride", "truncation_strategy"):
@@ -118,7 +119,7 @@ def _by_transformers(folder: Path) -> Any:  # noqa: ANN401 - a transformers toke
 
 def _pad_id(folder: Path, tokenizer: Any) -> int:  # noqa: ANN401 - a tokenizers.Tokenizer
     try:
-        noted = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("pad_token_id")
+        noted = textio.json_value((folder / "config.json").read_text(encoding="utf-8")).get("pad_token_id")
     except (OSError, ValueError, AttributeError):
         noted = None
     for candidate in (noted, tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<pad>")):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from alphita import __version__, artefact, machine, progress, registry
+from alphita import __version__, artefact, machine, progress, registry, textio
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
@@ -172,7 +171,7 @@ def _kind(source: Path | str) -> str | None:
     """Return what kind of artefact a folder is; None: it is none of ours, or a name."""
     manifest = Path(source).expanduser() / artefact.MANIFEST
     try:
-        kind = json.loads(manifest.read_text(encoding="utf-8"))["kind"]
+        kind = textio.json_value(manifest.read_text(encoding="utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if kind not in (TERMINOLOGY, INDEX):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, progress, registry
+from alphita import artefact, progress, registry, textio
 from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
@@ -339,7 +339,7 @@ def _facts_text(facts: dict[str, Any]) -> str:
 
 def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
     try:
-        facts = json.loads((path / "facts.json").read_text(encoding="utf-8"))
+        facts = textio.json_value((path / "facts.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"damaged index: {error}", file=path / "facts.json", remedy=REBUILD) from None
     for name, value in facts.items():

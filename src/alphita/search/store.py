@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.index import training
 from alphita.index.encoding import Encoder
@@ -221,7 +221,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
 
 
 def _open(path: Path) -> Opened:
-    facts = json.loads((path / CATALOGUE).read_text(encoding="utf-8"))
+    facts = textio.json_value((path / CATALOGUE).read_text(encoding="utf-8"))
     if facts["cleaning_version"] != CLEANING_VERSION:
         raise InputError("the cleaning rules have changed since this search was built", file=path, remedy=REBUILD)
     products, values = (_read_table(path / f"{name}.arrow") for name in ("products", "values"))

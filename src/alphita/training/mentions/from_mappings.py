@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.index.choice import Building
 from alphita.index.encoding import Encoder
@@ -310,7 +310,7 @@ def taught(
 def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
     """Read what `taught` has kept."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = textio.json_value(path.read_text(encoding="utf-8"))
         learned, held_out = (
             [Reviewed(**fields | {"wrong": tuple(fields["wrong"])}) for fields in content[key]]
             for key in ("learned", "held_out")
