@@ -344,7 +344,7 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
         return bool(rest.named) and _is_modifier(mention)
     if not _is_modifier(name):
         return False
-    # "Stables" are not stable.
+    # A chronicle is not chronic.
     if len(rest.said) == 1 and mention.casefold() in common:
         return True
     from rapidfuzz.distance import Indel
