@@ -192,6 +192,6 @@ def _rule(row: Sequence[str], file: str, line: int) -> tuple[str, Rule]:
     allowed = {END: ("", *CATEGORIES), PSEUDO: ("",), CLAUSE: ("",)}.get(category, DIRECTIONS)
     if direction not in allowed:
         raise wrong("unknown direction", "direction", direction, f"for {category} choose from {list(allowed)}")
-    if reach and not (reach.isascii() and reach.isdecimal() and int(reach) > 0):
+    if reach and not textio.whole_number(reach):
         raise wrong("no number of words", "reach", reach, "write a whole number from 1, or nothing")
     return phrase, Rule(category, direction, int(reach) if reach else None)
