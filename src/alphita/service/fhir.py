@@ -24,16 +24,20 @@ from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
     MEDIA_TYPE,
+    MEMBERS,
     Fault,
     Release,
     Values,
     from_query,
     from_resource,
     outcome,
+    parameter,
 )
 from alphita.service.searching import Finder
 
 RELEASES: tuple[Release, ...] = get_args(Release)
+# The system of the examples.
+HPO = "http://human-phenotype-ontology.org"
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
 STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
@@ -113,14 +117,18 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         responses=_documented(STATEMENT_FAULTS),
         response_class=FhirJson,
     )
-    for path, known, repeated, answered in (
-        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
-        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
-        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated),
-        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set),
-        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded),
+    of_map = {"r4": ("system", "code"), "r5": ("sourceSystem", "sourceCode")}[release]
+    a_map = dict(zip(of_map, ("http://lab.example/codes", "L1"), strict=True))
+    a_code = {"system": HPO, "code": "HP:0001250"}
+    in_system, in_set = {"url": HPO, "code": "HP:0001250", "display": "Seizure"}, {"url": f"{HPO}?fhir_vs", **a_code}
+    for path, known, repeated, answered, example in (
+        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated, a_map),
+        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up, a_code),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated, in_system),
+        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set, in_set),
+        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded, {"url": HPO, "filter": "seiz"}),
     ):
-        _operation(routes, release, path, known, repeated, answered)
+        _operation(routes, release, path, known, repeated, answered, example)
 
 
 def _operation(
@@ -130,6 +138,7 @@ def _operation(
     known: dict[str, str],
     repeated: tuple[str, ...],
     answered: Callable[[Values], Response],
+    example: dict[str, str],
 ) -> None:
     def get(request: Request) -> Response:
         return answered(from_query(request.query_params.multi_items(), known, repeated))
@@ -142,10 +151,13 @@ def _operation(
     responses = _documented(OPERATION_FAULTS)
     queried = [
         {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
+        | ({"example": example[one]} if one in example else {})
         for one, kind in known.items()
         if kind not in COMPLEX
     ]
-    content = {kind: {"schema": {"type": "object"}} for kind in (MEDIA_TYPE, "application/json")}
+    given = [parameter(one, **{MEMBERS[known[one]][0]: value}) for one, value in example.items()]
+    body = {"schema": {"type": "object"}, "example": {"resourceType": "Parameters", "parameter": given}}
+    content = dict.fromkeys((MEDIA_TYPE, "application/json"), body)
     caller = [Depends(keys.reviewer)]
     routes.add_api_route(
         f"/{release}/{path}",
