@@ -1,4 +1,4 @@
-"""Reads changed files, one a seed: READER,... FROM TO. Prints a seed that gives anything but rows or an error for users.
+"""Reads changed files, one a seed: READER,... FROM TO. Prints those that give anything but rows or a user's error.
 
 A reader has an end in time, and takes no more than 2 GB in all; after an error nothing that it writes is there.
 """
