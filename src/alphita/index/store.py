@@ -20,7 +20,8 @@ from alphita import artefact, progress, registry, textio
 from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
-from alphita.index.backends import AUTO, choose
+from alphita.index.backends import AUTO, EVERY, choose
+from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.half import Vectors
@@ -92,7 +93,14 @@ def build(
 
             encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
-        search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        try:
+            search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        except TooFewFound as error:
+            if how.backend != AUTO:
+                raise
+            progress.say(f"{error}; so all are compared, which takes longer for each mention")
+            (folder / f"{backend}.faiss").unlink()
+            backend, search = EVERY, {}
         if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")

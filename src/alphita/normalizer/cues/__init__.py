@@ -12,7 +12,7 @@ with one. At each place the longest phrase counts, and what it covers counts for
                 one, up to the next blank line or heading
     reach       words, at most; empty: to the end of the sentence
 
-In a mention that is given only what it begins with counts (`beginning`).
+In a mention that is given what it begins and ends with counts (`beginning`, `ending`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[
 LOOKED_AT = 80
 # What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
 _HAVING = frozenset({"has", "had", "with", "s"})
+# What may be the finding itself.
+_ABSENCE = frozenset(
+    {"absent", "absents", "absente", "absentes", "assente", "assenti", "ausente", "ausentes", "abwesend"}
+    | {"fehlt", "fehlen"}
+)
 
 
 class Rule(NamedTuple):
@@ -108,6 +113,30 @@ def beginning(mention: str) -> Category | None:
                 category: Category = rule.category  # type: ignore[assignment]
                 return category
     return None
+
+
+def ending(mention: str) -> Category | None:
+    """Return what a given mention says of itself by its last words, as negated or possible; else None.
+
+    "Absent" and its like say what may be the finding itself ("reflexes absent"), and count behind a colon only.
+    """
+    said = [one.word for one in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
+    phrases, most = _endings()
+    for size in range(min(most, len(said)), 0, -1):
+        if category := phrases.get(tuple(said[-size:])) or phrases.get(tuple(said[-size - 1 : -1])):
+            return category
+    return None
+
+
+@functools.cache
+def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
+    """Return the categories by the words that a given mention may end with, and the most words."""
+    found: dict[tuple[str, ...], Category] = {}
+    for _, phrase, rule in read():
+        said = tuple(one.word for one in words(phrase))
+        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in _ABSENCE):
+            found[said] = rule.category
+    return found, max(map(len, found))
 
 
 @functools.cache
