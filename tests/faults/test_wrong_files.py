@@ -180,3 +180,20 @@ def test_a_benchmark_of_another_layout_is_told(
     said = capsys.readouterr().err
     assert re.search(rf"error: {tmp_path}/data/{benchmark}/\S+", said), said
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("command", [("terminology", "import", "table"), ("index",), ("mappings", "convert")])
+@pytest.mark.parametrize("kind", ["pipe", "loop", "endless"])
+def test_what_is_no_file_is_told(
+    command: tuple[str, ...], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "pipe" and command[0] == "mappings":
+        pytest.skip("read once, from end to end, and so from a pipe too")
+    source = tmp_path / "source.csv"
+    if kind == "pipe":
+        os.mkfifo(source)
+    else:
+        source.symlink_to(source if kind == "loop" else "/dev/zero")
+    assert alphita(*command, source, "-o", tmp_path / "out.jsonl") == 1
+    assert re.search(rf"error: {source}", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.csv"]
