@@ -197,3 +197,13 @@ def test_what_is_no_file_is_told(
     assert alphita(*command, source, "-o", tmp_path / "out.jsonl") == 1
     assert re.search(rf"error: {source}", capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["source.csv"]
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv").write_text("mention\nfever\n")
+    (tmp_path / "terms.csv").write_text("id,term\nX:1,Fever\n")
+    asked = ("normalize", tmp_path / "in.csv", "--to")
+    assert alphita(*asked, tmp_path / "terms.csv", "-o", tmp_path / f"{'a' * 300}.csv") == 1
+    assert "File name too long" in capsys.readouterr().err
+    assert alphita(*asked, "", "-o", tmp_path / "out.csv") == 2
+    assert "error: an empty name" in capsys.readouterr().err
