@@ -292,6 +292,19 @@ def absolute(path: Path) -> Path:
         raise AlphitaError(f"cannot tell where {path} is: the working folder was deleted; go to another") from None
 
 
+def resolved(path: Path) -> Path:
+    """Return a path from the root on, without links.
+
+    Raises:
+        InputError: its links lead round in a circle.
+        AlphitaError: see `absolute`.
+    """
+    try:
+        return absolute(path).resolve()
+    except (RuntimeError, OSError):
+        raise InputError("its links lead round in a circle", file=path, remedy="name a file itself") from None
+
+
 def refuse_unwritable(path: Path) -> None:
     """Raise if a file cannot be made at `path`: to be said before the work, not after.
 
@@ -315,11 +328,7 @@ def refuse_same(files: Mapping[str, Path]) -> None:
         files: each by what it is called: "the input", "the output".
     """
     for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = (
-            one.samefile(other)
-            if one.exists() and other.exists()
-            else absolute(one).resolve() == absolute(other).resolve()
-        )
+        is_same = one.samefile(other) if one.exists() and other.exists() else resolved(one) == resolved(other)
         if is_same:
             raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 

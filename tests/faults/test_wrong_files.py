@@ -180,3 +180,30 @@ def test_a_benchmark_of_another_layout_is_told(
     said = capsys.readouterr().err
     assert re.search(rf"error: {tmp_path}/data/{benchmark}/\S+", said), said
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("command", [("terminology", "import", "table"), ("index",), ("mappings", "convert")])
+@pytest.mark.parametrize("kind", ["pipe", "loop", "endless"])
+def test_what_is_no_file_is_told(
+    command: tuple[str, ...], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "pipe" and command[0] == "mappings":
+        pytest.skip("read once, from end to end, and so from a pipe too")
+    source = tmp_path / "source.csv"
+    if kind == "pipe":
+        os.mkfifo(source)
+    else:
+        source.symlink_to(source if kind == "loop" else "/dev/zero")
+    assert alphita(*command, source, "-o", tmp_path / "out.jsonl") == 1
+    assert re.search(rf"error: {source}", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.csv"]
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv").write_text("mention\nfever\n")
+    (tmp_path / "terms.csv").write_text("id,term\nX:1,Fever\n")
+    asked = ("normalize", tmp_path / "in.csv", "--to")
+    assert alphita(*asked, tmp_path / "terms.csv", "-o", tmp_path / f"{'a' * 300}.csv") == 1
+    assert "File name too long" in capsys.readouterr().err
+    assert alphita(*asked, "", "-o", tmp_path / "out.csv") == 2
+    assert "error: an empty name" in capsys.readouterr().err

@@ -168,6 +168,9 @@ def _no_such(source: Path | str) -> AlphitaError:
 
 def _kind(source: Path | str) -> str | None:
     """Return what kind of artefact a folder is; None: it is none of ours, or a name."""
+    # The path of nothing is the folder that one is in.
+    if not str(source).strip():
+        raise UsageError("an empty name; give a terminology's name, file or folder")
     manifest = Path(source).expanduser() / artefact.MANIFEST
     try:
         kind = textio.json_value(manifest.read_text(encoding="utf-8"))["kind"]

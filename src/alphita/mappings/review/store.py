@@ -66,7 +66,7 @@ class ReviewStore:
         Raises:
             InputError: no such file, a directory, a file of another kind or of a newer version, or on a network share.
         """
-        path = artefact.absolute(Path(path)).resolve()
+        path = artefact.resolved(Path(path))
         with explained(path):
             schema.prepare(path, create=create, timeout=timeout)
             upgrade.bring(path, timeout)

@@ -96,10 +96,11 @@ def _store(folder: Path, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> 
     except OSError:
         # Another process was quicker.
         shutil.rmtree(aside, ignore_errors=True)
+    # This one is the newest, whatever the clock says that it was when the others were used.
     tables = sorted(
-        (path for path in folder.parent.iterdir() if not path.name.startswith(".")),
+        (path for path in folder.parent.iterdir() if not path.name.startswith(".") and path != folder),
         key=lambda path: path.stat().st_mtime,
         reverse=True,
     )
-    for old in tables[TABLES_KEPT:]:
+    for old in tables[TABLES_KEPT - 1 :]:
         shutil.rmtree(old, ignore_errors=True)
