@@ -49,3 +49,10 @@ function tables(place) {
 
 document.querySelectorAll("article table").forEach(filterable);
 document.querySelectorAll("[data-tables]").forEach(tables);
+
+// What the theme leaves without a name for a screen reader.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+document.querySelectorAll(".md-nav__item--section > nav").forEach((part, number) => {
+  part.removeAttribute("aria-labelledby");
+  part.setAttribute("aria-label", `${part.dataset.mdLevel} ${part.textContent.trim().split("\n")[0]} ${number}`);
+});
