@@ -1,15 +1,16 @@
 """How time and memory grow: names of a terminology, and rows of a job, in powers of ten.
 
-    python bench/growth.py [--names 1e4,1e5,1e6] [--rows 1e3,1e4,1e5,1e6] [--steps ...] -o growth.json --picture growth.png
-    python bench/growth.py --from growth.json --picture growth.png
+    python bench/growth.py [--names 1e4,1e5,1e6] [--rows 1e3,1e4,1e5,1e6] -o growth.json --picture growth.png
+    python bench/growth.py --from names.json rows.json -o growth.json --picture growth.png
 
 Names are made with the seed: words of 1 to 4 syllables, drawn with a long tail from a vocabulary that grows with the
 root of their number, as those of real terminologies do, 1 to 4 names a concept. Rows repeat such names with slips, a
-tenth of them distinct. The encoder is a cheap one of hashed 3-grams (64 numbers): the time of a real one is linear.
+tenth of them distinct. The encoder is a cheap one of hashed 3-grams (128 numbers): the time of a real one is linear.
 
-Each step is a process of its own, which did it with 500 before. Its time is processor seconds, so that other programs count little; its memory the
-most that it held, what it held before the step taken off. Where a step needs what another makes, that is made first and
-not counted. The slope is that of the logarithms between the two largest sizes: 1 is linear, n log n has 1.07 to 1.1 here.
+Each step is a process of its own, which did it with 500 before. Its time is processor seconds, so that other programs
+count little; its memory the most that it held, what it held before the step taken off. Where a step needs what another
+makes, that is made first and not counted. The slope is that of the logarithms between the two largest sizes: 1 is
+linear, n log n has 1.07 to 1.1 here.
 A step whose slope of time is above 1.2 is named as too steep, unless it takes less than half a second.
 """
 
@@ -44,13 +45,13 @@ SYLLABLES = [first + vowel + last for first in "bcdfglmnprst" for vowel in "aeio
 class Hashed:
     """An encoder of hashed 3-grams."""
 
-    dim, content_hash, tokenizer_hash = 64, "hashed 3-grams", "3-grams"
+    dim, content_hash, tokenizer_hash = 128, "hashed 3-grams", "3-grams"
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
-        """Return (n, 64) float32 of length 1."""
+        """Return (n, 128) float32 of length 1."""
         grams, owner = cut(strings)
         mixed = grams * np.uint64(0x9E3779B97F4A7C15)
-        place = owner * self.dim + (mixed >> np.uint64(58)).astype(np.int64)
+        place = owner * self.dim + (mixed >> np.uint64(57)).astype(np.int64)
         sign = np.where(mixed & np.uint64(1 << 40), 1.0, -1.0)
         vectors = np.bincount(place, sign, len(strings) * self.dim).reshape(-1, self.dim).astype(np.float32)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
@@ -164,7 +165,7 @@ def store(folder: Path, rows: int, seed: int) -> Any:  # noqa: ANN401
     return opened
 
 
-# --- steps: each returns what is done before, and what is counted -------------------------------------------------------
+# --- steps: each makes what it needs, and returns what is counted ----------------------------------------------
 
 Step = Callable[[Path, int, int], Callable[[], object]]
 
@@ -229,10 +230,10 @@ def answering(folder: Path, count: int, seed: int) -> Callable[[], object]:
 
     opened = index(folder, count, seed)
     chance = random.Random(seed)
-    asked = [slipped(opened.strings[chance.randrange(len(opened))], chance) for _ in range(MENTIONS + 1)]
+    asked = [slipped(opened.strings[chance.randrange(len(opened))], chance) for _ in range(2 * MENTIONS)]
     normalizer = Normalizer(opened, encoder=Hashed(), ranking="vectors")
-    normalizer.normalize(asked[:1])
-    return lambda: normalizer.normalize(asked[1:], top_k=5)
+    normalizer.normalize(asked[:MENTIONS], top_k=5)
+    return lambda: normalizer.normalize(asked[MENTIONS:], top_k=5)
 
 
 def job(folder: Path, rows: int, seed: int) -> Callable[[], object]:
@@ -354,6 +355,16 @@ def draw(steps: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
+def show(figures: dict[str, Any], given: argparse.Namespace) -> None:
+    """Print the slopes, and write and draw what is asked for."""
+    for name, step in figures["steps"].items():
+        print(f"{name}: slope {step['slope_of_seconds']}{' TOO STEEP' if step['too_steep'] else ''}")
+    if given.output:
+        given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if given.picture:
+        draw(figures["steps"], given.picture)
+
+
 def main() -> None:
     """Measure each step at each size, write and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -364,14 +375,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where there is room (5 GB for a million); a temporary one")
     parser.add_argument("--output", "-o", type=Path)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--from", dest="source", type=Path, help="draw these figures, measure nothing")
+    parser.add_argument("--from", dest="sources", nargs="+", type=Path, help="put figures together, measure nothing")
     parser.add_argument("--one", nargs=2, metavar=("STEP", "SIZE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         print(json.dumps(measured(given.one[0], given.folder, int(given.one[1]), given.seed)))
         return
-    if given.source:
-        draw(json.loads(given.source.read_text())["steps"], given.picture)
+    if given.sources:
+        parts = [json.loads(source.read_text()) for source in given.sources]
+        together = {name: step for part in parts for name, step in part["steps"].items()}
+        show({**parts[0], "steps": together, "command": [part["command"] for part in parts]}, given)
         return
     wanted = given.steps.split(",")
     steps: dict[str, list[dict[str, float]]] = {}
@@ -385,18 +398,12 @@ def main() -> None:
                 for size in (str(int(float(each))) for each in sizes.split(",")):
                     command = [sys.executable, __file__, "--one", name, size, "--folder", str(folder)]
                     command += ["--seed", str(given.seed)]
-                    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[
-                        -1
-                    ]
+                    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                    told = told.splitlines()[-1]
                     steps.setdefault(name, []).append(json.loads(told))
                     print(name, told, flush=True)
     figures = {"steps": report(steps), "machine": machine.describe(), "command": ["bench/growth.py", *sys.argv[1:]]}
-    for name, step in figures["steps"].items():
-        print(f"{name}: slope {step['slope_of_seconds']}{' TOO STEEP' if step['too_steep'] else ''}")
-    if given.output:
-        given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if given.picture:
-        draw(figures["steps"], given.picture)
+    show(figures, given)
 
 
 if __name__ == "__main__":

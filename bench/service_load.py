@@ -5,9 +5,10 @@
 Each server is a process of its own, as users start it; this process is the client, on the same machine. Every mention
 is new: a term of the index with noise, drawn with the seed; all servers of a round get the same ones. One client sends
 requests of --rows mentions one after the other (batches), and --clients clients at once send as many (crowd). Reported
-are mentions/s of wall time and of processor time (the server's and its processes'), their medians and the ratio to the
-first, round by round. Answers are compared: concept, term, decision, and confidence to 5 decimals; what stands
-together in a batch moves the last digits of a vector.
+are mentions/s of wall time, of processor time (the server's and its processes') and of the processor time of the
+busiest thread, which tells what a machine with nothing else to do and a core a process would give, where other programs
+share this one; and the ratios to the other checkouts, round by round. Answers are compared: concept, term, decision,
+and confidence to 5 decimals; what stands together in a batch moves the last digits of a vector.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from alphita.index.store import Index
 from alphita.normalizer.calibrating.noise import noisy
 
 TOP = 5
+UNITS = ("mentions/s", "mentions/processor-s", "mentions/s of the busiest thread")
 HERE = Path(__file__).parents[1]
 WARM_SECONDS = 20.0
 
@@ -83,17 +85,20 @@ async def serving(checkout: Path, index: Path) -> AsyncIterator[Served]:
 
 def processes_of(process: int) -> list[int]:
     """Return a process and its descendants."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    children = [
+        child for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
     return [process, *(each for child in children for each in processes_of(int(child)))]
 
 
-def used(process: int) -> float:
-    """Return the processor seconds of a process and its descendants."""
-    ticks = 0
+def used(process: int) -> dict[str, float]:
+    """Return the processor seconds of each thread of a process and its descendants."""
+    seconds = {}
     for each in processes_of(process):
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        for task in Path(f"/proc/{each}/task").iterdir():
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            seconds[task.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def memory(process: int) -> int:
@@ -129,10 +134,9 @@ async def measured(served: Served, requests: list[list[str]], clients: int) -> d
 
         start, before = time.perf_counter(), used(served.process)
         answers = await asyncio.gather(*map(one, requests))
-        figures[name] = {
-            "mentions/s": rows / (time.perf_counter() - start),
-            "mentions/processor-s": rows / (used(served.process) - before),
-        }
+        wall, after = time.perf_counter() - start, used(served.process)
+        spent = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
+        figures[name] = dict(zip(UNITS, (rows / wall, rows / sum(spent), rows / max(spent)), strict=True))
         figures["answers"] = answers
     return figures | {"memory": memory(served.process)}
 
@@ -161,15 +165,16 @@ async def compare(given: argparse.Namespace) -> dict[str, Any]:
             answers = [each.pop("answers") for each in rounds[-1]]
             different += sum(differences(answers[0], each) for each in answers[1:])
     ratios = {
-        name: [
-            [turn[0][name][unit] / other[name][unit] for turn in rounds for other in turn[1:]]
-            for unit in ("mentions/s", "mentions/processor-s")
-        ]
+        name: [[turn[0][name][unit] / other[name][unit] for turn in rounds for other in turn[1:]] for unit in UNITS]
         for name in ("batches", "crowd")
     }
     return {"rounds": rounds, "answers_that_differ": different, "ratios": {
-        name: [{"median": statistics.median(some), "least": min(some), "most": max(some)} for some in both if some]
-        for name, both in ratios.items()
+        name: {
+            unit: {"median": statistics.median(some), "least": min(some), "most": max(some)}
+            for unit, some in zip(UNITS, every, strict=True)
+            if some
+        }
+        for name, every in ratios.items()
     }}  # fmt: skip
 
 
