@@ -49,3 +49,20 @@ function tables(place) {
 
 document.querySelectorAll("article table").forEach(filterable);
 document.querySelectorAll("[data-tables]").forEach(tables);
+
+// What the theme leaves without a name for a screen reader.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+document.querySelectorAll(".md-nav__item--section > nav").forEach((part, number) => {
+  part.removeAttribute("aria-labelledby");
+  part.setAttribute("aria-label", `${part.dataset.mdLevel} ${part.textContent.trim().split("\n")[0]} ${number}`);
+});
+// The theme makes these later, as a reader comes to them.
+function name() {
+  document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])").forEach((table) => table.setAttribute("tabindex", "0"));
+  document.querySelectorAll(".md-code__nav:not([aria-label])").forEach((tools, number) => {
+    tools.setAttribute("aria-label", `${tools.parentElement.id} ${number}`);
+  });
+}
+const article = document.querySelector("article");
+if (article) new MutationObserver(name).observe(article, { childList: true, subtree: true });
+name();

@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+SHIM = "https://unpkg.com/iframe-worker/shim"
 TABLES = re.compile(r'<div data-tables="([^"]+)"></div>')
+EMPTY_HEADING = re.compile(r"<th([^>]*)></th>")
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)")
 
 
@@ -31,4 +33,11 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:  #
         text = json.dumps(figures, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
         return f'<div data-tables><script type="application/json">{text}</script></div>'
 
-    return TABLES.sub(hold, html)
+    # A heading without words is none, to a screen reader.
+    return EMPTY_HEADING.sub(r"<td\1></td>", TABLES.sub(hold, html))
+
+
+def on_post_page(output: str, *, page: Any, config: Any) -> str:  # noqa: ANN401 - of mkdocs
+    """Return a page that takes the script by which a browser searches a site on a disk from the site itself."""
+    here = posixpath.relpath("iframe-worker.js", posixpath.dirname(page.url) or ".")
+    return output.replace(SHIM, here)

@@ -29,6 +29,7 @@ NOT_RUN = {
     "needs several machines": r"\b10\.0\.0\.\d+|//head:|--nproc-per-node",
     "changes the machine": r"\bsudo\b|/var/lib/",
     "leaves a server running": r"cleanup_mode=None",
+    "needs the corpus itself": r"--data DATA\b",
     "another program's": r"\b(scispacy|AutoModel|medcat)\b",
     "trains for long": r"\balphita train\b|\bruns/\w+\.sh|quickstart --train",
 }

@@ -258,8 +258,6 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
         "bitext",
         ran("terminology import table it.csv -o italian.terminology --set language=it"),
     ),
-    ("results/accuracy.md", "DATA", copied(FIXTURES / "benchmarks", "DATA")),
-    ("results/accuracy.md", "DATA", linked("model", "models/alphita-en-fp16")),
     ("review.md", "--format fhir_r4", decided),
     ("servers.md", "", copied(TERMINOLOGIES / "small.obo", "small.obo")),
     ("servers.md", "", ran("terminology import obo small.obo -o hpo.terminology")),
