@@ -146,6 +146,24 @@ def test_every_dependency_is_pinned(python):
     assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
 
 
+def test_what_a_server_runs_is_pinned_by_hash_to_the_same_versions():
+    text = (ROOT / "constraints" / "core.txt").read_text(encoding="utf-8")
+    blocks = re.findall(
+        r"^([\w.-]+)==(\S+)[^\n]*\\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n?)+)", text, re.MULTILINE
+    )
+    pinned = {canonical(name): version for name, version, _ in blocks}
+    assert len(pinned) == len(re.findall(r"^[^#\s]", text, re.MULTILINE))
+    needed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["postgres"]]
+    assert {canonical(re.split(r"[\[<>=!~; ]", line)[0]) for line in needed} <= set(pinned)
+    lines = (ROOT / "constraints" / "py3.11.txt").read_text(encoding="utf-8").splitlines()
+    everywhere = {canonical(name): version for name, version in (line.split("==") for line in lines if "==" in line)}
+    # Of what py3.11.txt lacks, none is for a machine that it is for.
+    assert {name: everywhere[name] for name in pinned if name in everywhere} == {
+        name: version for name, version in pinned.items() if name in everywhere
+    }
+    assert pinned.keys() - everywhere.keys() <= {"httpx2-jsfetch", "pywin32", "tzdata", "psycopg-binary"}
+
+
 def test_no_pattern_has_a_possessive_group():
     """Of groups Python up to 3.11.4 matches too much with (...)*+; (?>(...)*) is right (python/cpython#106052)."""
     group = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")

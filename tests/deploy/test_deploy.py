@@ -177,7 +177,6 @@ def image(tmp_path_factory):
         "/wheels": str(work / "wheels"),
         "mkdir /data": "true",
         "python3.11": python,
-        "constraints/py3.11": f"constraints/py{python.removeprefix('python')}",
         "python3 -m": f"{sys.executable} -m",
     }
     folder = source
