@@ -36,7 +36,7 @@ from alphita.terminology.text import clean_many
 from alphita.training.engine.soup import copy_of, mix_in
 
 # What opens a model in int8 alone; the rest of a saved folder is for torch and its libraries.
-FILES = ("config.json", "alphita.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
+FILES = ("config.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
 SHARD = "48MB"
 FULL = "-fp16"
 FACTS = ("made_from", "recipe", "settings", "steps", "rows", "share_of_the_base", "machine", "figures", "terminology")
@@ -91,10 +91,8 @@ def write(
                 if (whole / name).is_file():
                     (draft.path / name).parent.mkdir(exist_ok=True)
                     shutil.copyfile(whole / name, draft.path / name)
-            settings = draft.path / layout.SETTINGS
-            noted = json.loads(settings.read_text(encoding="utf-8"))
-            noted |= {"full_precision": full.name, "opens_with": "alphita.TermEncoder.load only"}
-            settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
+            notes = {note: layout.noted(whole, note) for note in ("weights_hash", "tokenizer_hash")}
+            layout.write(draft.path, encoder.settings, encoder.dim, **notes, full_precision=full.name)
             _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "int8"})
         with artefact.create(full, KIND, force=force) as draft:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any
+
+from scipy.stats import binomtest
 
 # Parts of a query: mentions, each with the ids any of which is right.
 Query = Sequence[tuple[str, frozenset[str]]]
@@ -28,18 +29,9 @@ class Share:
 
 
 def share(right: int, n: int) -> Share:
-    """Return right / n with the 95% score interval of Wilson 1927.
-
-    With p = right / n and z the normal quantile: (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n).
-    """
-    if not 0 <= right <= n or n < 1:
-        raise ValueError(f"{right} of {n}")
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    p = right / n
-    middle = p + z * z / (2 * n)
-    reach = z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-    scale = 1 + z * z / n
-    return Share(right, n, p, max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale))
+    """Return right / n with the 95% score interval of Wilson 1927."""
+    interval = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
+    return Share(right, n, right / n, float(interval.low), float(interval.high))
 
 
 def ranked(lines: Iterable[Sequence[str]], mentions: Sequence[str]) -> dict[str, list[str]]:

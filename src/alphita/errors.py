@@ -15,12 +15,22 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 MAX_SHOWN = 80
+# Of a message: a file may bring names of any length to it.
+MAX_MESSAGE = 3_000
 
 
 class AlphitaError(Exception):
-    """A failure with a message made for the user; the command line leaves with `exit_code` 1."""
+    """A failure with a message made for the user; the command line leaves with `exit_code` 1.
+
+    Of a message that is too long the middle is left out: what is wrong begins it, and what to do ends it.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        """Build it."""
+        half = MAX_MESSAGE // 2
+        super().__init__(message if len(message) <= MAX_MESSAGE else f"{message[:half]} … {message[-half:]}")
 
 
 class UsageError(AlphitaError):

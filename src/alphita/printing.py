@@ -7,11 +7,15 @@ they are, and so is what goes to a program by way of `sys.stdout.buffer`.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # All but tab, line feed, and the return before one.
 _UNSEEN = re.compile(
@@ -87,3 +91,27 @@ def guarded() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+# The one scheme, by what a piece of text is: what is best or can be told apart, heads of tables, what is aside. Help
+# pages have typer's colours; rich leaves colours out where NO_COLOR is set, and all of it where there is no terminal.
+STYLES = {"best": "bold", "head": "bold", "aside": "dim"}
+
+
+def console(*, stderr: bool = False, **how: Any) -> Console:  # noqa: ANN401 - rich's own options
+    """Return what draws tables and progress, in the one scheme of colours.
+
+    Args:
+        stderr: draw on standard error.
+        **how: as `rich.console.Console` takes it.
+    """
+    from rich.console import Console
+    from rich.theme import Theme
+
+    return Console(stderr=stderr, theme=Theme(STYLES), **how)
+
+
+def print_rows(rows: Iterable[Mapping[str, object]]) -> None:
+    """Print a table for programs, the one shape of `--json`: a JSON object a row, a line each."""
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False, default=str), flush=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from alphita.printing import visible
+from alphita.printing import console, visible
 
 SECONDS_BETWEEN_LINES = 10.0
 # Variable of the environment by which all processes of a command are silent.
@@ -93,14 +93,13 @@ def bar(
         yield _Silent()
         return
     if sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.progress import Task as RichTask
         from rich.text import Text
 
         class Rate(TextColumn):
             def render(self, task: RichTask) -> Text:
-                return Text(speed(task.speed or 0.0, unit), style="dim")
+                return Text(speed(task.speed or 0.0, unit), style="aside")
 
         columns = (
             TextColumn("{task.description}"),
@@ -108,9 +107,9 @@ def bar(
             MofNCompleteColumn(),
             Rate(""),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", style="dim"),
+            TextColumn("{task.fields[text]}", style="aside"),
         )
-        with Progress(*columns, console=Console(stderr=True)) as screen:
+        with Progress(*columns, console=console(stderr=True)) as screen:
             task = screen.add_task(label, total=total, completed=done, text="")
 
             class _RichBar:

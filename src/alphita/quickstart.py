@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from alphita import artefact, registry, shipped, textio
+from alphita import artefact, printing, registry, shipped, textio
 from alphita.errors import InputError, Rejects
 from alphita.progress import say
 
@@ -208,10 +208,9 @@ def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: 
 def show(report: Mapping[str, Any], folder: Path) -> None:
     """Print the first answers, what the sample's answers are worth, where the files lie and what to try next."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = printing.console(highlight=False)
     _show_answers(console, folder / FORMATS["csv"])
     table = Table(title="The sample, by kind of string", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("kind", "strings", "right", "NIL", "accepted", "of them wrong"):

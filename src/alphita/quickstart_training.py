@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphita import artefact, registry, textio
+from alphita import artefact, printing, registry, textio
 from alphita.errors import AlphitaError, Rejects, require
 from alphita.progress import say
 from alphita.quickstart import read_sample
@@ -338,12 +338,11 @@ def _report(paths: Paths, stages: Stages, training: Mapping[str, Any], sample: P
 def show(figures: Mapping[str, Any], folder: Path) -> None:
     """Print the report: accuracies, examples, where everything lies and what to try next."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from alphita.evaluation.report import render_table
 
-    console = Console(highlight=False)
+    console = printing.console(highlight=False)
     for name, title in (
         ("held_out_synonyms", "Synonyms held out of training and search"),
         ("sample", "The sample's strings that name a concept"),

@@ -7,6 +7,8 @@
     table       all columns of a table with a header, row by row; what is wrong is set aside
     records     the rows of lines that come from elsewhere; what is wrong is told with each
     line_rows   the rows of a table in which a line is a row, whatever it holds
+    json_value  what a text says in JSON
+    whole_number    what a cell says in digits
 
 Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
 that a spreadsheet put around a whole cell are taken off by `unquoted`.
@@ -18,16 +20,19 @@ import csv
 import gzip
 import importlib.resources
 import io
-import math
+import json
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from alphita.csv_lines import CsvLines
 from alphita.errors import InputError, Rejects
 
+# All that 64 bits hold.
+MOST_DIGITS = 18
 # A quote that is never closed would swallow the rows after it into one cell.
 MAX_CELL_CHARACTERS = 1_000_000
 # Of what is held whole, and of a line of what is not.
@@ -36,24 +41,28 @@ SPLIT_IT = "is it what it should be? then divide it into several files"
 UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+# The byte order marks of UTF-16, as bytes that are no UTF-8.
+UTF16 = ("\udcff\udcfe", "\udcfe\udcff")
 TAB_SUFFIXES = (".tsv", ".tab")
 
 
 # --- whole files: what is wrong raises -------------------------------------------------------------------------------
 
 
-def read_text(path: Path, *, errors: str = "strict") -> str:
+def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = None) -> str:
     """Return the text of a file, gzipped or not.
 
     Args:
         path: the file.
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
+        most_bytes: how long it may be, unpacked; `MAX_WHOLE_BYTES` without one.
 
     Raises:
         InputError: it cannot be read, is damaged, not UTF-8, or too long.
     """
     try:
-        return _content(path).decode("utf-8-sig", errors)
+        return _content(path, most_bytes or MAX_WHOLE_BYTES).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -64,20 +73,28 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
             value=line.decode(errors="replace"),
             remedy="save the file as UTF-8",
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
+    except DAMAGED as error:
+        raise _damaged(path, error) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, most_bytes: int) -> bytes:
     """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
     with open(path, "rb") as raw:
-        is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
-        content = (gzip.GzipFile(fileobj=raw) if is_packed else raw).read(MAX_WHOLE_BYTES + 1)
-    if len(content) > MAX_WHOLE_BYTES:
-        raise InputError(f"more than {MAX_WHOLE_BYTES >> 20} MB, and it is read whole", file=path, remedy=SPLIT_IT)
+        content = _unpacked(path, raw).read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise InputError(f"more than {most_bytes >> 20} MB, and it is read whole", file=path, remedy=SPLIT_IT)
     return content
+
+
+def _unpacked(path: Path, raw: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
+    is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
+    return gzip.GzipFile(fileobj=raw) if is_packed else raw
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -90,6 +107,27 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield number, line.removesuffix("\r")
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number from 0 that a cell is, of at most 18 digits, white space around it aside; else None.
+
+    Python takes signs of other scripts for digits, reads not all of those ("²"), and no number of thousands.
+    """
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value that a text is in JSON.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, or nested beyond all use.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def rows(
@@ -231,6 +269,14 @@ def tab_cells(line: str) -> list[str]:
 # --- row by row: what is wrong is set aside --------------------------------------------------------------------------
 
 
+def line_cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line, of which one in quotes may hold the delimiter; an open quote means nothing."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return line.split(delimiter)
+
+
 def line_rows(
     lines: Iterable[tuple[int, str]], header: Sequence[str], file: str, rejects: Rejects
 ) -> Iterator[tuple[int, dict[str, str]]]:
@@ -253,18 +299,27 @@ def line_rows(
 def streamed(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
 
+    The file may be gzipped.
+
     Raises:
-        InputError: the file cannot be read, is empty, or has a line without end.
+        InputError: the file cannot be read, is damaged, is empty, or has a line without end.
     """
     number = 0
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        with (
+            open(path, "rb") as raw,
+            io.TextIOWrapper(_unpacked(path, raw), "utf-8-sig", "surrogateescape", newline="\n") as file,
+        ):
             while line := file.readline(MAX_LINE_CHARACTERS + 1):
                 number += 1
+                if number == 1 and line.startswith(UTF16):
+                    raise InputError("this file is UTF-16", file=path, remedy="save it as UTF-8")
                 if len(line) > MAX_LINE_CHARACTERS:
                     problem = f"a line of more than {MAX_LINE_CHARACTERS >> 20} million characters"
                     raise InputError(problem, file=path, line=number, remedy="is it a text file, with a row a line?")
                 yield number, line
+    except DAMAGED as error:
+        raise _damaged(path, error) from None
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
     if not number:
@@ -304,12 +359,11 @@ def table(
 
 
 def is_text(cell: str) -> bool:
-    """Return whether a string has no lone surrogates, which stand for bytes that were no UTF-8."""
+    """Return whether a string has no NUL, and no lone surrogates, which stand for bytes that were no UTF-8."""
     try:
-        cell.encode("utf-8")
+        return b"\0" not in cell.encode("utf-8")
     except UnicodeEncodeError:
         return False
-    return True
 
 
 class Record(NamedTuple):
@@ -363,50 +417,3 @@ def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Re
             if len(given.row) > 1:
                 problem += f" (lines {line} to {line + len(given.row) - 1})"
             yield Record(number, line, [], problem, delimiter.join(cells))
-
-
-class CsvLines:
-    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
-
-    Attributes:
-        row: the lines of the row being read.
-        cells: how many a row has.
-    """
-
-    def __init__(self, lines: Iterator[str], first: int = 1) -> None:
-        """Hand out these lines, the first of which has the number `first`."""
-        self._lines = lines
-        self._ahead: deque[str] = deque()
-        self._line = first
-        self._closing = 0
-        self.row: list[str] = []
-        self.cells: float = math.inf
-
-    def __iter__(self) -> Iterator[str]:
-        """Return itself."""
-        return self
-
-    def __next__(self) -> str:
-        """Return the next line of the row being read."""
-        # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
-        # Without it, lines that each close a quote and open one would be read again from every one of them on.
-        if self._closing > self.cells:
-            raise StopIteration
-        line = self._ahead.popleft() if self._ahead else next(self._lines)
-        if self.row and '"' in line.replace('""', ""):
-            self._closing += 1
-        self.row.append(line)
-        return line
-
-    def begin_row(self) -> int:
-        """Begin the next row; return the number of its first line."""
-        self._line += len(self.row)
-        self.row.clear()
-        self._closing = 0
-        return self._line
-
-    def take_back(self) -> str:
-        """Let the row be its first line alone, which is returned; the others are read again."""
-        self._ahead.extendleft(reversed(self.row[1:]))
-        del self.row[1:]
-        return self.row[0].rstrip("\r\n")

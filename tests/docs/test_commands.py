@@ -1,15 +1,10 @@
-"""Every command that README.md and docs/ show is one that exists; those that need nothing else also run (slow)."""
+"""Every command that README.md and docs/ show exists and runs: the quick in `make test`, all in `make check-slow`."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,8 +13,10 @@ import typer
 
 import alphita
 from alphita import config, registry
+from tests.docs import follow, given
 from tests.docs.blocks import Block, blocks, commands
 from tests.docs.commandline import problems
+from tests.docs.follow import Reader
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -41,14 +38,11 @@ CHOICES = {
     ("train",): ("alphita.recipes", "Config"),
     ("terminology", "import"): ("alphita.terminology.loaders", "Options"),
 }
-# `make` inside the blocks that run: what installs or tests is not done again in here, but its target must exist.
-MAKE = """#!/bin/sh
-case "$1" in
-    quickstart) exec alphita quickstart ;;
-    *) exec {make} -n "$@" ;;
-esac
-"""
-SECONDS = 3600
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+# Pages whose commands take seconds; the others index HPO, train or serve, and run in `make check-slow`.
+QUICK = re.compile(r"docs/(terminologies(/\w+)?|troubleshooting|results/product_search|reference/\w+)\.md")
+# Each is a promise that nobody keeps for the reader: of about 170 blocks, no more than these.
+MOST_NOT_RUN = 30
 
 
 def check_settings(path: tuple[str, ...], settings: list[str]) -> None:
@@ -64,6 +58,9 @@ def wrong(words: list[str]) -> list[str]:
         from alphita import cli
 
         return problems(typer.main.get_command(cli.app), words[1:], check_settings)
+    if program.endswith("pip") and "install" in words:
+        asked = re.findall(r"^(?:alphita|\.)\[(.+)]$", "\n".join(words), re.MULTILINE)
+        return [f"no extra {extra!r}: {sorted(EXTRAS)}" for names in asked for extra in set(names.split(",")) - EXTRAS]
     if program == "make":
         targets = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
         return [
@@ -99,6 +96,7 @@ def test_every_command_exists(block):
         ["alphita", "terminology", "import", "obo", "a.obo", "-o", "X.terminology", "--set", "no_such_option=1"],
         [".venv/bin/alphita", "normalise", "a.csv"],
         ["make", "quickstrat"],
+        ["pip", "install", "alphita[trian]"],
     ],
 )
 def test_commands_that_do_not_exist_are_found(words):
@@ -116,66 +114,81 @@ def test_python_compiles_and_uses_public_names_only(block):
     assert used <= {*alphita.__all__, "__version__"}
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
-    """A page's name -> a copy of the repository of its own, as a fresh clone with the packages installed."""
-    copies: dict[str, Path] = {}
+@pytest.mark.parametrize("block", [block for block in RUN if block.not_run], ids=str)
+def test_what_is_not_run_has_a_true_reason(block):
+    assert block.not_run in follow.NOT_RUN, f"{block}: run it, or give one of these reasons: {sorted(follow.NOT_RUN)}"
+    assert re.search(follow.NOT_RUN[block.not_run], block.text), f"{block}: nothing in it {block.not_run}"
 
-    def of(page: str) -> Path:
-        if page not in copies:
-            copies[page] = cloned(tmp_path_factory.mktemp("clone"))
-        return copies[page]
+
+def test_few_blocks_are_not_run_and_none_hides_in_another_language():
+    assert len([block for block in RUN if block.not_run]) <= MOST_NOT_RUN
+    hidden = [
+        str(block)
+        for block in BLOCKS
+        if block.language not in {"sh", "python"}
+        and re.search(r"^(\$ )?(alphita|curl|pip|python3?) ", block.text, re.M)
+    ]
+    assert hidden == [], "a command stands in a block of language sh"
+
+
+def test_what_readers_are_given_is_for_a_block_that_is_there():
+    for page, words, _ in given.GIVEN:
+        assert [block for block in RUN if block.file == f"docs/{page}" and words in block.text], (page, words)
+
+
+@pytest.fixture(scope="module")
+def readers(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Callable[[str], Reader]]:
+    """A page's name -> who follows it; who followed another leaves."""
+    at: dict[str, Reader] = {}
+
+    def of(page: str) -> Reader:
+        if page not in at:
+            leave()
+            folder, programs = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("programs")
+            needed = any(follow.DATABASE.search(block.text) for block in RUN if block.file == page)
+            at[page] = Reader(folder, programs, request.getfixturevalue("page_database") if needed else None)
+        return at[page]
+
+    def leave() -> None:
+        for page in list(at):
+            at.pop(page).leave()
 
     yield of
-    for folder in copies.values():
-        # A server that a page starts and ends by its number, where the page failed in between.
-        for started in folder.glob("*.pid"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(started.read_text()), signal.SIGTERM)
-        shutil.rmtree(folder, ignore_errors=True)
+    leave()
 
 
-def cloned(folder: Path) -> Path:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    (folder / ".venv").symlink_to(sys.prefix)
-    return folder
+@pytest.fixture(scope="module")
+def page_database(postgres: str) -> Iterator[str]:
+    """An empty database for the pages, with the CDM's table that they fill."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as administrator:
+        administrator.execute("CREATE DATABASE pages")
+        address = postgres.replace("/postgres?", "/pages?")
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA cdm")
+            connection.execute(
+                "CREATE TABLE cdm.source_to_concept_map (source_code varchar(50), source_concept_id int, "
+                "source_vocabulary_id varchar(20), source_code_description varchar(255), target_concept_id int, "
+                "target_vocabulary_id varchar(20), valid_start_date date, valid_end_date date, "
+                "invalid_reason varchar(1))"
+            )
+        yield address
+        administrator.execute("DROP DATABASE pages WITH (FORCE)")
 
 
-def environment(folder: Path, programs: Path) -> dict[str, str]:
-    make = programs / "make"
-    make.write_text(MAKE.format(make=shutil.which("make")))
-    make.chmod(0o755)
-    path = os.pathsep.join([str(programs), str(Path(sys.prefix) / "bin"), os.environ["PATH"]])
-    # The installed package may be another copy; this one is meant.
-    return os.environ | {"PATH": path, "PYTHONPATH": str(folder / "src")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", RUN, ids=str)
-def test_the_pages_work_as_written(block: Block, copy, tmp_path):
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, marks=[] if QUICK.fullmatch(block.file) else [pytest.mark.slow]) for block in RUN],
+    ids=str,
+)
+def test_the_pages_work_as_written(block: Block, readers):
     if block.not_run is not None:
         pytest.skip(f"not run: {block.not_run}")
-    folder = copy(block.file)
-    program = ["bash", "-euo", "pipefail", "-c"] if block.language == "sh" else [sys.executable, "-c"]
-    done = subprocess.run(
-        [*program, block.text],
-        cwd=folder,
-        env=environment(folder, tmp_path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout[-4000:]}"
+    if follow.installs(block):
+        pytest.skip("not run: it installs; `test_every_command_exists` has looked at its extras")
+    if name := follow.lacking(block):
+        pytest.skip(f"not run: {name} is not here")
+    readers(block.file).follow(block)

@@ -77,7 +77,7 @@ def test_written_and_read_again(tmp_path, settings):
 def test_a_legacy_model_says_what_opens_it(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     layout.write(tmp_path, ModelSettings("legacy_coder", 32, True), 32)
-    assert not (tmp_path / "modules.json").exists()
+    assert layout.OWN_MODULE in (tmp_path / "modules.json").read_text()
     assert "TermEncoder.load" in layout.noted(tmp_path, "opens_with")
     assert layout.read(tmp_path)[1].pooling == "legacy_coder"
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+from fnmatch import fnmatch
 
+import huggingface_hub
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from alphita import TermEncoder
 from alphita.encoder import learned
@@ -78,6 +82,8 @@ def test_its_card_gives_licence_and_languages(name) -> None:
         head = card.split("---")[1]
         assert "license: " in head
         assert "language: " in head
+        assert "library_name: sentence-transformers" in head
+        assert "pipeline_tag: sentence-similarity" in head
         assert (resolve(folder) / "LICENSE").is_file()
 
 
@@ -92,8 +98,33 @@ def test_the_shipped_model_is_saved_as_it_is(shipped, tmp_path):
     copy = TermEncoder.load(tmp_path / "copy")
     assert (copy.precision, copy.content_hash) == ("int8", shipped.content_hash)
     np.testing.assert_array_equal(copy.encode(TERMS), shipped.encode(TERMS))
-    assert not (tmp_path / "copy" / "modules.json").exists()
     assert copy.module is not None
+
+
+def test_sentence_transformers_opens_it_where_its_code_is_trusted(name, shipped, tmp_path):
+    with pytest.raises(ValueError, match="trust_remote_code=True"):
+        SentenceTransformer(str(shipped.folder), device="cpu")
+    opened = SentenceTransformer(str(shipped.folder), device="cpu", trust_remote_code=True)
+    np.testing.assert_array_equal(opened.encode(TERMS), shipped.encode(TERMS))
+    assert (opened.get_embedding_dimension(), opened.max_seq_length) == (shipped.dim, shipped.max_length)
+    assert opened.encode(["fever"], prompt="query: ", convert_to_tensor=True).shape == (1, shipped.dim)
+    opened.save(str(tmp_path / "saved"))
+    np.testing.assert_array_equal(TermEncoder.load(tmp_path / "saved").encode(TERMS), shipped.encode(TERMS))
+
+
+def test_it_comes_whole_from_a_hub(name, shipped, tmp_path, monkeypatch):
+    def downloaded(hub_name, *, allow_patterns):
+        for file in shipped.folder.rglob("*"):
+            path = file.relative_to(shipped.folder)
+            if file.is_file() and any(fnmatch(path.as_posix(), pattern) for pattern in allow_patterns):
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, tmp_path / path)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", downloaded)
+    fetched = TermEncoder.load(f"alphita/{name}")
+    np.testing.assert_array_equal(fetched.encode(TERMS[:3]), shipped.encode(TERMS[:3]))
+    assert (tmp_path / "calibration" / "manifest.json").is_file()
 
 
 def test_a_model_in_int8_alone_of_unknown_weights_cannot_be_trained(shipped, tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -163,11 +166,34 @@ def test_an_approximate_backend_is_measured_and_stands_in_the_manifest(tmp_path)
         Index.open(index.path, backend="hnsw")
 
 
+@pytest.mark.parametrize("backend", ["ivf_pq", "faiss"])
+def test_an_index_is_searched_alike_by_a_processor_with_fewer_instructions(tmp_path, backend):
+    index = build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", how=Building(backend=backend))
+    asked = np.array(index.vectors[::50]) + 0.01
+    np.save(tmp_path / "asked.npy", asked)
+    code = (
+        "import sys, numpy as np; from alphita.index.store import Index; folder = sys.argv[1]\n"
+        "np.save(folder + '/near.npy', Index.open(folder + '/x.index').search(np.load(folder + '/asked.npy'), 5)[0])"
+    )
+    less = {"FAISS_OPT_LEVEL": "generic", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=os.environ | less)
+    np.testing.assert_allclose(np.load(tmp_path / "near.npy"), index.search(asked, 5)[0], atol=1e-5)
+
+
 def test_an_approximate_backend_that_misses_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("alphita.index.backends.ivf_pq.STEPS", [{"nprobe": 1, "scored_again": 1}])
     with pytest.raises(InputError, match=r"finds the nearest string for only .*--backend faiss"):
         build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", how=Building(backend="ivf_pq"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_an_approximate_search_that_was_not_asked_for_misses_all_are_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("alphita.index.backends.ivf_pq.STEPS", [{"nprobe": 1, "scored_again": 1}])
+    monkeypatch.setattr("alphita.index.backends.FLAT_UP_TO", 100)
+    index = build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index")
+    assert (index.manifest["backend"], index.manifest["search"]) == ("faiss", {})
+    assert not list(index.path.rglob("*.faiss"))
+    assert "so all are compared" in capsys.readouterr().err
 
 
 def test_an_index_without_search_and_letters_in_its_manifest_opens(index):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import polars as pl
@@ -58,6 +59,19 @@ def test_there_and_back(source, tmp_path, name):
     with open(back, newline="") as file:
         found = {(row["mention_code"], row["mention"], row["concept_id"]) for row in csv.DictReader(file)}
     assert {("T1", "sore toe", "SNOMEDCT:100"), ("T2", "no toe", "")} <= found
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.sssom.tsv", "a.r4.json"])
+def test_what_is_gzipped_is_read_as_it_stands(source, tmp_path, name):
+    plain, packed = tmp_path / name, tmp_path / f"{name}.gz"
+    assert run(source, "-o", plain, *HEADER, *LOCAL, "--target-system", "SNOMEDCT").exit_code == 0
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    backs = [tmp_path / "plain.csv", tmp_path / "packed.csv"]
+    for path, back in zip((plain, packed), backs, strict=True):
+        result = run(path, "-o", back, *LOCAL)
+        assert result.exit_code == 0, result.output
+    assert backs[0].read_bytes() == backs[1].read_bytes()
+    assert run(source, "-o", packed, *HEADER, *LOCAL).exit_code != 0
 
 
 def test_omop_ids_come_from_athena(source, tmp_path):

@@ -28,9 +28,11 @@ def served(monkeypatch):
     monkeypatch.setattr("alphita.service.logs.configure", lambda **_: None)
     create = app.create
 
-    def noted(settings, normalizer, store=None, terminology=None):
-        found.update(settings=settings, normalizer=normalizer, store=store, terminology=terminology)
-        return create(settings, normalizer, store, terminology)
+    def noted(settings, normalizer, store=None, terminology=None, further=()):
+        found.update(
+            settings=settings, normalizer=normalizer, store=store, terminology=terminology, further=list(further)
+        )
+        return create(settings, normalizer, store, terminology, further)
 
     monkeypatch.setattr(app, "create", noted)
     monkeypatch.setattr(command, "_serve", lambda served, settings, listening, show: found.update(listening=listening))
@@ -69,6 +71,15 @@ def test_options_reach_the_settings(served, index_path):
     settings = served["settings"]
     assert (settings.window_ms, settings.queue, settings.rate) == (3, 7, 0)
     assert (settings.log_mentions, settings.seconds, settings.max_rows) == (True, 2, 9)
+
+
+def test_a_process_a_core_answers_by_default(served, index_path):
+    command.serve(to=index_path, port=0, threads=3)
+    assert len(served["further"]) == 2
+    command.serve(to=index_path, port=0, threads=3, device="cuda")
+    assert served["further"] == []
+    command.serve(to=index_path, port=0, threads=3, processes=2)
+    assert len(served["further"]) == 1
 
 
 def test_a_new_key_is_printed_once(tmp_path, capsys):

@@ -36,6 +36,7 @@ def test_every_kind_of_row(tmp_path: Path) -> None:
         ("15", "confidence"),
         ("16", "predicate_modifier"),
         ("17", "subject_id"),
+        ("21", ""),
     ]
     assert found.name == "demo"
     assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
@@ -61,14 +62,23 @@ def test_a_type_in_the_metadata_holds_for_every_row(write: Write, tmp_path: Path
     assert rejects.count == 1
 
 
+def test_a_row_that_is_no_text_is_set_aside(write: Write, tmp_path: Path) -> None:
+    rows = b"A:1\tskos:exactMatch\tB:1\nA:\0002\tskos:exactMatch\tB:1\nA:3\tskos:exactMatch\tB:\xe9\n"
+    with Rejects(tmp_path / "r.csv") as rejects:
+        found = sssom.read(write("x.tsv", "\t".join(sssom.NEEDED).encode() + b"\n" + rows), rejects)
+    assert [mapping.subject for mapping in found.mappings] == ["A:1"]
+    assert [(row[1], row[2]) for row in read_rejects(tmp_path / "r.csv")] == [("3", "subject_id"), ("4", "object_id")]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"# only: metadata\n", "no line of column names"),
-        (b"subject_id\tobject_id\nA:1\tB:1\n", r":1: .*lacks the columns \['predicate_id'\]"),
+        (b"subject_id\tobject_id\nA:1\tB:1\n", ":1: has no column 'predicate_id'"),
         (b"subject_id\tpredicate_id\tobject_id\n", "no mapping"),
         (b"", "empty"),
-        (gzip.compress(DEMO.read_bytes())[:-9], "cut short"),
+        ("subject_id\tpredicate_id\tobject_id\n".encode("utf-16"), "this file is UTF-16.*; save it as UTF-8"),
+        (gzip.compress(DEMO.read_bytes())[:-9], "damaged"),
     ],
 )
 def test_files_that_are_none(write: Write, content: bytes, said: str) -> None:

@@ -153,6 +153,10 @@ def _run() -> Any:  # noqa: ANN401 - of typer
     """Run the command line; return the exit code, or nothing."""
     try:
         code = app(standalone_mode=False)
+    except MemoryError as error:
+        told = f" ({error})" if str(error) else ""
+        print(f"error: there is not enough memory{told}; end other programs, or use fewer --threads", file=sys.stderr)
+        code = 1
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)
         code = error.exit_code

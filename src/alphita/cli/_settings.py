@@ -16,16 +16,15 @@ class SettingsCommand(Brief):
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own context class is private
         """Write the help, and the choice's settings and citation below it."""
         from rich import box
-        from rich.console import Console
         from rich.table import Table
 
-        from alphita import config
+        from alphita import config, printing
 
         super().format_help(ctx, formatter)
         table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)
         for option in config.options(self.choice.Config):
             table.add_row(option.name, option.default, option.description)
-        console = Console()
+        console = printing.console()
         console.print(table)
         console.print(self.choice.CITATION, markup=False, highlight=False, soft_wrap=True)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import typer
 
-from alphita import registry
-from alphita.cli._from_spec import with_options
+from alphita import printing, registry
+from alphita.cli._from_spec import JSON, with_options
 from alphita.errors import UsageError
 from alphita.evaluation.choice import EvaluationChoice
 from alphita.options import HOW, THREADS, group, option
@@ -33,6 +35,7 @@ class EvaluateSpec:
     list: bool = option(False, help="List the benchmarks and leave.")
     about: str | None = option(None, metavar="BENCHMARK", help="What a benchmark is, needs and is set by; and leave.")
     compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Two report folders to compare.")
+    json: bool = option(False, help=JSON)
 
 
 @with_options
@@ -46,32 +49,39 @@ def evaluate(spec: EvaluateSpec) -> None:
     normalizer:MODEL.
     """
     if spec.list:
-        _list()
+        _list(spec.json)
     elif spec.about:
-        _about(spec.about)
+        _about(spec.about, spec.json)
     elif spec.compare:
-        _compare(*spec.compare, seed=spec.choice.seed)
+        _compare(*spec.compare, seed=spec.choice.seed, as_json=spec.json)
     else:
         _run(spec)
 
 
-def _list() -> None:
-    for name, module in registry.load_all(BENCHMARKS).items():
+def _list(as_json: bool) -> None:
+    modules = registry.load_all(BENCHMARKS)
+    if as_json:
+        printing.print_rows({"name": name, **asdict(module.INFO)} for name, module in modules.items())
+        return
+    for name, module in modules.items():
         info = module.INFO
         untested = "" if info.tested_on_real_data else f" ({UNTESTED})"
         print(f"{name:<24} {info.title}{untested}{registry.origin(BENCHMARKS, name)}")
 
 
-def _about(name: str) -> None:
+def _about(name: str, as_json: bool) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from alphita import config
 
     module: ModuleType = registry.load(BENCHMARKS, name)
     info = module.INFO
-    console = Console()
+    if as_json:
+        printing.print_rows({"table": "settings", **asdict(setting)} for setting in config.options(module.Options))
+        printing.print_rows({"table": "published", **asdict(figure)} for figure in module.PUBLISHED)
+        return
+    console = printing.console()
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False)
@@ -94,12 +104,32 @@ def _about(name: str) -> None:
         console.print(table)
 
 
-def _compare(first: Path, second: Path, *, seed: int) -> None:
-    from rich.console import Console
-
+def _compare(first: Path, second: Path, *, seed: int, as_json: bool) -> None:
     from alphita.evaluation.report import comparison
 
-    Console().print(comparison.render(comparison.compare(first, second, seed=seed)))
+    compared = comparison.compare(first, second, seed=seed)
+    if as_json:
+        printing.print_rows(_differences(compared))
+    else:
+        printing.console().print(comparison.render(compared))
+
+
+def _differences(compared: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a row for each figure that both reports have, with the paired difference where there is one."""
+    for entry in compared["benchmarks"]:
+        for pair in entry["pairs"]:
+            differences = {difference["metric"]: difference for difference in pair["differences"]}
+            for figure in pair["figures"]:
+                systems = {"first_system": pair["first"], "second_system": pair["second"]}
+                yield {"benchmark": entry["name"], **systems, **figure, **differences.get(figure["metric"], {})}
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a row for each figure of a report."""
+    for entry in report["benchmarks"]:
+        for system in entry["systems"]:
+            for figure in system.get("figures", ()):
+                yield {"benchmark": entry["name"], "system": system["name"], **figure}
 
 
 def _run(spec: EvaluateSpec) -> None:
@@ -110,8 +140,6 @@ def _run(spec: EvaluateSpec) -> None:
         raise UsageError("name a system to score: --model minilm, --model path/to/model, --baseline tfidf")
     if choice.data is not None and not choice.data.is_dir():
         raise UsageError(f"--data: there is no folder {choice.data}")
-    from rich.console import Console
-
     from alphita import machine
     from alphita.evaluation.report import markdown
     from alphita.evaluation.report.entries import pictures_failed
@@ -121,8 +149,11 @@ def _run(spec: EvaluateSpec) -> None:
     machine.set_threads(spec.threads)
     terminology = load_terminology(spec.terminology) if spec.terminology else None
     report = run(EvaluationPlan(**vars(choice), terminology=terminology), out, force=spec.force)
-    Console().print(markdown.summary_tables(report))
-    print(f"the report: {out / 'report.html'}")
+    if spec.json:
+        printing.print_rows(_figures(report))
+    else:
+        printing.console().print(markdown.summary_tables(report))
+        print(f"the report: {out / 'report.html'}")
     failed = [
         f"{entry['name']}: {one['name']}" + (" (not compared with the baseline)" if "figures" in one else "")
         for entry in report["benchmarks"]

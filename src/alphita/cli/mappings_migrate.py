@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita import artefact, progress
+from alphita import artefact, progress, textio
 from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 
@@ -94,7 +94,7 @@ def _earlier(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = textio.json_value(path.read_text(encoding="utf-8"))
         if not {"from", "to", "projects", "changes", "applied"} <= found.keys():
             raise ValueError("it lacks what such a diff says")
     except (OSError, ValueError, AttributeError) as error:

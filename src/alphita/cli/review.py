@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, progress
+from alphita import artefact, printing, progress
 from alphita.cli import _mapping_options as options
-from alphita.cli._from_spec import Brief, with_options
+from alphita.cli._from_spec import AsJson, Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import PREFIXES
 from alphita.options import STRICT, Option, group, option
@@ -175,6 +175,7 @@ def show_progress(
     mappings: Store,
     project: Annotated[str | None, typer.Option(help="Name of the project; all by default.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file too.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print how far a review is, and how well its reviewers agree."""
     import json
@@ -186,8 +187,11 @@ def show_progress(
         found = {name: store.progress(name) for name in names}
     if not found:
         raise UsageError(f"{mappings} holds no project; add one: alphita review import ANSWERS --mappings {mappings}")
-    for name, one in found.items():
-        print("\n".join(_text(name, one)))
+    if as_json:
+        printing.print_rows({"project": name, **one.to_json()} for name, one in found.items())
+    else:
+        for name, one in found.items():
+            print("\n".join(_text(name, one)))
     if report is not None:
         with artefact.atomic_file(report, "w") as file:
             json.dump({name: one.to_json() for name, one in found.items()}, file, indent=1, ensure_ascii=False)

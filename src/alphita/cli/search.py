@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import machine, progress
-from alphita.cli._from_spec import Device, Force, Precision, Threads, with_options
+from alphita import machine, printing, progress
+from alphita.cli._from_spec import JSON, Device, Force, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
 from alphita.options import Running, group, option
 
@@ -90,7 +89,7 @@ class QuerySpec:
     where: tuple[str, ...] = option(
         (), metavar="ATTRIBUTE=VALUE", help="Products with this value only; repeatable, of one attribute any will do."
     )
-    json: bool = option(False, help="Print a JSON object for each query, a line each.")
+    json: bool = option(False, help=JSON)
     verify: bool = option(False, help="Rehash the whole folder first, however large.")
     running: Running = group(Running)
 
@@ -108,7 +107,10 @@ def query(spec: QuerySpec) -> None:
     search = ProductSearch.load(spec.path, verify=spec.verify or None, **asdict(running))
     answers = search.stream(asked, top=spec.top, route=spec.route, where=spec.where)
     for text, products in zip(asked, answers, strict=True):
-        print(_json(text, products) if spec.json else _text(text, products), flush=True)
+        if spec.json:
+            printing.print_rows([{"query": text, "products": [asdict(each) | {"why": each.why} for each in products]}])
+        else:
+            print(_text(text, products), flush=True)
 
 
 def _lines(file: str) -> list[str]:
@@ -127,11 +129,6 @@ def _lines(file: str) -> list[str]:
     if len(kept) < len(lines):
         progress.say(f"{len(lines) - len(kept):,} empty lines left out")
     return kept
-
-
-def _json(query: str, products: list[Product]) -> str:
-    answers = [asdict(product) | {"why": product.why} for product in products]
-    return json.dumps({"query": query, "products": answers}, ensure_ascii=False)
 
 
 def _text(query: str, products: list[Product]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from alphita import printing
 from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
@@ -39,6 +40,7 @@ class ServeSpec:
         None, help="Terminology folder: concepts are shown with all that it knows of them."
     )
     check: bool = option(False, help="Say whether the server would start like this and answer, and end.")
+    json: bool = option(False, help="With --check: print JSON, an object a part, in place of text.")
     demo: bool = option(False, help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
     settings: Settings = group(Settings)
     new_key: str | None = option(
@@ -81,12 +83,14 @@ def serve(spec: ServeSpec) -> None:
 def _run(spec: ServeSpec) -> None:
     from alphita import machine, progress
 
-    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
+    threads = machine.set_threads(spec.running.threads)
+    running = replace(spec.running, threads=threads)
     from alphita.index.sources import index_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, demo, logs
     from alphita.service.checking import Parts
+    from alphita.service.workers import Opening, Worker, default_processes
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
@@ -106,13 +110,18 @@ def _run(spec: ServeSpec) -> None:
                 ),
                 spec.terminology,
                 mappings,
-            )
+            ),
+            spec.json,
         )
         return
     listening = _listen(spec.settings)
     with listening:
-        normalizer = Normalizer(index_of(to, spec.given, threads=running.threads), error=spec.error, **asdict(running))
+        index = index_of(to, spec.given, threads=running.threads)
+        processes = spec.settings.processes or default_processes(running.device, threads)
+        running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
+        normalizer = Normalizer(index, error=spec.error, **asdict(running))
         normalizer.encoder()  # a damaged model is told of now, not with the first request
+        opening = Opening(index.path, index.content_hash, spec.error, running, spec.settings.log_mentions)
         if spec.demo:
             demo.fill(demo.STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
@@ -124,21 +133,25 @@ def _run(spec: ServeSpec) -> None:
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=spec.settings.log_mentions)
-            served = app.create(spec.settings, normalizer, store, opened)
+            further = [Worker(opening) for _ in range(processes - 1)]
+            served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
         finally:
             if store is not None:
                 store.close()
 
 
-def _check(parts: Parts) -> None:
+def _check(parts: Parts, as_json: bool) -> None:
     """Print what is found of each part of a server; leave with 1 where one would keep it from serving."""
     from alphita.service.checking import check
 
     wrong = 0
     for finding in check(parts):
         wrong += finding.state == "wrong"
-        print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
+        if as_json:
+            printing.print_rows([asdict(finding)])
+        else:
+            print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
     if wrong:
         raise typer.Exit(1)
 

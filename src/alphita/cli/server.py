@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import machine, progress
-from alphita.cli._from_spec import Device, Precision, Threads, with_options
+from alphita import machine, printing, progress
+from alphita.cli._from_spec import JSON, AsJson, Device, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
 from alphita.options import Option, Running, group, option
 
@@ -92,7 +91,7 @@ class SearchSpec:
     sources: tuple[str, ...] = option((), "--source", help="Concepts of this terminology only, by prefix; repeatable.")
     types: tuple[str, ...] = option((), "--type", help="Concepts of this type only; repeatable.")
     languages: tuple[str, ...] = option((), "--language", help="Terms in this language only (en, it, ...); repeatable.")
-    json: bool = option(False, help="Print a JSON object for each mention, a line each.")
+    json: bool = option(False, help=JSON)
     running: Running = group(Running)
 
 
@@ -118,17 +117,23 @@ def search(spec: SearchSpec) -> None:
         vectors = encoder.encode(clean_many(spec.mentions, tuple(facts["cleaning_rules"])))
         answers = server.search(vectors, spec.top, sources=spec.sources, types=spec.types, languages=spec.languages)
     for mention, hits in zip(spec.mentions, answers, strict=True):
-        print(_json(mention, hits) if spec.json else _text(mention, hits))
+        if spec.json:
+            printing.print_rows([{"mention": mention, "hits": [hit._asdict() for hit in hits]}])
+        else:
+            print(_text(mention, hits))
 
 
 @app.command("list")
-def list_(to: To) -> None:
+def list_(to: To, as_json: AsJson = False) -> None:
     """Print the indexes on a server, with the releases that were loaded."""
     from alphita.index.servers import connect, module_of
 
     names = module_of(to).names(to)
     for name in names:
         with connect(to, name) as server:
+            if as_json:
+                printing.print_rows({"name": name, **release._asdict()} for release in server.releases())
+                continue
             for release in server.releases():
                 print(
                     f"{name}  release {release.release}, loaded {release.loaded}: {release.strings:,} strings, "
@@ -149,10 +154,6 @@ def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Re
             raise UsageError(f"this removes the index {name} with release {release}; say --yes to do it")
         server.drop()
     print(f"{name}: removed")
-
-
-def _json(mention: str, hits: list[Hit]) -> str:
-    return json.dumps({"mention": mention, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False)
 
 
 def _text(mention: str, hits: list[Hit]) -> str:

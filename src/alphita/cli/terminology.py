@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, machine, progress, registry
+from alphita import artefact, machine, printing, progress, registry
 from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
-from alphita.cli._from_spec import Force, with_options
+from alphita.cli._from_spec import JSON, AsJson, Force, with_options
 from alphita.errors import Rejects, UsageError
 from alphita.options import REMAKE, STRICT, THREADS, option
 
@@ -40,6 +40,7 @@ class ImportSpec:
     rejects: Path | None = option(None, help="CSV for rows left out; by default OUTPUT.rejects.csv.")
     strict: bool = option(False, like=STRICT)
     list: bool = option(False, help="List the formats and their options, and leave.")
+    json: bool = option(False, help=JSON)
     threads: int | None = option(None, like=THREADS)
     force: bool = option(False, like=REMAKE)
 
@@ -52,7 +53,7 @@ def import_(spec: ImportSpec) -> None:
 
     machine.set_threads(spec.threads)
     if spec.list:
-        _list(spec.format)
+        _list(spec.format, spec.json)
         return
     if not spec.format or not spec.paths or spec.output is None:
         raise UsageError("give a format, at least one file and -o OUTPUT.terminology; --list shows the formats")
@@ -86,7 +87,7 @@ def import_(spec: ImportSpec) -> None:
 def describe_(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts here as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count what is in a terminology: by language, kind, semantic type, relation; homonyms."""
     from alphita.terminology.describe import describe
@@ -97,7 +98,7 @@ def describe_(
         with artefact.atomic_file(output, "w") as file:
             json.dump(found.as_json(), file, indent=1, ensure_ascii=False)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1, ensure_ascii=False))
+        printing.print_rows([found.as_json()])
     else:
         _show(found)
 
@@ -175,10 +176,20 @@ def _find(path: str, packaged: bool) -> Path:
     return find_packaged(path) if packaged else Path(path)
 
 
-def _list(only: str) -> None:
+def _list(only: str, as_json: bool) -> None:
     from alphita import config
 
     loaders = {only: registry.load(LOADERS, only)} if only else registry.load_all(LOADERS)
+    if as_json:
+        printing.print_rows(
+            {
+                "name": name,
+                "what": loader.DESCRIPTION,
+                "settings": [asdict(each) for each in config.options(loader.Options)],
+            }
+            for name, loader in loaders.items()
+        )
+        return
     for name, loader in loaders.items():
         print(f"{name}: {loader.DESCRIPTION}{registry.origin(LOADERS, name)}")
         for setting in config.options(loader.Options):
@@ -186,10 +197,9 @@ def _list(only: str) -> None:
 
 
 def _show(found: Description) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(soft_wrap=False)
+    console = printing.console(soft_wrap=False)
     for source in found.sources:
         facts = [str(source[key]) for key in ("file", "version", "licence") if source.get(key)]
         console.print(f"{source.get('name')}: {', '.join(facts)}", highlight=False, markup=False)
@@ -197,7 +207,7 @@ def _show(found: Description) -> None:
     def table(title: str, counts: dict[str, int], most: int = 15) -> None:
         if not counts:
             return
-        shown = Table("", title, box=None, header_style="bold", pad_edge=False)
+        shown = Table("", title, box=None, header_style="head", pad_edge=False)
         shown.columns[0].justify = "right"
         for name, count in list(counts.items())[:most]:
             shown.add_row(f"{count:,}", name)

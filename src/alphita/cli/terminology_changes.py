@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from alphita import progress
+from alphita import printing, progress
+from alphita.cli._from_spec import AsJson
 from alphita.errors import UsageError
 
 
@@ -18,6 +19,7 @@ def changes(
         list[Path] | None,
         typer.Option("--output", "-o", help="Write every change here: .csv, .tsv or .json; may be repeated."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two releases: concepts added and retired, names, synonyms, parents."""
     from alphita.terminology import changes as comparing
@@ -30,4 +32,7 @@ def changes(
     for output in outputs or []:
         found.write(output)
         progress.say(f"{len(found.table):,} changes are in {output}")
-    print(found.summary())
+    if as_json:
+        printing.print_rows(found.table.iter_rows(named=True))
+    else:
+        print(found.summary())

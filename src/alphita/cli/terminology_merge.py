@@ -6,36 +6,39 @@ import contextlib
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from alphita import artefact, machine, progress
-from alphita.cli._from_spec import Force, Threads
+from alphita import artefact, machine, printing, progress
+from alphita.cli._from_spec import JSON, with_options
 from alphita.errors import Rejects, UsageError
+from alphita.options import REMAKE, THREADS, option
 
 SHOWN = 8
 
 
-def merge(
-    terminologies: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="X.terminology…", help="Terminologies; a merged concept takes the id of the first."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to create: OUT.terminology.")] = None,
-    mappings: Annotated[
-        list[Path] | None, typer.Option("--mappings", "-m", help="SSSOM/TSV file of mappings; may be repeated.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A choice of the policy; may be repeated.")
-    ] = None,
-    config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such choices.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row of a mapping file.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the choices of the policy, and leave.")] = False,
-    threads: Threads = None,
-    force: Force = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class MergeSpec:
+    """What to join, by what, and where to."""
+
+    terminologies: tuple[Path, ...] = option(
+        (), positional=True, metavar="X.terminology…", help="Terminologies; a merged concept takes the id of the first."
+    )
+    output: Path | None = option(None, "--output", "-o", help="Folder to create: OUT.terminology.")
+    mappings: tuple[Path, ...] = option((), "--mappings", "-m", help="SSSOM/TSV file of mappings; may be repeated.")
+    settings: tuple[str, ...] = option(
+        (), "--set", metavar="KEY=VALUE", help="A choice of the policy; may be repeated."
+    )
+    config: Path | None = option(None, help="TOML file of such choices.")
+    strict: bool = option(False, help="Fail at the first bad row of a mapping file.")
+    list: bool = option(False, help="List the choices of the policy, and leave.")
+    json: bool = option(False, help=JSON)
+    threads: int | None = option(None, like=THREADS)
+    force: bool = option(False, like=REMAKE)
+
+
+@with_options
+def merge(spec: MergeSpec) -> None:
     """Join several terminologies by their cross-references and by mapping files.
 
     Beside OUT.terminology come OUT.terminology.joined.tsv (what was joined, and why), .conflicts.tsv (what was refused,
@@ -43,30 +46,34 @@ def merge(
     """
     from alphita import config
 
-    machine.set_threads(threads)
+    machine.set_threads(spec.threads)
     from alphita.terminology import merge as merging
     from alphita.terminology import store
 
-    if list_:
-        for option in config.options(merging.Options):
-            print(f"--set {option.name}={option.default}  {option.description}")
+    if spec.list and spec.json:
+        printing.print_rows(asdict(setting) for setting in config.options(merging.Options))
         return
+    if spec.list:
+        for setting in config.options(merging.Options):
+            print(f"--set {setting.name}={setting.default}  {setting.description}")
+        return
+    output, terminologies, mappings, force = spec.output, spec.terminologies, spec.mappings, spec.force
     if not terminologies or output is None:
         raise UsageError("give at least two terminologies (or one and --mappings FILE) and -o OUT.terminology")
-    options = config.resolve(merging.Options, file=config_file, sets=settings or [])
+    options = config.resolve(merging.Options, file=spec.config, sets=spec.settings)
     artefact.refuse_existing(output, force, " (the old one is moved aside)")
     made = {name: _beside(output, name) for name in ("rejects.csv", "joined.tsv", "conflicts.tsv", "merge.json")}
-    for read in (*terminologies, *(mappings or [])):
+    for read in (*terminologies, *mappings):
         artefact.refuse_same({"the input": read, "the output": output, **made})
     opened = [store.load_terminology(path) for path in terminologies]
     report = _beside(output, "rejects.csv")
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
-    with Rejects(report, strict=strict) as rejects:
-        merged = merging.merge(opened, mappings or [], options, rejects)
+    with Rejects(report, strict=spec.strict) as rejects:
+        merged = merging.merge(opened, list(mappings), options, rejects)
         used = {
             "merged": [{"name": found.path.name, "content_hash": found.content_hash} for found in opened],
-            "mappings": [path.name for path in mappings or []],
+            "mappings": [path.name for path in mappings],
             **options.model_dump(),
         }
         store.save(merged.tables, output, config=used, rejects=rejects, force=force)
@@ -75,8 +82,12 @@ def merge(
     counts = store.load_terminology(output).manifest["counts"]
     with artefact.atomic_file(_beside(output, "merge.json"), "w") as file:
         json.dump({"config": used, "saved": counts, **merged.counts}, file, indent=1, ensure_ascii=False)
-    _show(merged.counts)
-    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    if spec.json:
+        rows = ((title, name, count) for title, numbers in merged.counts.items() for name, count in numbers.items())
+        printing.print_rows({"table": title, "name": name, "count": count} for title, name, count in rows)
+    else:
+        _show(merged.counts)
+        print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
     progress.say(f"what was joined is in {_beside(output, 'joined.tsv')}")
     if merged.conflicts:
         progress.say(f"{len(merged.conflicts):,} claims were refused; see {_beside(output, 'conflicts.tsv')}")

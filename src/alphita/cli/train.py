@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from alphita import registry
-from alphita.cli._from_spec import with_options
+from alphita import printing, registry
+from alphita.cli._from_spec import AsJson, with_options
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
 from alphita.options import option
@@ -45,12 +45,19 @@ app = typer.Typer(no_args_is_help=True, help="Train a term encoder by one of the
 
 
 @app.callback(invoke_without_command=True)
-def _list(shown: Annotated[bool, typer.Option("--list", help="List the recipes and leave.")] = False) -> None:
-    if shown:
-        for name, recipe in registry.load_all(RECIPES).items():
-            first_line = ((recipe.__doc__ or "").strip().splitlines() or [""])[0]
-            print(f"{name:<16} {first_line}{registry.origin(RECIPES, name)}")
-        raise typer.Exit
+def _list(
+    shown: Annotated[bool, typer.Option("--list", help="List the recipes and leave.")] = False, as_json: AsJson = False
+) -> None:
+    if not shown:
+        return
+    recipes = registry.load_all(RECIPES)
+    first_lines = {name: ((recipe.__doc__ or "").strip().splitlines() or [""])[0] for name, recipe in recipes.items()}
+    if as_json:
+        printing.print_rows({"name": name, "what": line} for name, line in first_lines.items())
+    else:
+        for name, line in first_lines.items():
+            print(f"{name:<16} {line}{registry.origin(RECIPES, name)}")
+    raise typer.Exit
 
 
 def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: ANN401

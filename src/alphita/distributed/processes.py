@@ -181,7 +181,7 @@ def _serve(connection: Connection, opening: bytes, threads: int) -> None:
     """Be a worker: open, then do one task after another until the pipe is closed."""
     # Ctrl-C reaches every process of a terminal; the one that reads the results decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=die_with_parent, daemon=True).start()
     # Before a library with threads is loaded, which the opening's module may do.
     machine.set_threads(threads)
     worker = None
@@ -203,7 +203,7 @@ def _serve(connection: Connection, opening: bytes, threads: int) -> None:
             connection.send(answer)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """End this process as soon as its parent is gone, in the midst of a task too."""
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -146,7 +146,14 @@ class TermEncoder:
         else:
             runtime = _in_torch(folder, transformer, settings, tokenizer.pad_id, precision, device)
         head = Head.load(folder) if (folder / head_file).exists() else None
-        return cls(folder, settings, tokenizer, runtime, device, head)
+        encoder = cls(folder, settings, tokenizer, runtime, device, head)
+        if head is not None and head.dim != encoder.dim:
+            raise InputError(
+                f"the head takes vectors of {head.dim} numbers, the encoder gives {encoder.dim}: they are of two",
+                file=folder / head_file,
+                remedy="give the encoder that the head was learned for, or build the index again",
+            )
+        return encoder
 
     def with_head(self, head: Head | None) -> TermEncoder:
         """Return this encoder with another head, or none."""
@@ -260,7 +267,7 @@ class TermEncoder:
         """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
 
         `legacy_coder` pooling, injected entities and a model in int8 alone have no counterpart there: such a folder
-        opens with `TermEncoder.load` only.
+        opens with `TermEncoder.load`, and there with `trust_remote_code=True` where Alphita is installed.
 
         Args:
             path: the folder; made if need be.

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from alphita import textio
 from alphita.encoder.pooling import LEGACY_LENGTH
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
@@ -32,6 +33,11 @@ DEFAULT_MAX_LENGTH = 64
 SHORTEST = 3
 # What stands before the model_type of a BERT with entities injected, in config.json: no other library knows it.
 INJECTED = "kge_injected_"
+# The module of sentence-transformers for what it has none for, and what alphita.json then says.
+OWN_MODULE = "alphita.integrations.sentence_transformers.EncoderModule"
+OPENS_ALONE = {
+    "opens_with": "alphita.TermEncoder.load; beside alphita, SentenceTransformer(folder, trust_remote_code=True)"
+}
 # A head that guesses masked tokens, trained with the encoder and kept beside it under this name.
 MASKED_LANGUAGE_HEAD = "masked_language_head"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
@@ -178,6 +184,11 @@ def int8_alone(folder: Path) -> bool:
     return {path.name for path in weights} <= {HEAD} and (folder / ONNX_FILES["int8"]).is_file()
 
 
+def is_own(folder: Path) -> bool:
+    """Tell whether Alphita saved the model in `folder`."""
+    return (folder / SETTINGS).is_file()
+
+
 def injected(folder: Path) -> bool:
     """Tell whether the model in `folder` has entities injected (see `injected_bert`)."""
     config = _json(folder / "config.json")
@@ -186,14 +197,14 @@ def injected(folder: Path) -> bool:
 
 def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
     """Return what alphita noted in alphita.json when it saved the model; None for a model from elsewhere."""
-    return _json(folder / SETTINGS).get(key) if (folder / SETTINGS).is_file() else None
+    return _json(folder / SETTINGS).get(key) if is_own(folder) else None
 
 
 def write(folder: Path, settings: ModelSettings, dim: int, **notes: str) -> None:
     """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
 
-    `legacy_coder`, injected entities, int8 alone and a head have no counterpart there; such a folder opens with
-    `TermEncoder.load` only.
+    `legacy_coder`, injected entities, int8 alone and a head have no counterpart there; such a folder it opens where
+    Alphita is installed, and told to trust its code (`integrations.sentence_transformers`).
 
     Args:
         folder: holds the transformer and its tokenizer.
@@ -202,10 +213,10 @@ def write(folder: Path, settings: ModelSettings, dim: int, **notes: str) -> None
         notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
     """
     alone = settings.pooling == "legacy_coder" or injected(folder) or int8_alone(folder) or (folder / HEAD).exists()
-    only = {"opens_with": "alphita.TermEncoder.load only"} if alone else {}
-    _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
+    _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **(OPENS_ALONE if alone else {})})
+    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     if alone:
-        (folder / "modules.json").unlink(missing_ok=True)
+        _write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": OWN_MODULE}])
         return
     kinds = [("Transformer", ""), ("Pooling", "1_Pooling")] + [("Normalize", "2_Normalize")] * settings.normalize
     for _, path in kinds[1:]:
@@ -226,7 +237,6 @@ def write(folder: Path, settings: ModelSettings, dim: int, **notes: str) -> None
         folder / "sentence_bert_config.json",
         {"max_seq_length": settings.max_length, "do_lower_case": settings.lower_case},
     )
-    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
 def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
@@ -239,7 +249,7 @@ def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 def _json(file: Path) -> Any:  # noqa: ANN401
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return textio.json_value(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", file=file) from None
 

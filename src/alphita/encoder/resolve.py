@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from alphita import artefact, shipped
-from alphita.encoder import layout
+from alphita.encoder import layout, learned
 from alphita.errors import AlphitaError, InputError, require
 from alphita.registry import unknown
 
@@ -25,7 +25,9 @@ MINILM_SHA256 = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
+# Of a hub's model: what torch reads, and of one of ours in int8 alone what runs without it.
 WANTED = ["*.json", "*.txt", "*.safetensors", "*.model", "1_*/*", "2_*/*"]
+OURS_TOO = [layout.ONNX_FILES["int8"], learned.FILE, "calibration/*"]
 
 
 def resolve(name: str) -> Path:
@@ -132,7 +134,10 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
 def _from_hub(name: str, remedy: str) -> Path:
     hub = require("huggingface_hub", "train")
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=WANTED))
+        folder = Path(hub.snapshot_download(name, allow_patterns=WANTED))
+        if layout.is_own(folder):
+            folder = Path(hub.snapshot_download(name, allow_patterns=[*WANTED, *OURS_TOO]))
+        return folder
     except Exception as error:
         # The hub's client raises many kinds: offline, no such repository, no permission, time-outs.
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 
@@ -91,9 +91,9 @@ class EntityVectors:
             InputError: it is none, is damaged, or its vectors are of another dimension.
         """
         path = Path(path)
-        manifest = artefact.open_manifest(path, KIND)
+        manifest = artefact.open_checked(path, KIND)
         try:
-            names = json.loads((path / "names.json").read_text(encoding="utf-8"))
+            names = textio.json_value((path / "names.json").read_text(encoding="utf-8"))
             opened = cls(
                 list(names["entities"]),
                 np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False),

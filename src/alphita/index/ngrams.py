@@ -55,6 +55,9 @@ TABLE_NUMBERS = 1 << 20
 # million, searching by all finds some 250 queries/s and core, this some 800; the best string is the same for all of 500
 # misspelt strings, and for 99.4% of as many with their words moved as well; of the 16 best 96% and 91% are found.
 POSTINGS_A_QUERY = 150_000
+# Below any value that is scaled to 1 or more; and below any similarity.
+BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+EVERY_VALUE = np.float32(2.0**-40)
 # How many times as many strings as wanted are then scored again.
 SCORED_AGAIN = 6
 
@@ -83,15 +86,21 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
     del columns
     df = np.bincount(column, minlength=len(codes))
     idf = (np.log((1 + n) / (1 + df)) + 1).astype(np.float32)
-    values = idf[column]
-    scale = _scale(values, offsets)
-    values *= np.repeat(scale, np.diff(offsets))
-    shards = []
+    # What is as large as all n-grams together is written shard by shard: of many millions of strings it is gigabytes.
+    postings, weights = (
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, column.shape)
+        for name, dtype in (("postings", np.int32), ("weights", np.float32))
+    )
+    scale, ends = np.empty(n, np.float32), []
     for start in range(0, n, STRINGS_A_SHARD):
         own = offsets[start : start + STRINGS_A_SHARD + 1]
         part = slice(own[0], own[-1])
-        rows = csr_matrix((values[part], column[part], own - own[0]), shape=(len(own) - 1, len(codes)))
-        shards.append(rows.tocsc())
+        values, own = idf[column[part]], own - own[0]
+        scale[start : start + STRINGS_A_SHARD] = _scale(values, own)
+        values *= np.repeat(scale[start : start + STRINGS_A_SHARD], np.diff(own))
+        shard = csr_matrix((values, column[part], own), shape=(len(own) - 1, len(codes))).tocsc()
+        postings[part], weights[part] = shard.indices, shard.data
+        ends.append(shard.indptr.astype(np.int32))
     files = {
         "codes": codes,
         "idf": idf,
@@ -99,9 +108,7 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
         "columns": column,
         "scale": scale,
         "frequency": df,
-        "postings": np.concatenate([shard.indices for shard in shards]).astype(np.int32),
-        "weights": np.concatenate([shard.data for shard in shards]),
-        "ends": np.stack([shard.indptr for shard in shards]).astype(np.int32),
+        "ends": np.stack(ends),
     }
     for name, array in files.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
@@ -273,11 +280,22 @@ class Ngrams:
         if not len(used):
             return csr_matrix((queries.shape[0], len(self)), dtype=np.float32)
         asked = csr_matrix((queries.data, own, queries.indptr), shape=(queries.shape[0], len(used)))
-        found = []
-        threads = min(machine.threads(), queries.shape[0])
-        for lists in self._lists:
-            found.append(sp_matmul_topn(asked, lists[used], top_n=depth, sort=True, n_threads=threads))
-        return zip_sp_matmul_topn(depth, found) if len(found) > 1 else found[0]
+        how: dict[str, Any] = {"top_n": depth, "sort": True, "n_threads": min(machine.threads(), queries.shape[0])}
+        found = sp_matmul_topn(asked, self._lists[0][used], **how)
+        for number, lists in enumerate(self._lists[1:], 1):
+            # A string counts only if it is not below the last of those found so far; half of the time is saved by not
+            # sorting in the others. The limit is one number for all queries, so each is multiplied by the power of two
+            # that brings its own limit to between 1 and 2: that changes no digit.
+            scale = _powers(found, depth)
+            scaled = csr_matrix(
+                (asked.data * np.repeat(scale, np.diff(asked.indptr)), own, asked.indptr), shape=asked.shape
+            )
+            near = sp_matmul_topn(scaled, lists[used], threshold=BELOW_ONE, **how)
+            near.data /= np.repeat(scale, np.diff(near.indptr))
+            # What was found so far counts as one part, as wide as its parts together.
+            found.resize((queries.shape[0], number * STRINGS_A_SHARD))
+            found = zip_sp_matmul_topn(depth, [found, near])
+        return found
 
     @functools.cached_property
     def _lists(self) -> list[csr_matrix]:
@@ -361,6 +379,18 @@ def _scale(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[n
     if len(filled):
         scale[filled] = 1 / np.sqrt(np.add.reduceat(values * values, offsets[filled], dtype=np.float64))
     return scale
+
+
+def _powers(found: csr_matrix, depth: int) -> NDArray[np.float32]:
+    """Return for each row a power of two that brings the last of its `depth` values to between 1 and 2.
+
+    Where there are fewer values, it is so great that every value comes to above 1.
+    """
+    last = np.full(found.shape[0], EVERY_VALUE, np.float32)
+    full = np.flatnonzero(np.diff(found.indptr) == depth)
+    last[full] = found.data[found.indptr[full][:, None] + np.arange(depth)].min(axis=1)
+    powers: NDArray[np.float32] = np.ldexp(np.float32(1), 1 - np.frexp(last)[1])
+    return powers
 
 
 def _greatest(

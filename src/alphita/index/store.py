@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, registry
+from alphita import artefact, progress, registry, textio
 from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
-from alphita.index.backends import AUTO, choose
+from alphita.index.backends import AUTO, EVERY, choose
+from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.half import Vectors
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 KIND = "index"
 REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
-# Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
-# only the sizes are checked, unless asked.
-VERIFY_UP_TO_BYTES = 512 * 2**20
 
 
 def build(
@@ -95,7 +93,14 @@ def build(
 
             encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
-        search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        try:
+            search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        except TooFewFound as error:
+            if how.backend != AUTO:
+                raise
+            progress.say(f"{error}; so all are compared, which takes longer for each mention")
+            (folder / f"{backend}.faiss").unlink()
+            backend, search = EVERY, {}
         if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
@@ -190,9 +195,7 @@ class Index:
             InputError: it is not an index, a file is damaged, or its parts do not belong together.
         """
         path = Path(path)
-        manifest = artefact.open_manifest(path, KIND)
-        if verify or (verify is None and _size(manifest) <= VERIFY_UP_TO_BYTES):
-            manifest = artefact.verify(path, KIND)
+        manifest = artefact.open_checked(path, KIND, verify)
         _check_facts(path, manifest)
         part = Segment(path / "segments" / "000")
         if part.vectors.shape[1] != manifest["dim"]:
@@ -201,6 +204,8 @@ class Index:
                 file=path,
                 remedy=REBUILD,
             )
+        if part.lacking:
+            progress.say(f"{path} was made by an earlier build and lacks {', '.join(part.lacking)}; {REBUILD}")
         return cls(path, manifest, part, backend or manifest["backend"])
 
     @property
@@ -331,7 +336,7 @@ def _facts_text(facts: dict[str, Any]) -> str:
 
 def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
     try:
-        facts = json.loads((path / "facts.json").read_text(encoding="utf-8"))
+        facts = textio.json_value((path / "facts.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"damaged index: {error}", file=path / "facts.json", remedy=REBUILD) from None
     for name, value in facts.items():
@@ -349,7 +354,3 @@ def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
         raise InputError(f"this alphita has no cleaning rules {unknown}", file=path, remedy=REBUILD)
     if _rules_hash(rules) != facts["cleaning_rules_hash"]:
         raise InputError("the cleaning rules have changed since this index was built", file=path, remedy=REBUILD)
-
-
-def _size(manifest: dict[str, Any]) -> int:
-    return sum(int(facts["size"]) for facts in manifest["files"].values())

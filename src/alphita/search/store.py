@@ -24,11 +24,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.index import training
 from alphita.index.encoding import Encoder
-from alphita.index.store import VERIFY_UP_TO_BYTES
 from alphita.search import catalogue, names, projection
 from alphita.search.catalogue import Catalogue
 from alphita.search.names import Names
@@ -210,10 +209,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
         InputError: it is none, a file is damaged, or its parts do not belong together.
     """
     path = Path(path)
-    manifest = artefact.open_manifest(path, KIND)
-    size = sum(int(facts["size"]) for facts in manifest["files"].values())
-    if verify or (verify is None and size <= VERIFY_UP_TO_BYTES):
-        artefact.verify(path, KIND)
+    artefact.open_checked(path, KIND, verify)
     try:
         return _open(path)
     except (OSError, ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
@@ -221,7 +217,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
 
 
 def _open(path: Path) -> Opened:
-    facts = json.loads((path / CATALOGUE).read_text(encoding="utf-8"))
+    facts = textio.json_value((path / CATALOGUE).read_text(encoding="utf-8"))
     if facts["cleaning_version"] != CLEANING_VERSION:
         raise InputError("the cleaning rules have changed since this search was built", file=path, remedy=REBUILD)
     products, values = (_read_table(path / f"{name}.arrow") for name in ("products", "values"))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,6 +40,7 @@ from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
 from alphita.service.limits import Limits
 from alphita.service.settings import Settings
+from alphita.service.workers import Worker, is_room
 from alphita.terminology.store import Terminology
 
 PAGE = Path(__file__).parent / "page"
@@ -91,10 +93,10 @@ class Ahead:
 class Lifetime:
     """Warms the server up when it begins, and tells in which state it is."""
 
-    def __init__(self, batcher: Batcher[normalizing.Question, Any]) -> None:
-        """Warm up what `batcher` asks."""
+    def __init__(self, batcher: Batcher[normalizing.Question, Any], further: Sequence[Worker] = ()) -> None:
+        """Warm up what `batcher` asks, and then `further` workers for it."""
         self.state: State = "starting"
-        self._batcher = batcher
+        self._batcher, self._further = batcher, further
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -107,6 +109,8 @@ class Lifetime:
             logs.event("stopping", waiting=self._batcher.waiting)
             await asyncio.wait([warming])
             await self._batcher.close()
+            for worker in self._further:
+                worker.close()
 
     async def _warm_up(self) -> None:
         questions = [normalizing.Question(string) for string in WARM_UP]
@@ -119,10 +123,31 @@ class Lifetime:
         else:
             self.state = "ready"
             logs.event("ready")
+            await self._further_warm_up()
+
+    async def _further_warm_up(self) -> None:
+        """Let further workers help, one after the other, as long as there is memory for them."""
+        for number, worker in enumerate(self._further, 2):
+            if self.state == "stopping":
+                return
+            if not is_room():
+                logs.event("no memory for further processes", processes=number - 1)
+                return
+            try:
+                await run_in_threadpool(worker.warm_up)
+            except RuntimeError as error:
+                logs.LOGGER.error("a further process cannot answer", exc_info=error)
+                return
+            self._batcher.add(worker)
+            logs.event("answering", processes=number)
 
 
 def create(
-    settings: Settings, normalizer: Normalizer, store: ReviewStore | None = None, terminology: Terminology | None = None
+    settings: Settings,
+    normalizer: Normalizer,
+    store: ReviewStore | None = None,
+    terminology: Terminology | None = None,
+    further: Sequence[Worker] = (),
 ) -> FastAPI:
     """Return the app.
 
@@ -131,6 +156,7 @@ def create(
         normalizer: answers.
         store: the reviews; without them there is no review page.
         terminology: what concepts are shown from; the index without one.
+        further: processes that answer, too, of the same index.
 
     Raises:
         UsageError: the settings do not go together.
@@ -152,7 +178,7 @@ def create(
         capacity=settings.queue,
         observe=figures.batch,
     )
-    lifetime = Lifetime(batcher)
+    lifetime = Lifetime(batcher, further)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",

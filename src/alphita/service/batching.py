@@ -1,11 +1,12 @@
-"""Micro-batches: the questions of several requests are answered together, by one worker thread.
+"""Micro-batches: the questions of several requests are answered together, by one worker or several at once.
 
 A request whose questions are alone is answered at once. While others are arriving (announced, their bodies not yet
-read) the batch waits for them, a window of some milliseconds at most; while the worker is busy, what comes in gathers
-by itself. A batch holds about `budget` tokens; a request with more is cut, and the others get their turn between its
-parts. Only questions of one kind go into one batch, so that no answer depends on who else asks.
+read) the batch waits for them, a window of some milliseconds at most; while the workers are busy, what comes in gathers
+by itself. A batch holds about `budget` tokens, less where other workers are idle: they share what waits. A request with
+more is cut, and the others get their turn between its parts. Only questions of one kind go into one batch, so that no
+answer depends on who else asks.
 
-Everything but `work` runs on the event loop, so nothing here needs a lock.
+Everything but the workers' own doing runs on the event loop, so nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import TracebackType
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -30,6 +32,8 @@ SPECIAL_TOKENS = 2
 MOST_TOKENS = 128
 # Weight of the newest batch in the rate of answering.
 NEWEST = 0.2
+# What waits is shared by idle workers in parts of no fewer tokens: each batch has its own expense.
+LEAST_SHARE = 512
 
 
 class Work(Protocol[Q_in, A_out]):
@@ -105,33 +109,67 @@ class _Job(Generic[Q, A]):
         questions: all.
         costs: their tokens.
         done: gets the answers.
-        answers: those that are there.
+        taken: how many were given to workers.
+        answers: those that are there, by their place.
     """
 
     kind: Hashable
     questions: Sequence[Q]
     costs: Sequence[int]
     done: asyncio.Future[list[A]]
-    answers: list[A] = field(default_factory=list)
+    taken: int = 0
+    answers: dict[int, A] = field(default_factory=dict)
 
-    def take(self, budget: int) -> int:
-        """Return how many further questions fit the budget."""
-        count = 0
-        for cost in self.costs[len(self.answers) :]:
-            if cost > budget:
-                break
-            budget -= cost
-            count += 1
-        return count
+    def take(self, budget: int, least: int) -> slice:
+        """Return the next questions that fit the budget, and at least so many."""
+        start, left = self.taken, budget
+        while self.taken < len(self.costs) and (self.costs[self.taken] <= left or self.taken - start < least):
+            left -= self.costs[self.taken]
+            self.taken += 1
+        return slice(start, self.taken)
 
-    def give(self, answers: Sequence[A]) -> None:
-        self.answers.extend(answers)
+    def give(self, part: slice, answers: Sequence[A]) -> None:
+        self.answers.update(zip(range(part.start, part.stop), answers, strict=True))
         if len(self.answers) == len(self.questions) and not self.done.done():
-            self.done.set_result(self.answers)
+            self.done.set_result([self.answers[place] for place in range(len(self.questions))])
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+
+class _Part(NamedTuple):
+    """Some questions of a request, in a batch."""
+
+    job: _Job[Any, Any]
+    places: slice
+
+    @property
+    def cost(self) -> int:
+        """Their tokens."""
+        return sum(self.job.costs[self.places])
+
+
+class _Worker(Generic[Q, A]):
+    """What answers one batch at a time, always in the same thread.
+
+    Attributes:
+        number: of several; the first is asked before the others.
+    """
+
+    def __init__(self, number: int, work: Work[Q, A]) -> None:
+        self.number, self._work = number, work
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def answer(self, kind: Hashable, questions: Sequence[Q]) -> Sequence[A]:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="normalize")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._work, kind, questions)
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
 
 
 class Batcher(Generic[Q, A]):
@@ -151,7 +189,7 @@ class Batcher(Generic[Q, A]):
         capacity: int,
         observe: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        """Answer by `work`, called from one thread.
+        """Answer by `work`, called from one thread, and by what is added to it.
 
         Args:
             work: answers questions of one kind.
@@ -161,16 +199,25 @@ class Batcher(Generic[Q, A]):
             capacity: questions that may wait; more are refused, but for a request that is alone.
             observe: is told of each batch.
         """
-        self._work, self._cost, self._observe = work, cost, observe
+        self._cost, self._observe = cost, observe
         self._budget, self._window, self._capacity = budget, window, capacity
         self._queue: deque[_Job[Q, A]] = deque()
-        self._answering: list[tuple[_Job[Q, A], int]] = []
-        self._executor: ThreadPoolExecutor | None = None
+        self._workers = [_Worker(0, work)]
+        self._idle = list(self._workers)
         self._pump: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
         self._announced = 0
         self._all_here: asyncio.Event | None = None
         self._rate = 0.0
         self.waiting = 0
+
+    def add(self, work: Work[Q, A]) -> None:
+        """Answer by `work`, too, called from a thread of its own, whatever the others are at."""
+        worker = _Worker(len(self._workers), work)
+        self._workers.append(worker)
+        self._idle.append(worker)
+        self._changed.set()
 
     def announce(self) -> Arrival:
         """Say that a request is being received that will ask."""
@@ -199,6 +246,7 @@ class Batcher(Generic[Q, A]):
         self.waiting += len(questions)
         if arrival is not None:
             arrival.over()
+        self._changed.set()
         if self._pump is None:
             # A task begins in the loop's next round: what is ready in this one comes along.
             self._pump = loop.create_task(self._run())
@@ -209,15 +257,14 @@ class Batcher(Generic[Q, A]):
 
     def seconds_to_wait(self) -> float:
         """Return in how many seconds what is waiting now should be answered."""
-        return self.waiting / self._rate if self._rate else 1.0
+        return self.waiting / (self._rate * len(self._workers)) if self._rate else 1.0
 
     async def close(self) -> None:
-        """Answer what is waiting, then end the worker."""
+        """Answer what is waiting, then end the workers' threads."""
         if self._pump is not None:
             await asyncio.wait([self._pump])
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        for worker in self._workers:
+            worker.close()
 
     def _arrived(self) -> None:
         self._announced -= 1
@@ -225,23 +272,44 @@ class Batcher(Generic[Q, A]):
             self._all_here.set()
 
     async def _run(self) -> None:
-        """Answer batches until nothing waits."""
+        """Answer batches until nothing waits and nobody works."""
         failure: Exception = RuntimeError("the server is stopping")
         try:
-            while self._queue:
-                await self._wait_for_announced()
-                if parts := self._take():
-                    self._answering = parts
-                    await self._answer(parts)
+            while self._queue or self._running:
+                self._changed.clear()
+                if self._queue and self._idle:
+                    await self._wait_for_announced()
+                    if parts := self._take():
+                        self._begin(parts)
+                else:
+                    await self._changed.wait()
         except Exception as error:
             failure = error
             raise
         finally:
             self._pump = None
-            for job in [*self._queue, *(job for job, _ in self._answering)]:
+            for task in self._running:
+                task.cancel()
+            for job in self._queue:
                 job.fail(failure)
             self._queue.clear()
-            self._answering = []
+
+    def _begin(self, parts: list[_Part]) -> None:
+        """Give a batch to the first idle worker."""
+        worker = min(self._idle, key=attrgetter("number"))
+        self._idle.remove(worker)
+        task = asyncio.get_running_loop().create_task(self._answer(worker, parts))
+        self._running.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._running.discard(task)
+            self._idle.append(worker)
+            self._changed.set()
+            for part in parts:  # where nobody answered them, the server is stopping
+                if task.cancelled():
+                    part.job.fail(RuntimeError("the server is stopping"))
+
+        task.add_done_callback(ended)
 
     async def _wait_for_announced(self) -> None:
         if not self._announced or self.waiting_tokens() >= self._budget:
@@ -256,68 +324,69 @@ class Batcher(Generic[Q, A]):
             self._all_here = None
 
     def waiting_tokens(self) -> int:
-        """Return about how many tokens wait, counted up to the budget."""
+        """Return about how many tokens wait for a worker, counted up to what the idle ones may take."""
         count = 0
         for job in self._queue:
-            count += sum(job.costs[len(job.answers) :])
-            if count >= self._budget:
+            count += sum(job.costs[job.taken :])
+            if count >= self._budget * len(self._idle):
                 break
         return count
 
-    def _take(self) -> list[tuple[_Job[Q, A], int]]:
-        """Return the next batch, as requests and how many of their questions, and put those not finished last."""
-        parts: list[tuple[_Job[Q, A], int]] = []
+    def _share(self) -> int:
+        """Return the tokens of the next batch: where several workers are idle, each gets its share of what waits."""
+        share = -(-self.waiting_tokens() // len(self._idle))
+        return self._budget if len(self._idle) == 1 else min(self._budget, max(share, LEAST_SHARE))
+
+    def _take(self) -> list[_Part]:
+        """Return the next batch, and put the requests not finished last."""
+        parts: list[_Part] = []
         passed: deque[_Job[Q, A]] = deque()
         cut: list[_Job[Q, A]] = []
-        left = self._budget
+        left = self._share()
         while self._queue and left > 0:
             job = self._queue.popleft()
             if job.done.done():  # whoever asked has gone
                 continue
-            if parts and job.kind != parts[0][0].kind:
+            if parts and job.kind != parts[0].job.kind:
                 passed.append(job)
                 continue
-            count = job.take(left) if parts else max(1, job.take(left))
-            if not count:
+            places = job.take(left, least=0 if parts else 1)
+            if places.start == places.stop:
                 passed.append(job)
                 break
-            start = len(job.answers)
-            left -= sum(job.costs[start : start + count])
-            parts.append((job, count))
-            if start + count < len(job.questions):
+            parts.append(_Part(job, places))
+            left -= parts[-1].cost
+            if job.taken < len(job.questions):
                 cut.append(job)
         self._queue.extendleft(reversed(passed))
         self._queue.extend(cut)
         return parts
 
-    async def _answer(self, parts: list[tuple[_Job[Q, A], int]]) -> None:
+    async def _answer(self, worker: _Worker[Q, A], parts: list[_Part]) -> None:
         """Answer a batch; where it fails, each request by itself, so that an error reaches only its own."""
         try:
-            answers = await self._in_thread(parts)
+            answers = await self._in_thread(worker, parts)
         except Exception as error:
             if len(parts) == 1:
-                parts[0][0].fail(error)
+                parts[0].job.fail(error)
                 return
             for part in parts:
-                await self._answer([part])
+                await self._answer(worker, [part])
             return
         place = 0
-        for job, count in parts:
-            job.give(answers[place : place + count])
+        for job, places in parts:
+            count = places.stop - places.start
+            job.give(places, answers[place : place + count])
             place += count
 
-    async def _in_thread(self, parts: list[tuple[_Job[Q, A], int]]) -> Sequence[A]:
-        questions = [one for job, count in parts for one in job.questions[len(job.answers) : len(job.answers) + count]]
-        cost = sum(sum(job.costs[len(job.answers) : len(job.answers) + count]) for job, count in parts)
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="normalize")
+    async def _in_thread(self, worker: _Worker[Q, A], parts: list[_Part]) -> Sequence[A]:
+        questions = [question for part in parts for question in part.job.questions[part.places]]
         start = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        answers = await loop.run_in_executor(self._executor, self._work, parts[0][0].kind, questions)
+        answers = await worker.answer(parts[0].job.kind, questions)
         seconds = time.perf_counter() - start
         if len(answers) != len(questions):
             raise RuntimeError(f"{len(questions)} questions got {len(answers)} answers")
         rate = len(questions) / max(seconds, 1e-6)
         self._rate = rate if not self._rate else NEWEST * rate + (1 - NEWEST) * self._rate
-        self._observe(Batch(len(questions), cost, len(parts), seconds))
+        self._observe(Batch(len(questions), sum(part.cost for part in parts), len(parts), seconds))
         return answers

@@ -6,12 +6,11 @@ primitive values in its query, a POST a Parameters resource.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.errors import shorten
 from alphita.service.failures import FHIR_JSON
 
@@ -96,8 +95,8 @@ def from_resource(body: bytes, known: Mapping[str, str], repeated: tuple[str, ..
         Fault: it is none, or as for `from_query`.
     """
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
+        found = textio.json_value(body)
+    except ValueError:
         raise Fault("structure", "the body is not JSON") from None
     if not isinstance(found, dict) or found.get("resourceType") != "Parameters":
         raise Fault("structure", "the body must be a resource of type Parameters")

@@ -59,8 +59,11 @@ class Settings:
     file_seconds: float = option(
         300.0, least=0.1, panel=HOW_MUCH, help="Seconds an import or export of reviews may take."
     )
+    processes: int | None = option(
+        None, least=1, panel=HOW, help="Processes that answer, with one index in memory; by default one a core."
+    )
     batch_tokens: int = option(2_048, least=1, panel=HOW, help="Tokens normalised together.")
-    window_ms: float = option(2.0, least=0, most=100, panel=HOW, help="Wait for requests that are arriving.")
+    window_ms: float = option(5.0, least=0, most=100, panel=HOW, help="Wait for requests that are arriving.")
     log_mentions: bool = option(False, panel=HOW, help="Log the strings, which may be patient data.")
 
     @property

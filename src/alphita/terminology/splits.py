@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
@@ -285,7 +285,7 @@ def _write_rows(path: Path, rows: Iterable[tuple[str, ...]]) -> None:
 
 
 def _read_rows(path: Path) -> list[tuple[str, str, str]]:
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    rows = textio.json_value(path.read_text(encoding="utf-8"))
     return [(str(first), str(second), str(third)) for first, second, third in rows]
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import difflib
 import functools
-import json
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.terminology import prefixes, text
 from alphita.terminology.concept import Concept, Definition, Term
@@ -78,7 +77,7 @@ class Terminology:
     def __init__(self, path: Path) -> None:
         """Use `load_terminology`."""
         self.path = Path(path)
-        self.manifest = artefact.open_manifest(self.path, KIND)
+        self.manifest = artefact.open_checked(self.path, KIND)
         self.content_hash: str = self.manifest["content_hash"]
         if self.manifest.get("cleaning_version") != text.CLEANING_VERSION:
             raise InputError("made with other cleaning rules than this version's", file=self.path, remedy=REMEDY)
@@ -103,7 +102,7 @@ class Terminology:
         self._head_offsets: Int64 = self._array("head_offsets")
         self._tail_triples: Int32 = self._array("tail_triples")
         self._tail_offsets: Int64 = self._array("tail_offsets")
-        labels = json.loads((self.path / "labels.json").read_text(encoding="utf-8"))
+        labels = textio.json_value((self.path / "labels.json").read_text(encoding="utf-8"))
         self.relation_labels: list[str] = labels["relations"]
         self._relation_sources: list[str] = labels["relation_sources"]
         self.parent_relations = [self.relation_labels.index(name) for name in labels["parent_relations"]]

@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
 from alphita.terminology.language_ranges import among
 from alphita.terminology.loaders import _files
 from alphita.terminology.model import Tables
-from alphita.terminology.sssom import line_cells
 from alphita.terminology.store import Terminology
 
 # Tables that hold facts of a concept, and those of them with a language.
@@ -113,7 +113,7 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
 
 
 def _first_cell(line: str) -> str:
-    cells = line_cells(line, "\t" if "\t" in line else ",")
+    cells = textio.line_cells(line, "\t" if "\t" in line else ",")
     return cells[0].strip() if cells else ""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
@@ -129,9 +130,8 @@ def terminology(tmp_path_factory) -> Terminology:
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30))
-def test_correlations_as_their_definitions_and_scipy(rows) -> None:
+def test_correlations_as_their_definitions(rows) -> None:
     first, second = (np.array([row[side] for row in rows]) for side in (0, 1))
-    np.testing.assert_array_equal(pairs.ranks(first), slow.ranks(first.tolist()))
     for ours, theirs in ((pairs.pearson, slow.pearson), (pairs.spearman, slow.spearman)):
         wanted = theirs(first.tolist(), second.tolist())
         assert ours(first, second) == pytest.approx(wanted, abs=1e-6, nan_ok=True)
@@ -139,7 +139,6 @@ def test_correlations_as_their_definitions_and_scipy(rows) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1, width=32)), min_size=3, max_size=40))
 def test_correlations_of_scipy(rows) -> None:
-    stats = pytest.importorskip("scipy.stats")
     first, second = (np.array([row[side] for row in rows], float) for side in (0, 1))
     if np.ptp(first) == 0 or np.ptp(second) < 1e-6:
         return

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from alphita.evaluation.scoring import results
 from alphita.evaluation.scoring.results import (
@@ -111,8 +112,7 @@ def test_the_interval_of_a_correlation() -> None:
     middle, error = math.atanh(value), 1.96 / math.sqrt(397)
     assert low == pytest.approx(math.tanh(middle - error), abs=0.02)
     assert high == pytest.approx(math.tanh(middle + error), abs=0.02)
-    scipy = pytest.importorskip("scipy.stats")
-    there = scipy.bootstrap(
+    there = stats.bootstrap(
         (values[:, 0], values[:, 1]),
         lambda x, y: np.corrcoef(x, y)[0, 1],
         paired=True,

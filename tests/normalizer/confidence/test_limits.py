@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from alphita.normalizer.confidence.limits import (
     clopper_pearson,
@@ -53,6 +54,7 @@ def test_the_interval_holds_the_share_and_is_the_mirror_of_the_others(case):
     assert low <= count / n <= high
     assert clopper_pearson(n - count, n) == pytest.approx((1 - high, 1 - low))
     assert high == upper_limit(count, n, 0.025)
+    assert (low, high) == pytest.approx(tuple(stats.binomtest(count, n).proportion_ci(0.95, method="exact")), abs=1e-9)
 
 
 def test_known_values():

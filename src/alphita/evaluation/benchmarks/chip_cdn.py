@@ -10,7 +10,6 @@ The dev part is scored and nothing is learnt from the train part; mentions that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -102,7 +101,7 @@ def _codes(path: Path) -> list[str]:
 
 def _symptoms(path: Path) -> list[str]:
     try:
-        content = json.loads(textio.read_text(path))
+        content = textio.json_value(textio.read_text(path))
     except ValueError as error:
         raise InputError(f"not JSON: {error}", file=path) from None
     table = content[0] if isinstance(content, list) and content else None

@@ -7,7 +7,6 @@ is wrong, and counted.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -92,7 +91,7 @@ def _read(path: Path) -> list[tuple[str, str, str]]:
     rows = []
     for number, line in textio.lines(path):
         try:
-            entry = json.loads(line)
+            entry = textio.json_value(line)
             premise, hypothesis, label = (entry[key] for key in ("sentence1", "sentence2", "gold_label"))
         except (ValueError, KeyError, TypeError):
             raise InputError(

@@ -10,7 +10,6 @@ query, title and label (a number, greater is better); lines of one query are its
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -73,7 +72,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
 
 def _query(path: Path, number: int, line: str, counts: Counter[str]) -> list[Example]:
     try:
-        facts = json.loads(line)
+        facts = textio.json_value(line)
         query = _text(facts["query"])
         documents = [(_text(document["title"]), _text(document["label"])) for document in facts["documents"]]
     except (ValueError, KeyError, TypeError) as error:

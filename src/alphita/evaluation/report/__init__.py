@@ -137,7 +137,7 @@ def render_table(rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, st
         for name in columns:
             figure = row.get(name)
             bold = len(rows) > 1 and figure is not None and figure == top[name]
-            cells.append(Text(percent(figure, row.get(f"{name}_interval")), style="bold" if bold else ""))
+            cells.append(Text(percent(figure, row.get(f"{name}_interval")), style="best" if bold else ""))
         table.add_row(*cells)
     return table
 

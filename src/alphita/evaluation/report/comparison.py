@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.report import FORMAT_VERSION, KIND, entries, file_name
 from alphita.evaluation.scoring import results
@@ -110,7 +109,7 @@ def _read(folder: Path) -> dict[str, Any]:
     artefact.open_manifest(folder, KIND)
     path = folder / "report.json"
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = textio.json_value(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"no readable report: {error}", file=path) from None
     if not isinstance(report, dict) or report.get("format_version") != FORMAT_VERSION or "benchmarks" not in report:
@@ -327,7 +326,7 @@ def render(comparison: Mapping[str, Any]) -> Group:
                 head, justify="right" if number else "left", no_wrap=number, overflow="fold", min_width=least
             )
         for *cells, verdict in rows:
-            styles = ["bold" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
+            styles = ["best" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
             drawn.add_row(*map(Text, cells, styles))
         shown += [drawn, *map(Text, below)]
     return Group(*shown)

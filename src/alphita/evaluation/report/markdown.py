@@ -70,7 +70,7 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
             cells = [Text(entry["name"]), Text(entry["main_metric"])]
             for name in names:
                 top = entries.best(entry, (entry["main_metric"], ALL)) == name
-                cells.append(Text(_figure(entry, _system(entry, name), (entry["main_metric"], ALL)), "bold" * top))
+                cells.append(Text(_figure(entry, _system(entry, name), (entry["main_metric"], ALL)), "best" * top))
             drawn.add_row(*cells)
         shown.append(drawn)
     left = [entry["name"] for entry in report["benchmarks"] if entry["not_run"] is not None]

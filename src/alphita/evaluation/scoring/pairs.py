@@ -61,25 +61,9 @@ def pearson(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return the rank correlation, -1 to 1; equal numbers share the mean of their ranks; NaN as `pearson`."""
-    return pearson(ranks(first), ranks(second))
+    from scipy.stats import rankdata
 
-
-def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the rank of each number, from 1; equal ones share the mean of their ranks.
-
-    Args:
-        values: (n,) without NaN.
-
-    Returns:
-        (n,) float64.
-    """
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(values) else np.empty(0, np.int64)
-    ends = np.r_[starts[1:], len(values)]
-    result = np.empty(len(values))
-    result[order] = np.repeat((starts + ends + 1) / 2, ends - starts)
-    return result
+    return pearson(rankdata(first), rankdata(second))
 
 
 def mean_pearson(values: NDArray[np.float64]) -> float:

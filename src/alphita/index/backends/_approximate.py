@@ -36,6 +36,11 @@ AGAIN_IN_PART = 4
 # Of vectors in half precision, widened together: 3 MB for 384 numbers, which stay in the cache.
 PAIRS_AT_ONCE = 2048
 
+
+class TooFewFound(InputError):
+    """No setting of an approximate search finds the nearest vector often enough."""
+
+
 Search = Callable[[NDArray[np.float32], int], NDArray[np.int64]]
 """Queries (q, d) and k -> rows (q, k), -1 where there are no more."""
 SearchAmong = Callable[[NDArray[np.bool_]], Search]
@@ -156,7 +161,7 @@ def calibrate(
         steps: settings, the quickest first.
 
     Raises:
-        InputError: no step reaches `RECALL`.
+        TooFewFound: no step reaches `RECALL`.
     """
     queries = probes()
     nearest = flat.attach(vectors).search(queries, 1)[0][:, 0]
@@ -166,7 +171,7 @@ def calibrate(
         recall = float((nearest_rows >= nearest - EQUAL).mean())
         if recall >= RECALL:
             return {**settings, "recall_at_1": round(recall, 4), "probes": len(queries)}
-    raise InputError(
+    raise TooFewFound(
         f"{name} finds the nearest string for only {recall:.1%} of {len(queries):,} misspelt strings, even with "
         f"{steps[-1]}; {RECALL:.0%} are needed",
         remedy="compare all of them: --backend faiss",

@@ -147,7 +147,7 @@ class Document:
                 start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
                 file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
                 for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
-                    targets = [json.loads(row[3]) for row in some if row[3]]
+                    targets = [textio.json_value(row[3]) for row in some if row[3]]
                     element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
                     said = json.dumps(element | self._release.element(targets), ensure_ascii=False)
                     file.write(("," if count else "") + "\n" + said)
@@ -275,12 +275,8 @@ def text(value: str | None) -> str | None:
 
 def _groups(path: Path) -> list[Any]:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError("a document of more than 1 GB", file=path, remedy="cut it into several")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
-    except (ValueError, RecursionError) as error:
+        document = textio.json_value(textio.read_text(path, most_bytes=MOST_BYTES))
+    except ValueError as error:
         raise InputError(f"not JSON: {error}", file=path) from None
     if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":
         raise InputError("no ConceptMap: its resourceType is another", file=path)

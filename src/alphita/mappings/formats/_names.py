@@ -18,7 +18,8 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
         path: the file.
         name: of the format, or "".
         option: by which a format is named.
-        to_read: tell an SSSOM file that is called .tsv by its content; and do not offer formats that cannot be read.
+        to_read: tell an SSSOM file that is called .tsv by its content, pass over ".gz", and do not offer formats that
+            cannot be read.
             One that is asked for by name or suffix is returned all the same: its `read` says what to give instead.
 
     Raises:
@@ -30,11 +31,9 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
     offered = [choice for choice, module in modules.items() if module.READS or not to_read]
     if name:
         raise UsageError(registry.unknown("format", name, offered))
+    suffixed = path.name.lower().removesuffix(".gz") if to_read else path.name.lower()
     fitting = [
-        (len(suffix), module)
-        for module in modules.values()
-        for suffix in module.SUFFIXES
-        if path.name.lower().endswith(suffix)
+        (len(suffix), module) for module in modules.values() for suffix in module.SUFFIXES if suffixed.endswith(suffix)
     ]
     if not fitting:
         raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")

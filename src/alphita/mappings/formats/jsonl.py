@@ -79,8 +79,8 @@ def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str
         if not text.strip():
             continue
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            found = textio.json_value(text)
+        except ValueError as error:
             rejects.add(f"not JSON: {error}", file=path, line=line, value=text)
             continue
         if not isinstance(found, dict):

@@ -21,17 +21,16 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
 from alphita.mappings.record import Mapping
-from alphita.terminology import prefixes
-from alphita.terminology.sssom_header import SssomHeader
+from alphita.terminology.sssom_file import LITERAL, NO_TERM, SssomFile
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv",)
@@ -85,8 +84,6 @@ SLOTS = (
 )
 # Said once in the metadata where all rows agree.
 PROPAGATED = ("subject_type", "object_source", "similarity_measure")
-LITERAL = "rdfs literal"
-NO_TERM = "sssom:NoTermFound"
 COSINE = "cosine similarity"
 PREDICATES = {
     "exact": "skos:exactMatch",
@@ -201,17 +198,15 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary`. Slots of rows that are not
     read are told once.
     """
-    metadata, curies, n_lines = _read_metadata(path)
-    needed = ("predicate_id", "mapping_justification")
+    file = SssomFile.open(path)
+    rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
     number, last = 0, None
-    rows = textio.table(path, "\t", needed, rejects, after=n_lines)
-    for line, cells in _losses.telling_unread(rows, SLOTS, path, header.tell):
-        slots = {**{name: metadata.get(name, "") for name in PROPAGATED}, **cells}
+    for line, slots in _losses.telling_unread(rows, SLOTS, path, header.tell):
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
         last = subject
         try:
-            mapping = _mapping(header, slots, number, curies)
+            mapping = _mapping(header, slots, number, file)
         except InputError as error:
             rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
         else:
@@ -282,7 +277,7 @@ def _justification(mapping: Mapping) -> str:
     return COMPOSITE if mapping.routes or mapping.method in ("abbreviation", "nil") else UNSPECIFIED
 
 
-def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[str, str] | None = None) -> Mapping:
+def _mapping(header: Header, slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
     """Return the mapping of a row's slots.
 
     Raises:
@@ -310,7 +305,7 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         mention=label,
         frequency=None,
         rank=1,
-        concept_id=None if nil else _known(object_, curies or {}),
+        concept_id=None if nil else file.curie(object_) if file else object_,
         concept_name=slots.get("object_label") or None,
         matched_term=joined(slots.get("match_string", "")) or None,
         similarity=_number(slots, "similarity_score"),
@@ -341,15 +336,7 @@ def _code(header: Header, subject: str) -> str | None:
     return (unquote(local) if prefix == header.source_vocabulary else subject) or None
 
 
-def _known(curie: str, curies: dict[str, str]) -> str:
-    """Return a CURIE as Alphita writes it; a prefix that only the file knows is looked up by its URI."""
-    prefix, _, local = curie.partition(":")
-    if prefixes.canonical(prefix) not in prefixes.table() and prefix in curies:
-        return prefixes.contract(curies[prefix] + local) or curie
-    return curie
-
-
-def _number(slots: dict[str, str], name: str) -> float | None:
+def _number(slots: Dictionary[str, str], name: str) -> float | None:
     text = slots.get(name, "")
     if not text:
         return None
@@ -360,14 +347,3 @@ def _number(slots: dict[str, str], name: str) -> float | None:
     if not 0 <= number <= 1:
         raise InputError("must be a number from 0 to 1", field=name, value=text)
     return number
-
-
-def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
-    """Return the metadata that are plain strings, the CURIE map, and how many lines the block has."""
-    block, number = SssomHeader(path), 0
-    for number, line in textio.streamed(path):
-        if not line.startswith("#"):
-            block.end()
-            return block.metadata, block.curies, number - 1
-        block.add(number, line)
-    raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)

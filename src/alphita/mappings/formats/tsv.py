@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from alphita import textio
-from alphita.errors import Rejects
+from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, csv
 from alphita.mappings.formats.csv import PREFIXED, READS, STREAMS, closed, finish, losses, unfit
 from alphita.mappings.record import Mapping
@@ -39,8 +39,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 def is_plain(path: Path) -> bool:
     """Tell whether a file is a plain table, and no SSSOM, which may be called .tsv too; where there is none, it is."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            first = file.readline(textio.MAX_LINE_CHARACTERS)
-    except OSError:
+        _, first = next(textio.streamed(path))
+    except InputError:
         return True
-    return not (first.lstrip("\ufeff").startswith("#") or "subject_id" in textio.tab_cells(first.rstrip("\r\n")))
+    return not (first.startswith("#") or "subject_id" in textio.tab_cells(first.rstrip("\r\n")))

@@ -13,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import UnionType
 from typing import Any, get_args
 
 from alphita import registry
 from alphita.errors import InputError
 from alphita.mappings.record import Relation
 from alphita.mappings.review import agreement, rows
-from alphita.mappings.review.failures import Conflict, Unknown
+from alphita.mappings.review.failures import Conflict, Unknown, check_kinds, stored
 from alphita.mappings.review.records import KINDS, Decision, Project, ReviewRow
 
 _STORED = (
@@ -41,6 +42,12 @@ _STORED = (
     "model",
     "concept_name",
 )
+_KINDS: dict[str, type | UnionType] = {
+    **dict.fromkeys(("uid", "project", "source", "reviewer", "kind", "comment", "at", "bulk"), str),
+    **dict.fromkeys(("concept_id", "relation", "concept_name"), str | None),
+    "undoes": int | None,
+    "confidence": float | None,
+}
 _COLUMNS = "d.id, p.name, p.source, " + ", ".join(f"d.{name}" for name in _STORED if name != "project")
 _FROM = "FROM decision d JOIN project p ON p.id = d.project"
 _NAMES = ("id", "project", "source", *(name for name in _STORED if name != "project"))
@@ -254,8 +261,9 @@ def select(
     upto = _forgotten(connection) if forgotten is None else forgotten
     for found in connection.execute(f"SELECT {_COLUMNS} {_FROM} {clauses}", values):
         fields = dict(zip(_NAMES, found, strict=True))
+        check_kinds(fields, _KINDS)
         keys = (("source", fields.pop("source")), ("project", fields["project"]), ("reviewer", fields["reviewer"]))
-        fields["shown"] = tuple(json.loads(fields["shown"]))
+        fields["shown"] = tuple(stored(fields["shown"], list))
         yield Decision(**fields, forgotten=any(fields["id"] <= upto.get(key, 0) for key in keys))
 
 

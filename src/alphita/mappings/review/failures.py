@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import UnionType
+from typing import Any
 
+from alphita import textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.mappings.review.records import Decision
 
@@ -45,6 +48,36 @@ _WHY = {
 }
 
 
+class Damaged(ValueError):
+    """A cell holds what no store writes there, for SQLite lets any hold anything; `explained` tells which file."""
+
+
+def stored(text: object, shape: type) -> Any:  # noqa: ANN401 - of that shape
+    """Return the list or dictionary that a cell holds as JSON.
+
+    Raises:
+        Damaged: it holds none.
+    """
+    try:
+        value = textio.json_value(text) if isinstance(text, str) else None
+    except ValueError:
+        value = None
+    if not isinstance(value, shape):
+        raise Damaged("a cell holds no JSON of the kind that belongs there")
+    return value
+
+
+def check_kinds(fields: Mapping[str, object], kinds: Mapping[str, type | UnionType]) -> None:
+    """See that cells hold values of their kinds.
+
+    Raises:
+        Damaged: one does not.
+    """
+    for name, kind in kinds.items():
+        if not isinstance(fields[name], kind):
+            raise Damaged(f"a cell of {name} holds what does not belong there")
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours, which name the file and what to do.
@@ -56,6 +89,8 @@ def explained(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except Damaged as error:
+        raise NotStored(f"{path}: {error}; {_DAMAGED}") from error
     except UnicodeEncodeError as error:
         # What it is stays unsaid, for it may be patient data.
         raise InputError("not valid text: it holds half of a surrogate pair") from error
@@ -68,6 +103,6 @@ def explained(path: Path) -> Iterator[None]:
             raise Busy(f"{path}: another program is writing to it; try again when it has finished") from error
         if code == sqlite3.SQLITE_IOERR:
             raise NotStored(f"{path}: reading or writing failed ({error}); nothing of this was stored") from error
-        if code not in _WHY:
+        if isinstance(error, sqlite3.ProgrammingError):
             raise
-        raise NotStored(f"{path}: {_WHY[code]}") from error
+        raise NotStored(f"{path}: {_WHY.get(code) or f'{error}; {_DAMAGED}'}") from error

@@ -14,7 +14,7 @@ from typing import Any
 from alphita import registry
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.mappings.review.failures import Unknown
+from alphita.mappings.review.failures import Damaged, Unknown, check_kinds, stored
 from alphita.mappings.review.records import Added, Project, ReviewRow
 from alphita.terminology.text import clean
 
@@ -22,6 +22,8 @@ LARGEST = 2**63 - 1
 _DEFAULTS: dict[str, Any] = dict.fromkeys(COLUMNS) | {
     column.name: column.default for column in fields(Mapping) if isinstance(column.default, str)
 }
+# What SQLite would hold as anything.
+_KINDS: dict[str, type] = {"id": int, "project": str, "number": int, "code": str, "mention": str, "frequency": int}
 _PROJECT = "name, source, column_name, terminology, release, model, created_at, blind"
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
@@ -184,10 +186,24 @@ def _project(values: tuple[Any, ...]) -> Project:
 
 
 def _row(values: tuple[Any, ...]) -> ReviewRow:
-    context, candidates, types = (json.loads(one) for one in values[-3:])
-    plain = dict(zip(("id", "project", "number", "code", "mention", "frequency"), values, strict=False))
-    mappings = tuple(Mapping(**_DEFAULTS | one) for one in candidates)
-    return ReviewRow(**plain, context=context, candidates=mappings, types=tuple(types))
+    plain = dict(zip(_KINDS, values, strict=False))
+    check_kinds(plain, _KINDS)
+    candidates = tuple(Mapping(**_DEFAULTS | one) for one in candidates_of(values[-2]))
+    return ReviewRow(
+        **plain, context=stored(values[-3], dict), candidates=candidates, types=tuple(stored(values[-1], list))
+    )
+
+
+def candidates_of(text: object) -> list[dict[str, Any]]:
+    """Return what a cell of candidates says of each that is not as by default.
+
+    Raises:
+        Damaged: it holds something else.
+    """
+    candidates: list[dict[str, Any]] = stored(text, list)
+    if not all(isinstance(one, dict) and one.keys() <= _DEFAULTS.keys() for one in candidates):
+        raise Damaged("a cell of candidates holds something else")
+    return candidates
 
 
 def _dump(candidates: Sequence[Mapping]) -> str:

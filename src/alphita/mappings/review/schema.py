@@ -6,8 +6,10 @@ What people did stands in `decision`, `batch` and `forgetting`, which can only b
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from alphita.errors import InputError
@@ -157,9 +159,35 @@ def prepare(path: Path, *, create: bool, timeout: float) -> None:
                 file=path,
                 remedy="install a newer alphita",
             )
+        _check_tables(connection, path)
         _log_ahead(connection, path, timeout)
     finally:
         connection.close()
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return table and name of all columns."""
+    found = connection.execute("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c")
+    return set(found)
+
+
+@functools.cache
+def _known_columns() -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in script():
+            connection.execute(statement)
+        return _columns(connection)
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """See that all tables and columns are there: else it is found out in the midst of somebody's work.
+
+    Raises:
+        InputError: they are not.
+    """
+    if lacking := sorted(_known_columns() - _columns(connection)):
+        table, column = lacking[0]
+        raise InputError(f"lacks the column {column} of {table}", file=path, remedy="take a copy from a backup")
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:

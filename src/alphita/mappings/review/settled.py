@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from alphita.mappings.review.connections import Connections
+from alphita.mappings.review.rows import candidates_of
 
 _FOUND = """
 SELECT p.name, p.source, r.id, r.code, r.mention, d.concept_id, d.concept_name, d.relation
@@ -77,7 +77,7 @@ class SettledMappings:
 def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> Settled:
     project, source, row, code, mention, concept_id, name, relation = values
     (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
-    candidates = json.loads(known)
+    candidates = candidates_of(known)
     if concept_id is not None and name is None:
         names = (one.get("concept_name") for one in candidates if one.get("concept_id") == concept_id)
         name = next(names, None)

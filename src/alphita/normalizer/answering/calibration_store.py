@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.abbreviations.clinic import Clinic
 from alphita.normalizer.abbreviations.expanding import Abbreviations
@@ -238,12 +238,12 @@ class Calibration:
             ) from None
         _check_made_for(manifest, index, encoder or index.base_model_hash, path)
         try:
-            settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
+            settings = textio.json_value((path / "settings.json").read_text(encoding="utf-8"))
             arrays = load_file(path / "arrays.safetensors")
-            figures = json.loads((path / "figures.json").read_text(encoding="utf-8"))
+            figures = textio.json_value((path / "figures.json").read_text(encoding="utf-8"))
             kept = path / "abbreviations.json"
             abbreviations = (
-                Abbreviations.from_json(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else None
+                Abbreviations.from_json(textio.json_value(kept.read_text(encoding="utf-8"))) if kept.exists() else None
             )
             if manifest.get("general"):
                 abbreviations = Abbreviations.of_index(index)

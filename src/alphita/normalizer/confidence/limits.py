@@ -49,15 +49,9 @@ def most_wrong(n: int, error: float, delta: float) -> int:
 
 def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
     """Return P(X <= wrong), X the wrong ones among n drawn without replacement where `all_wrong` are wrong."""
-    from scipy.special import gammaln
+    from scipy.stats import hypergeom
 
-    def log_choose(m: int, k: np.ndarray) -> np.ndarray:
-        chosen: np.ndarray = gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1)
-        return chosen
-
-    found = np.arange(max(0, n - (population - all_wrong)), min(wrong, all_wrong) + 1)
-    ways = log_choose(all_wrong, found) + log_choose(population - all_wrong, n - found)
-    return float(np.exp(ways - log_choose(population, np.array(n))).sum())
+    return float(hypergeom.cdf(wrong, population, all_wrong, n))
 
 
 def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from typing import IO, Any
 
+from alphita import textio
 from alphita.normalizer.reading.rows import DEFAULT_COLUMN, MentionRow, Table, as_text
 
 # Looked at, to see which keys there are: so many lines at most, and no more of long ones.
@@ -25,8 +25,8 @@ def rows(table: Table, file: IO[bytes]) -> Iterator[MentionRow]:
             continue
         number += 1
         try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            record = textio.json_value(text)
+        except ValueError as error:
             yield MentionRow(number, line, None, problem=f"not JSON: {error}", value=text)
             continue
         if not isinstance(record, dict):
@@ -51,8 +51,8 @@ def _look_at(table: Table, lines: Iterator[tuple[int, str]]) -> tuple[list[tuple
         looked_at.append((line, text))
         characters += len(text)
         # What is not JSON is told of when its row comes.
-        with suppress(ValueError, RecursionError):
-            keys |= dict.fromkeys(record if isinstance(record := json.loads(text), dict) else ())
+        with suppress(ValueError):
+            keys |= dict.fromkeys(record if isinstance(record := textio.json_value(text), dict) else ())
         if wanted <= keys.keys() or characters > LOOKED_AT_CHARACTERS:
             break
     if not keys:

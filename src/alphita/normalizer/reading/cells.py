@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 
-from alphita import workbooks
+from alphita import textio, workbooks
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.reading._parquet import PARQUET_ROWS_AT_ONCE
 from alphita.normalizer.reading.files import MentionFile
@@ -45,8 +44,8 @@ def _excel(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
 def _json_lines(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     with table.opened() as file:
         for number, text in enumerate((text for text in table.lines(file) if text.strip()), 1):
-            with suppress(ValueError, RecursionError):
-                if isinstance(record := json.loads(text), dict):
+            with suppress(ValueError):
+                if isinstance(record := textio.json_value(text), dict):
                     yield number, {name: _shown(value) for name, value in record.items()}
 
 

@@ -80,12 +80,10 @@ def read_unquoted(
             )
         wanted = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
         parser = _Parser(member, len(header), wanted, rejects)
-        frames = [prepare(parser.frame(block)) for block in _blocks(file, member)]
-    if not frames:
-        frames = [prepare(parser.empty())]
-    frame = pl.concat(frames)
-    lacking = [name for name in optional if name not in wanted]
-    return frame.with_columns(pl.lit("").alias(name) for name in lacking) if lacking else frame
+        # The same order whatever the file's, so that files can be put together.
+        asked = [pl.col(name) if name in wanted else pl.lit("").alias(name) for name in (*columns, *optional)]
+        frames = [prepare(parser.frame(block).select(*asked, "line")) for block in _blocks(file, member)]
+    return pl.concat(frames or [prepare(parser.empty().select(*asked, "line"))])
 
 
 def _header(file: IO[bytes], member: Member) -> list[str]:
@@ -122,8 +120,8 @@ class _Parser:
 
     def __init__(self, member: Member, n_cells: int, wanted: dict[str, int], rejects: Rejects) -> None:
         self.member, self.n_cells, self.rejects = member, n_cells, rejects
-        # By the place in the file, as polars returns them. Two wanted names are never one place.
-        self.wanted = dict(sorted(wanted.items(), key=lambda item: item[1]))
+        # Two wanted names are never one place.
+        self.wanted = wanted
         marks = DELIMITER.encode() + b"\n"
         self.others = bytes(set(range(256)) - set(marks))
         self.marks_of_a_line = DELIMITER.encode() * (n_cells - 1) + b"\n"

@@ -171,9 +171,13 @@ class _Reader:
                 cells[name].append(row[place])
         schema = {**dict.fromkeys(places, pl.String), "line": pl.Int64}
         frame = pl.DataFrame({**cells, "line": lines}, schema=schema)
-        return frame.with_columns(
-            *(pl.col(name).str.strip_chars() for name in places),
-            *(pl.lit("").alias(name) for name in optional if name not in places),
+        # The same order whatever the file's, so that files can be put together.
+        return frame.select(
+            *(
+                pl.col(name).str.strip_chars() if name in places else pl.lit("").alias(name)
+                for name in (*columns, *optional)
+            ),
+            "line",
             file=pl.lit(member.place, dtype=pl.Categorical),
         )
 

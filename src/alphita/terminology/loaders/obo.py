@@ -214,7 +214,7 @@ class _Reader:
             self._refuse("a [Term] without name; the concept is kept and shown by its id", start, "name", concept)
 
     def _name(self, line: int, _tag: str, value: str) -> None:
-        value = _unescape(value)
+        value = _unescape(_uncommented(value))
         if not self._fits(value, line, "name"):
             return
         if self.n_names:
@@ -309,7 +309,7 @@ class _Reader:
             target = prefixes.normalize(_plain(target.strip().strip('"').split('" ')[0]))
             self._add("xrefs", line, predicate=f"skos:{mapping[1]}", object=target)
             return
-        value = _unescape(value) if tag == "comment" else _plain(value)
+        value = _unescape(_uncommented(value)) if tag == "comment" else _plain(value)
         if not self._fits(value, line, tag, model.MAX_TEXT_CHARACTERS):
             return
         if tag == "namespace" and self.options.semantic_type == "namespace":
@@ -324,7 +324,7 @@ class _Reader:
     def _typedef(self, clauses: list[tuple[int, str, str]]) -> None:
         values = {tag: value for _, tag, value in reversed(clauses)}
         if "id" in values and "name" in values:
-            self.typedefs[_plain(values["id"])] = _unescape(_parted(values["name"])[0])
+            self.typedefs[_plain(values["id"])] = _unescape(_uncommented(_parted(values["name"])[0]))
         self.dropped["[Typedef] stanza, beyond its id and name"] += 1
 
     def _relations(self) -> None:
@@ -385,11 +385,14 @@ def _parted(value: str) -> tuple[str, str]:
     return (value[: match.start()].rstrip(), match[0]) if match else (value, "")
 
 
+def _uncommented(value: str) -> str:
+    """Return a value without the comment that follows it; a mark that no space stands before is text."""
+    return _COMMENT.sub("", value) if "!" in value else value
+
+
 def _plain(value: str) -> str:
     """Return an identifier without the comment and the qualifiers, or other words in braces, that may follow it."""
-    value = _parted(value)[0]
-    if "!" in value:
-        value = _COMMENT.sub("", value)
+    value = _uncommented(_parted(value)[0])
     if value.endswith("}"):
         value = _BRACES.sub("", value)
     return value.strip()

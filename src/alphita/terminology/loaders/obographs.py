@@ -346,10 +346,10 @@ def _json(member: Member) -> Any:  # noqa: ANN401 - JSON
     with member.open() as file:
         content = _files.read_whole(file, member.place)
     try:
-        return json.loads(content)
+        return textio.json_value(content)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON, or cut short: {error.msg}", file=member.place, line=error.lineno) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"not JSON that can be read: {error}", file=member.place) from None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from alphita import progress
+from alphita import progress, textio
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
@@ -269,8 +269,8 @@ def _entries(path: Path | str, rejects: Rejects) -> Iterator[tuple[int, dict[str
                 if not line.strip():
                     continue
                 try:
-                    entry = json.loads(line.decode("utf-8"))
-                except (ValueError, RecursionError):
+                    entry = textio.json_value(line.decode("utf-8"))
+                except ValueError:
                     entry = None
                 if isinstance(entry, dict):
                     yield number, entry

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
 from alphita.terminology.verbalisation.definitions import tidy
@@ -119,7 +119,7 @@ def read_prompts(path: Path | str) -> Iterator[tuple[str, str]]:
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    entry = json.loads(line)
+                    entry = textio.json_value(line)
                     yield str(entry["concept_id"]), str(entry["prompt"])
                 except (ValueError, KeyError, TypeError):
                     raise InputError(

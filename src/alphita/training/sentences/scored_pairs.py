@@ -15,7 +15,6 @@ a file holds is told by its first line (`LAYOUTS`):
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -236,7 +235,7 @@ def _inference(path: Path, rejects: Rejects) -> Triples:
     premises: dict[str, dict[str, list[str]]] = {}
     for line, entry in textio.lines(path):
         try:
-            fields = json.loads(entry)
+            fields = textio.json_value(entry)
             premise, hypothesis, label = (fields[key] for key in ("sentence1", "sentence2", "gold_label"))
             premise, hypothesis = premise.strip(), hypothesis.strip()
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -17,7 +17,6 @@ can be read. A row that is wrong goes to `Rejects` with its line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,7 +337,7 @@ def _jsonl(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
         if not line or line.isspace():
             continue
         try:
-            row = json.loads(line)
+            row = textio.json_value(line)
         except ValueError as error:
             rejects.add(f"not JSON: {error}", file=member.place, line=number, value=line)
             continue

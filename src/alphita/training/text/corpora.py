@@ -9,12 +9,12 @@ about patients.
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology.text import whole_characters
 
@@ -75,8 +75,8 @@ def _check_lines(file: BinaryIO, path: Path) -> None:
     file.seek(0)
     try:
         # A line that is longer is cut and cannot be looked at.
-        entry = json.loads(first) if len(first) < LONGEST else {}
-    except (ValueError, RecursionError):
+        entry = textio.json_value(first) if len(first) < LONGEST else {}
+    except ValueError:
         entry = None
     if not isinstance(entry, dict) or first.lstrip().startswith(b"["):
         raise InputError(
@@ -140,8 +140,8 @@ def _text(line: bytes, field: str | None, path: Path, number: int, rejects: Reje
     if not decoded.strip():
         return None
     try:
-        entry: Any = json.loads(decoded)
-    except (ValueError, RecursionError) as error:
+        entry: Any = textio.json_value(decoded)
+    except ValueError as error:
         rejects.add(f"no JSON: {error}", file=path, line=number)
         return None
     if not isinstance(entry, dict):

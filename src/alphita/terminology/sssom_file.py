@@ -1,18 +1,24 @@
-"""The metadata of SSSOM/TSV: a block of YAML in lines that begin with #.
+"""The one reader of SSSOM/TSV files: metadata, rows of slots, and ids by the file's own prefixes.
 
-Read are keys with plain values, and those of `curie_map`; lists, blocks of text and flows over several lines are passed
-over. What is no YAML is an error: a key in it would be missed, and its prefix or licence with it.
+The metadata are a block of YAML in lines that begin with #. Read are keys with plain values, and those of `curie_map`;
+lists, blocks of text and flows over several lines are passed over. What is no YAML is an error: a key in it would be
+missed, and its prefix or licence with it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphita import textio
-from alphita.errors import InputError
+from alphita.errors import InputError, Rejects
+from alphita.terminology import prefixes
 
+# Values of slots that mean something: no counterpart; a subject or object that is a string without an id.
+NO_TERM = "sssom:NoTermFound"
+LITERAL = "rdfs literal"
 CURIES = "curie_map"
 REMEDY = "each line of the block is '#key: value', or below one such '#  key: value' or '#  - value'"
 _ENTRY = re.compile(r"#(\s*)[\"']?([\w.\-]+)[\"']?:(?:\s+(.*?))?\s*")
@@ -21,9 +27,66 @@ _BLOCK = re.compile(r"[|>][+-]?\d?")
 _PAIRS = {"[": "]", "{": "}"}
 
 
+@dataclass(frozen=True)
+class SssomFile:
+    """A file whose metadata are read.
+
+    Attributes:
+        path: where it is; it may be gzipped.
+        metadata: key -> value, without quotes.
+        curies: prefix -> URI.
+        n_lines: how many lines the metadata have.
+    """
+
+    path: Path
+    metadata: dict[str, str]
+    curies: dict[str, str]
+    n_lines: int
+
+    @classmethod
+    def open(cls, path: Path) -> SssomFile:
+        """Read the metadata.
+
+        Raises:
+            InputError: the file cannot be read, is empty or without columns, or its metadata are no YAML.
+        """
+        block, number = SssomHeader(path), 0
+        for number, line in textio.streamed(path):
+            if not line.startswith("#"):
+                block.end()
+                return cls(path, block.metadata, block.curies, number - 1)
+            block.add(number, line)
+        raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)
+
+    def rows(
+        self, needed: Sequence[str], said_once: Sequence[str], rejects: Rejects
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield (line, value by slot) of each row; what is no row of the table goes to `rejects`.
+
+        Args:
+            needed: slots that must be columns.
+            said_once: slots whose value in the metadata holds for every row, unless they are columns.
+            rejects: takes rows of another length, with an open quote, or that are not UTF-8.
+
+        Raises:
+            InputError: the file cannot be read, or a needed column is not there.
+        """
+        of_all = {slot: self.metadata[slot] for slot in said_once if slot in self.metadata}
+        for line, slots in textio.table(self.path, "\t", needed, rejects, after=self.n_lines):
+            yield line, of_all | slots
+
+    def curie(self, identifier: str) -> str:
+        """Return an id as Alphita writes it; a prefix that only the file knows is looked up by its URI."""
+        prefix, colon, local = identifier.partition(":")
+        known = prefixes.canonical(prefix) in prefixes.table()
+        if colon and not known and (uri := self.curies.get(prefix)):
+            return prefixes.contract(uri + local) or prefixes.normalize(identifier)
+        return prefixes.normalize(identifier)
+
+
 @dataclass
 class SssomHeader:
-    """Takes the lines of a header, one after the other.
+    """Takes the lines of the metadata, one after the other.
 
     Attributes:
         file: where they stand.

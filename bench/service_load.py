@@ -1,0 +1,201 @@
+"""Mentions a second of `alphita serve`, asked in batches through HTTP, of this checkout and of others in turn.
+
+    python bench/service_load.py --index X.index [--beside OTHER_CHECKOUT] -o OUT.json [--rounds 5] [--requests 12]
+
+Each server is a process of its own, as users start it; this process is the client, on the same machine. Every mention
+is new: a term of the index with noise, drawn with the seed; all servers of a round get the same ones. One client sends
+requests of --rows mentions one after the other (batches), and --clients clients at once send as many (crowd). Reported
+are mentions/s of wall time, of processor time (the server's and its processes') and of the processor time of the
+busiest thread, which tells what a machine with nothing else to do and a core a process would give, where other programs
+share this one; and the ratios to the other checkouts, round by round. Answers are compared: concept, term, decision,
+and confidence to 5 decimals; what stands together in a batch moves the last digits of a vector.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from alphita import machine
+from alphita.index.store import Index
+from alphita.normalizer.calibrating.noise import noisy
+
+TOP = 5
+UNITS = ("mentions/s", "mentions/processor-s", "mentions/s of the busiest thread")
+HERE = Path(__file__).parents[1]
+WARM_SECONDS = 20.0
+
+
+class Served(NamedTuple):
+    """A running server."""
+
+    host: str
+    port: int
+    process: int
+
+
+async def ask(served: Served, mentions: list[str]) -> bytes:
+    """Return the body of an answer."""
+    reader, writer = await asyncio.open_connection(served.host, served.port, limit=2**26)
+    body = json.dumps({"mentions": mentions, "top": TOP}).encode()
+    head = f"POST /normalize HTTP/1.1\r\nHost: {served.host}:{served.port}\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    answer = await reader.read()
+    writer.close()
+    first, _, content = answer.partition(b"\r\n\r\n")
+    if b" 200 " not in first.split(b"\r\n")[0]:
+        raise SystemExit(f"a request of {len(mentions)} mentions got {first[:80]!r}")
+    return content
+
+
+@contextlib.asynccontextmanager
+async def serving(checkout: Path, index: Path) -> AsyncIterator[Served]:
+    """Start `alphita serve` of a checkout."""
+    command = [sys.executable, "-m", "alphita", "serve", "--to", str(index), "--port", "0", "--rate", "0"]
+    command += ["--seconds", "300"]
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://([\d.]+):(\d+)", process.stdout.readline())
+            if found is None:
+                log.seek(0)
+                raise SystemExit(f"the server did not start: {' '.join(command)}\n{log.read()}")
+            yield Served(found[1], int(found[2]), process.pid)
+        finally:
+            process.terminate()
+
+
+def processes_of(process: int) -> list[int]:
+    """Return a process and its descendants."""
+    children = [
+        child for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [process, *(each for child in children for each in processes_of(int(child)))]
+
+
+def used(process: int) -> dict[str, float]:
+    """Return the processor seconds of each thread of a process and its descendants."""
+    seconds = {}
+    for each in processes_of(process):
+        for task in Path(f"/proc/{each}/task").iterdir():
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            seconds[task.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def memory(process: int) -> int:
+    """Return the bytes that a process and its descendants hold, shared pages counted once."""
+    total = 0
+    for each in processes_of(process):
+        rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+        total += int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1]) * 1024  # type: ignore[index]
+    return total
+
+
+def differences(some: list[bytes], others: list[bytes]) -> int:
+    """Return how many answers are not the same."""
+
+    def told(bodies: list[bytes]) -> list[tuple[Any, ...]]:
+        answers = [answer for body in bodies for answer in json.loads(body)["results"]]
+        names = ("concept_id", "matched_term", "method", "decision")
+        return [(*(each[name] for name in names), round(each["confidence"] or 0.0, 5)) for each in answers]
+
+    return sum(one != other for one, other in zip(told(some), told(others), strict=True))
+
+
+async def measured(served: Served, requests: list[list[str]], clients: int) -> dict[str, Any]:
+    """Ask by one client, and by many at once; return rates, and the answers."""
+    rows = sum(map(len, requests))
+    figures: dict[str, Any] = {}
+    for name, at_once in (("batches", 1), ("crowd", clients)):
+        free = asyncio.Semaphore(at_once)
+
+        async def one(mentions: list[str], free: asyncio.Semaphore = free) -> bytes:
+            async with free:
+                return await ask(served, mentions)
+
+        start, before = time.perf_counter(), used(served.process)
+        answers = await asyncio.gather(*map(one, requests))
+        wall, after = time.perf_counter() - start, used(served.process)
+        spent = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
+        figures[name] = dict(zip(UNITS, (rows / wall, rows / sum(spent), rows / max(spent)), strict=True))
+        figures["answers"] = answers
+    return figures | {"memory": memory(served.process)}
+
+
+async def compare(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of all checkouts, round by round."""
+    index = Index.open(given.index)
+    chance = random.Random(given.seed)
+
+    def draw() -> list[str]:
+        return [noisy(index.strings[row], chance) for row in chance.choices(range(len(index)), k=given.rows)]
+
+    checkouts = [HERE, *given.beside]
+    rounds: list[list[dict[str, Any]]] = []
+    different = 0
+    async with contextlib.AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(serving(checkout, given.index)) for checkout in checkouts]
+        for served in servers:
+            await asyncio.gather(*(ask(served, draw()) for _ in range(4)))
+        await asyncio.sleep(WARM_SECONDS)  # further processes come by and by
+        for served in servers:
+            await asyncio.gather(*(ask(served, draw()) for _ in range(4)))
+        for _ in range(given.rounds):
+            requests = [draw() for _ in range(given.requests)]
+            rounds.append([await measured(served, requests, given.clients) for served in servers])
+            answers = [each.pop("answers") for each in rounds[-1]]
+            different += sum(differences(answers[0], each) for each in answers[1:])
+    ratios = {
+        name: [[turn[0][name][unit] / other[name][unit] for turn in rounds for other in turn[1:]] for unit in UNITS]
+        for name in ("batches", "crowd")
+    }
+    return {"rounds": rounds, "answers_that_differ": different, "ratios": {
+        name: {
+            unit: {"median": statistics.median(some), "least": min(some), "most": max(some)}
+            for unit, some in zip(UNITS, every, strict=True)
+            if some
+        }
+        for name, every in ratios.items()
+    }}  # fmt: skip
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another checkout")
+    parser.add_argument("--output", "-o", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=12)
+    parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    figures = asyncio.run(compare(given))
+    figures |= {"index": Index.open(given.index).manifest["counts"], "machine": machine.describe()}
+    figures |= {"command": ["bench/service_load.py", *sys.argv[1:]]}
+    given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Processes that answer beside the server's own, each with the model and all with the same pages of the mapped index.
+
+Each has a pipe of its own, so that one that is killed costs the others nothing: another takes its place and is asked
+the same once more.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from alphita import machine
+from alphita.distributed.processes import die_with_parent
+from alphita.errors import InputError
+from alphita.index.store import Index
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.options import Running
+from alphita.service import annotating, logs
+from alphita.service.normalizing import Asked, Question
+
+SECONDS_TO_STOP = 10.0
+# How often a batch is given to a process that dies of it.
+TRIES = 2
+# A worker is started only where so many times the memory of this process's own is free.
+ROOM = 1.5
+NVIDIA = Path("/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a worker opens.
+
+    Attributes:
+        index: its folder.
+        content_hash: of the index that the server itself opened.
+        error: see `Normalizer`.
+        running: how the encoder runs.
+        log_mentions: see `Settings`.
+    """
+
+    index: Path
+    content_hash: str
+    error: float | None
+    running: Running
+    log_mentions: bool
+
+    def __call__(self) -> annotating.Work:
+        """Open it.
+
+        Raises:
+            InputError: there is another index now.
+        """
+        index = Index.open(self.index, verify=False)
+        if index.content_hash != self.content_hash:
+            raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
+        return annotating.Work(Normalizer(index, error=self.error, **asdict(self.running)))
+
+
+class Worker:
+    """A process that answers, as `Work` does, where it is called; it is started by its first question."""
+
+    def __init__(self, opening: Opening) -> None:
+        """Start nothing yet."""
+        self._opening = opening
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+
+    def warm_up(self) -> None:
+        """Start it, and let it answer a question."""
+        self(Asked(1, False), [Question("warm up")])
+
+    def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
+        """Return the answers; see `annotating.Work`.
+
+        Raises:
+            RuntimeError: it cannot answer these, or its process died of them.
+        """
+        for _ in range(TRIES):
+            try:
+                connection = self._connected()
+                connection.send((kind, list(questions)))
+                answers: Sequence[Any] | None = connection.recv()
+            except (EOFError, OSError):
+                logs.event("a worker ended while it answered; is the memory enough?", questions=len(questions))
+                self.close()
+                continue
+            if answers is None:
+                raise RuntimeError("a worker could not answer; the log says why")
+            return answers
+        raise RuntimeError(f"{TRIES} workers ended while they answered this")
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            context = multiprocessing.get_context("spawn")
+            self._connection, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, self._opening), daemon=True)
+            self._process.start()
+            # So the end of the pipe is seen here when the process ends.
+            theirs.close()
+        return self._connection
+
+    def close(self) -> None:
+        """End the process."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(SECONDS_TO_STOP)
+            self._process.close()
+        self._connection = self._process = None
+
+
+def default_processes(device: str, threads: int) -> int:
+    """Return how many processes answer where nobody says: one a thread, but one in all where they would share a GPU."""
+    return 1 if device.startswith("cuda") or (device == "auto" and NVIDIA.exists()) else threads
+
+
+def is_room() -> bool:
+    """Tell whether the memory is enough for a further process like this one, the mapped files not counted."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("RssAnon"):
+                return machine.memory() > ROOM * int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return True
+
+
+def _serve(connection: Connection, opening: Opening) -> None:
+    """Be a worker: open, then answer one batch after another until the pipe is closed."""
+    # Ctrl-C reaches every process of a terminal; the server decides, and answers what it is at.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    machine.set_threads(opening.running.threads)
+    logs.configure(mentions=opening.log_mentions)
+    work: annotating.Work | None = None
+    while True:
+        try:
+            kind, questions = connection.recv()
+        except (EOFError, OSError):
+            return
+        answers: Sequence[Any] | None = None
+        try:
+            work = work or opening()
+            answers = work(kind, questions)
+        except Exception as error:
+            logs.LOGGER.error("a worker could not answer", exc_info=error)
+        connection.send(answers)

@@ -1,0 +1,160 @@
+"""What prints a table prints it as JSON too, in one shape, and what is drawn has one scheme of colours."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from alphita import cli, printing
+from alphita.mappings.review.records import Project, ReviewRow
+from alphita.mappings.review.store import ReviewStore
+from tests.cli.command import alphita
+
+COMMANDS = Path(cli.__file__).parent
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+TERMINOLOGIES = FIXTURES / "terminology"
+SCORED = f"evaluate ncbi_disease --data {FIXTURES / 'benchmarks'} --baseline exact_match --model edit_distance"
+# Each function of cli/ that draws a table -> the command whose --json prints it.
+PRINTED = {
+    "evaluate.py _list": "evaluate",
+    "evaluate.py _about": "evaluate",
+    "evaluate.py _compare": "evaluate",
+    "evaluate.py _run": "evaluate",
+    "review.py _text": "review progress",
+    "search.py _text": "search query",
+    "serve.py _check": "serve",
+    "server.py _text": "server search",
+    "terminology.py _show": "terminology describe",
+    "terminology.py table": "terminology describe",
+    "terminology_changes.py changes": "terminology changes",
+    "terminology_merge.py _show": "terminology merge",
+    "train.py _list": "train",
+}
+# Or the JSON file that the command writes beside what it makes, with the same figures.
+WRITTEN = {
+    "calibrate.py calibrate": "manifest.json",
+    "calibrate.py _text": "manifest.json",
+    "calibrate.py _tell_gain": "report.json",
+    "mappings_migrate.py _text": "migration.json",
+    "train_decisions.py report": "report.json",
+    "vocabulary.py _show": "manifest.json",
+}
+# Help, and counts in a sentence's place.
+NEITHER = {"_settings.py format_help", "_mapping_options.py tell_losses"}
+
+
+def draws(function: ast.FunctionDef) -> bool:
+    """Whether a function prints columns: cells of a fixed width, or a table of rich."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
+            spec = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "9" for part in node.format_spec.values
+            )
+            if re.match(r"[<>]?[1-9]", spec):
+                return True
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+            if name in {"Table", "console", "summary"}:
+                return True
+    return False
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+    for file in sorted(COMMANDS.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                yield f"{file.name} {node.name}", node
+
+
+def test_every_table_is_printed_or_written_as_json():
+    drawn = {name for name, function in functions() if draws(function)}
+    assert drawn == {*PRINTED, *WRITTEN, *NEITHER}
+
+
+@pytest.mark.parametrize("path", sorted(set(PRINTED.values())))
+def test_the_command_of_a_table_takes_json(path):
+    command = typer.main.get_command(cli.app)
+    for word in path.split():
+        command = command.get_command(typer.Context(command), word)
+    assert any("--json" in parameter.opts for parameter in command.params)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("small")
+    assert alphita("terminology", "import", "obo", TERMINOLOGIES / "small.obo", "-o", tmp_path / "a.terminology") == 0
+    assert alphita("terminology", "import", "table", TERMINOLOGIES / "terms.csv", "-o", tmp_path / "b.terminology") == 0
+    with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store:
+        store.add_project(
+            Project("lab", "LAB", "text", "", "", "", "2026-01-01T00:00:00+00:00"),
+            [ReviewRow(0, "lab", 1, "", "toe", 1)],
+        )
+    assert alphita(*SCORED.split(), "-o", tmp_path / "first") == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("evaluate --list", {"name", "title", "task", "where"}),
+        ("evaluate --about mcsm", {"table"}),
+        ("train --list", {"name", "what"}),
+        ("terminology import --list", {"name", "what", "settings"}),
+        ("terminology merge --list", {"name", "default", "description"}),
+        ("terminology describe {0}/a.terminology", {"sources", "totals"}),
+        ("terminology changes {0}/a.terminology {0}/b.terminology", {"kind", "concept"}),
+        ("terminology merge {0}/a.terminology {0}/b.terminology -o {0}/c.terminology", {"table", "name", "count"}),
+        ("review progress --mappings {0}/reviews.sqlite", {"project", "rows", "decided"}),
+        (f"{SCORED} -o {{0}}/report", {"benchmark", "system", "metric", "value"}),
+        ("evaluate --compare {0}/first {0}/first", {"benchmark", "first", "second", "difference"}),
+    ],
+)
+def test_json_is_an_object_a_row_a_line_each(words, fields, small, capsys):
+    capsys.readouterr()
+    assert alphita(*words.format(small).split(), "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows
+    assert all(fields <= set(row) for row in rows), rows[0]
+
+
+def test_colours_are_chosen_in_one_place():
+    elsewhere = [
+        f"{file.relative_to(COMMANDS.parent)}:{number}"
+        for file in sorted(COMMANDS.parent.rglob("*.py"))
+        if file.name != "printing.py"
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\bConsole\(|\bstyle=\"(?!aside|best|head)[a-z]+\"|\\x1b\[|\bsecho\(|typer\.style", line)
+    ]
+    assert elsewhere == [], "draw by printing.console(), in the styles of printing.STYLES"
+    console = printing.console()
+    assert all(console.get_style(name) is not None for name in printing.STYLES)
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_no_color_is_honoured_on_a_terminal(variables, coloured):
+    above, below = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    subprocess.run(
+        [sys.executable, "-m", "alphita", "--help"], stdout=below, stderr=below, env=environment | variables, check=True
+    )
+    os.close(below)
+    text = b""
+    while True:
+        try:
+            read = os.read(above, 65536)
+        except OSError:
+            break
+        text += read
+    os.close(above)
+    assert b"normalize" in text
+    assert bool(re.search(rb"\x1b\[[\d;]*3[1-7]m", text)) is coloured

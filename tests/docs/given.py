@@ -1,0 +1,284 @@
+"""What the reader of a page is said to have, made small: releases in the publishers' own layout, stores, models.
+
+The commands of a page then run as they are printed, without a licence and within seconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.docs.blocks import blocks
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+TERMINOLOGIES = FIXTURES / "terminology"
+OBO = """format-version: 1.2
+ontology: {ontology}
+
+[Term]
+id: {ontology}:0000001
+name: {first}
+synonym: "{synonym}" EXACT []
+
+[Term]
+id: {ontology}:0000004
+name: disease
+"""
+
+
+def copied(source: Path, *names: str) -> Callable[[Path], None]:
+    """Return what copies a file, or the content of a folder, to each of these names."""
+
+    def make(folder: Path) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, folder / name, dirs_exist_ok=True)
+            else:
+                shutil.copy2(source, folder / name)
+
+    return make
+
+
+def zipped(source: Path, name: str, top: str = "") -> Callable[[Path], None]:
+    """Return what packs a folder as the publisher does, below a folder `top`."""
+
+    def make(folder: Path) -> None:
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for file in sorted(source.rglob("*")):
+                archive.write(file, Path(top) / file.relative_to(source))
+
+    return make
+
+
+def written(name: str, text: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    return make
+
+
+def linked(name: str, target: str) -> Callable[[Path], None]:
+    """Return what lets a name of the page lead to something that is there."""
+
+    def make(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to((folder / target).resolve())
+
+    return make
+
+
+def ran(command: str) -> Callable[[Path], None]:
+    """Return what runs `alphita` before the page does."""
+
+    def make(folder: Path) -> None:
+        environment = os.environ | {"PYTHONPATH": str(folder / "src")}
+        words = [sys.executable, "-m", "alphita", *command.split()]
+        done = subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stderr[-2000:]}"
+
+    return make
+
+
+def rows(*names: str) -> Callable[[Path], None]:
+    """Return what writes the sample's strings as Parquet files."""
+
+    def make(folder: Path) -> None:
+        import polars as pl
+
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            frame = pl.read_csv(folder / "examples" / "messy_terms.csv").head(100)
+            frame.select("mention", text="mention", diagnosis="mention", lang=pl.lit("en"), id="mention").write_parquet(
+                folder / name
+            )
+
+    return make
+
+
+def decided(folder: Path) -> None:
+    """Decide the first rows of the page's store, as a reviewer would."""
+    from alphita.mappings.review.store import Decision, ReviewStore
+
+    with ReviewStore.open(folder / "reviews.sqlite") as store:
+        for place in store.queue("lab", order="row")[1]:
+            if place.row.candidates and (concept := place.row.candidates[0].concept_id):
+                store.decide(Decision(f"first-{place.row.id}", "lab", place.row.id, "ann", "accept", concept, "exact"))
+
+
+def brands(folder: Path) -> None:
+    """Save the benchmark that the page shows, with data for it."""
+    page = folder / "docs" / "evaluation.md"
+    (shown,) = (block.text for block in blocks(page) if block.text.startswith('"""Brand names'))
+    (folder / "brands.py").write_text(shown, encoding="utf-8")
+    written("brands.csv", "brand,ingredient\nPanadol,paracetamol\nGlucophage,metformin\nCoumadin,warfarin\n")(folder)
+
+
+def filled(folder: Path) -> None:
+    """Fill in the sample of an audit, as the person who judges it does."""
+    import polars as pl
+
+    sample = folder / "answers.csv.audit.csv"
+    pl.read_csv(sample, infer_schema=False).with_columns(right=pl.lit("yes")).write_csv(sample)
+
+
+def served(folder: Path) -> None:
+    """Lay the server's options where this machine has room for what they name."""
+    text = (folder / "deploy" / "serve.toml").read_text(encoding="utf-8")
+    written("serve.toml", text.replace("/data/", f"{folder}/").replace("0.0.0.0", "127.0.0.1"))(folder)
+    ran("serve --keys keys.tsv --new-key ann")(folder)
+
+
+def diseased(folder: Path) -> None:
+    """Call a concept of the release a disease, beside what it is."""
+    with open(folder / "2026AA" / "META" / "MRSTY.RRF", "a", encoding="utf-8") as types:
+        types.write("C0000001|T047|B2.2.1.2.1|Disease or Syndrome|AT9||\n")
+
+
+def graphs(folder: Path) -> None:
+    """Write an ontology as OBO graphs, packed, whose first concept is DOID:4."""
+    text = (TERMINOLOGIES / "obographs" / "zz.json").read_text(encoding="utf-8")
+    (folder / "maxo.json").write_text(text, encoding="utf-8")
+    text = text.replace("ZZ_0000001", "DOID_4").replace("ZZ_", "DOID_").replace("/zz", "/doid")
+    (folder / "doid.json.gz").write_bytes(gzip.compress(text.encode()))
+
+
+ANNOTATIONS = (
+    "database_id\tdisease_name\tqualifier\thpo_id\treference\tevidence\tonset\tfrequency\tsex\tmodifier\taspect\tbiocuration\n"
+    "OMIM:1\tBlue syndrome\t\tHP:0000961\tPMID:1\tPCS\t\t\t\t\tP\tHPO:x[2026-01-01]\n"
+    "OMIM:2\tNose syndrome\t\tHP:0000458\tPMID:1\tPCS\t\t\t\t\tP\tHPO:x[2026-01-01]\n"
+)
+BABELON = (
+    "source_language\ttranslation_language\tsubject_id\tpredicate_id\tsource_value\ttranslation_value\ttranslation_status\n"
+    "en\t{0}\tHP:0001250\trdfs:label\tSeizure\t{1}\tOFFICIAL\n"
+)
+LANGUAGES = (
+    "id,term,language\nA:1,headache,en\nA:1,cefalea,es\nA:2,fever,en\nA:2,fiebre,es\nA:2,febbre,it\nA:3,toux,fr\n"
+)
+LIST = "concept\nHP:0001250\nHP:0000458\n"
+USAGI = (
+    "sourceCode,sourceName,sourceFrequency,sourceAutoAssignedConceptIds,matchScore,mappingStatus,equivalence,statusSetBy,"
+    "statusSetOn,conceptId,conceptName,domainId,mappingType,comment,createdBy,createdOn,assignedReviewer\n"
+    "L1,blue ear,7,101,0.9,APPROVED,EQUIVALENT,ann,1769817600000,101,Blue lantern,Condition,MAPS_TO,,,,\n"
+)
+HPO = ran("terminology import obo hpo --packaged -o hpo.terminology")
+
+# A page, the words that a block of it has, and what is made before that block: a page's, before its first.
+GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
+    ("terminologies/babelon.md", "", written("hp-fr.babelon.tsv", BABELON.format("fr", "Crise"))),
+    ("terminologies/babelon.md", "", written("hp-de.babelon.tsv", BABELON.format("de", "Krampfanfall"))),
+    (
+        "terminologies/babelon.md",
+        "",
+        written("hp-fr.synonyms.tsv", "subject_id\ttranslation_value\nHP:0001250\tCrise convulsive\n"),
+    ),
+    (
+        "terminologies/changes.md",
+        "",
+        written("hp-2016.obo", OBO.format(ontology="HP", first="Fits", synonym="Convulsion")),
+    ),
+    (
+        "terminologies/changes.md",
+        "",
+        written("hp-2025.obo", OBO.format(ontology="HP", first="Seizure", synonym="Convulsion")),
+    ),
+    ("terminologies/hpoa.md", "", written("phenotype.hpoa", ANNOTATIONS)),
+    ("start/rare_disease.md", "", written("phenotype.hpoa", ANNOTATIONS)),
+    ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_tabular.xml", "icd10cm-tabular-2025.xml")),
+    ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_index.xml", "icd10cm-index-2025.xml")),
+    ("terminologies/loinc.md", "", copied(TERMINOLOGIES / "loinc", "Loinc_2.81")),
+    ("terminologies/loinc.md", "", zipped(TERMINOLOGIES / "loinc", "Loinc_2.81.zip")),
+    (
+        "terminologies/merge.md",
+        "",
+        written("doid.obo", OBO.format(ontology="DOID", first="epilepsy", synonym="Seizure disorder")),
+    ),
+    (
+        "terminologies/merge.md",
+        "",
+        written(
+            "mondo_exactmatch_doid.sssom.tsv",
+            "subject_id\tpredicate_id\tobject_id\tmapping_justification\n"
+            "HP:0001250\tskos:exactMatch\tDOID:0000001\tsemapv:ManualMappingCuration\n",
+        ),
+    ),
+    ("terminologies/obographs.md", "", graphs),
+    ("terminologies/omop.md", "", copied(TERMINOLOGIES / "omop", "athena")),
+    ("terminologies/omop.md", "", zipped(TERMINOLOGIES / "omop", "vocabulary_download_v5.zip")),
+    ("terminologies/products.md", "", copied(TERMINOLOGIES / "products" / "products.csv", "shop.csv")),
+    (
+        "terminologies/products.md",
+        "",
+        written("register.tsv", "name\tingredient\tcompany\troute\nCold Granules\tparacetamol|_\tSock & Sons\toral\n"),
+    ),
+    ("terminologies/rxnorm.md", "", copied(TERMINOLOGIES / "rxnorm", "RxNorm_full")),
+    ("terminologies/rxnorm.md", "", zipped(TERMINOLOGIES / "rxnorm", "RxNorm_full_01052026.zip")),
+    ("terminologies/snomed_ct.md", "", copied(TERMINOLOGIES / "snomed_ct" / "International", "International")),
+    ("terminologies/snomed_ct.md", "", copied(TERMINOLOGIES / "snomed_ct" / "Extension", "Extension")),
+    (
+        "terminologies/snomed_ct.md",
+        "",
+        zipped(
+            TERMINOLOGIES / "snomed_ct" / "International",
+            "SnomedCT_InternationalRF2_PRODUCTION_20260101T120000Z.zip",
+            "SnomedCT_InternationalRF2_PRODUCTION_20260101T120000Z",
+        ),
+    ),
+    ("terminologies/subset.md", "", written("codes.csv", LIST)),
+    ("terminologies/table.md", "", written("relations.tsv", "head\trelation\ttail\nGLU-F\tpart_of\tGLU\n")),
+    ("terminologies/umls.md", "", copied(TERMINOLOGIES / "umls", "2026AA/META")),
+    ("terminologies/umls.md", "", diseased),
+    ("terminologies/umls.md", "", zipped(TERMINOLOGIES / "umls", "umls-2026AA-metathesaurus-full.zip", "2026AA/META")),
+    ("calibration.md", "read_audit", filled),
+    ("capacity.md", "", copied(TERMINOLOGIES / "terms.csv", "x.csv")),
+    ("capacity.md", "X.terminology", ran("terminology import table x.csv -o X.terminology")),
+    ("cluster.md", "feeds/", rows("mentions.parquet", "feeds/2024-01.parquet", "feeds/2024-02.parquet")),
+    ("cluster/ray.md", "ray.data", rows("strings/rows.parquet")),
+    ("cluster/spark.md", "", rows("rows/rows.parquet")),
+    ("decisions.md", "migrate", HPO),
+    ("decisions.md", "migrate", linked("old.terminology", "hpo.terminology")),
+    ("decisions.md", "migrate", linked("new.terminology", "hpo.terminology")),
+    ("decisions.md", "migrate", decided),
+    ("deployment.md", "--config serve.toml", served),
+    ("evaluation.md", "--data benchmarks", copied(FIXTURES / "benchmarks", "benchmarks")),
+    ("evaluation.md", "--data benchmarks", linked("my-model", "models/alphita-en-fp16")),
+    ("evaluation.md", "evaluate brands.py", brands),
+    ("recipes/multilingual.md", "bitext", written("en.csv", "id,term\nA:1,headache\nA:2,fever\nA:3,cough\n")),
+    ("recipes/multilingual.md", "bitext", ran("terminology import table en.csv -o english.terminology")),
+    ("recipes/multilingual.md", "bitext", written("it.csv", "id,term\nB:1,mal di testa\nB:2,febbre\nB:3,tosse\n")),
+    (
+        "recipes/multilingual.md",
+        "bitext",
+        ran("terminology import table it.csv -o italian.terminology --set language=it"),
+    ),
+    ("results/accuracy.md", "DATA", copied(FIXTURES / "benchmarks", "DATA")),
+    ("results/accuracy.md", "DATA", linked("model", "models/alphita-en-fp16")),
+    ("review.md", "--format fhir_r4", decided),
+    ("servers.md", "", copied(TERMINOLOGIES / "small.obo", "small.obo")),
+    ("servers.md", "", ran("terminology import obo small.obo -o hpo.terminology")),
+    ("servers.md", "", ran("index hpo.terminology --model minilm -o hpo.index")),
+    ("servers.md", "2026-06", linked("hpo-2026-06.terminology", "hpo.terminology")),
+    ("vocabulary.md", "romance/", written("open.csv", LANGUAGES)),
+    ("vocabulary.md", "romance/", ran("terminology import table open.csv -o open.terminology")),
+    ("vocabulary.md", "romance/", ran("terminology split open.terminology --fraction 0.5 -o open.split")),
+    ("vocabulary.md", "italian/", written("notes.txt", "mal di testa da tre giorni\nfebbre e tosse secca\n" * 50)),
+    ("vocabulary.md", "italian/", written("leaflets.txt", "in caso di febbre consultare il medico\n" * 50)),
+    ("with-other-tools.md", "athena.zip", zipped(TERMINOLOGIES / "omop", "athena.zip")),
+    ("with-other-tools.md", "athena.zip", copied(TERMINOLOGIES / "omop" / "CONCEPT.csv", "CONCEPT.csv")),
+    ("with-other-tools.md", "athena.zip", written("reviewed.usagi.csv", USAGI)),
+    ("with-other-tools.md", "athena.zip", written("codes.csv", "code,name\nL1,blue ear\nL2,cold toe\n")),
+]
+
+
+def give(page: str, text: str, folder: Path, first: bool) -> None:
+    """Make what a block needs: of its page, where it is the page's first, and of its own words."""
+    for name, words, make in GIVEN:
+        if f"docs/{name}" == page and (words in text if words else first):
+            make(folder)

@@ -1,0 +1,109 @@
+"""Reads changed files, one a seed: READER FROM TO. Prints a seed that gives anything but rows or an error for users.
+
+A reader has an end in time, and takes no more than 2 GB in all; after an error nothing that it writes is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from alphita.errors import AlphitaError
+from tests.faults.changing import changed
+from tests.faults.readers import Reader, readers
+from tests.faults.writers import prepare
+
+# Seconds of processors for one small file.
+MOST_SECONDS = 20
+MOST_BYTES = 2 * 2**30
+# In memory, where there is such a place: nothing here is about what is durable.
+SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
+SEEDS = Path(__file__).with_name("seeds.tsv")
+
+
+class TooLong(BaseException):
+    """A file takes too long."""
+
+
+def _files(folder: Path) -> set[str]:
+    # SQLite keeps two more beside a file that it cannot tidy up.
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))]
+    return {path.relative_to(folder).as_posix() for path in files}
+
+
+def problem_of(reader: Reader, seed: int) -> str | None:
+    """Read a folder in which one file is changed as a seed says; return what is wrong with what came of it."""
+    rng = random.Random(f"{reader.name} {seed}")
+    which = rng.choice(sorted(reader.files))
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
+        folder = Path(name) / "in"
+        for file, content in reader.files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(changed(content, rng) if file == which else content)
+        before = _files(Path(name))
+        try:
+            with _limited():
+                reader.read(folder)
+        except AlphitaError as error:
+            if left := _files(Path(name)) - before:
+                return f"left behind after an error: {sorted(left)}"
+            return f"an error of {len(str(error)):,} characters" if len(str(error)) > 5_000 else None
+        # A panic of Rust is no Exception.
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return traceback.format_exc()
+        drafts = [path for path in _files(Path(name)) if ".draft" in path or ".part" in path]
+        return f"left behind: {drafts}" if drafts else None
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Raise after some seconds of work."""
+
+    def end(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def seeds_of(name: str) -> list[int]:
+    """Return the seeds at which a reader once failed."""
+    lines = SEEDS.read_text(encoding="utf-8").splitlines()[1:]
+    return [int(seed) for reader, seed, _ in (line.split("\t") for line in lines) if reader == name]
+
+
+def main(name: str, seeds: Iterable[int]) -> int:
+    """Run; return how many seeds failed."""
+    failed = 0
+    # From what native code does there may be no way back: the seed is told before.
+    last = Path(tempfile.gettempdir()) / f"alphita-changed-{name}.seed"
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        reader = readers(prepare(Path(folder)))[name]
+        for seed in seeds:
+            last.write_text(str(seed))
+            if problem := problem_of(reader, seed):
+                failed += 1
+                print(f"{name} {seed}: {problem}", flush=True)
+    last.unlink(missing_ok=True)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{name}: {failed} failed, {most / 2**20:.0f} MB at most", flush=True)
+    return failed + (most > MOST_BYTES)
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+    sys.exit(min(main(sys.argv[1], range(int(sys.argv[2]), int(sys.argv[3]))), 1))
