@@ -1,4 +1,4 @@
-"""Compare Alphita with scispaCy, gilda, rapidfuzz, BM25 and sentence-transformers: one dictionary, the same queries, one rule of scoring.
+"""Compare Alphita with scispaCy, gilda, rapidfuzz, BM25 and sentence-transformers: the same names, queries and scoring.
 
     bench/peers/setup.sh VENVS
     python bench/peers/compare.py --terminology X.terminology --split S.split --venvs VENVS -o report/
