@@ -3,12 +3,12 @@
     python bench/stages.py --index X.index [--mentions FILE.txt] [--rows 100000] [-o stages.json]
 
 Everything runs on one thread, so that a thread's own clock counts all that a stage costs, and nothing that other
-programs take. A stage's time is that of its functions without the stages that they call; `rest` is what is of none.
+programs take. A stage's time is that of its functions without the stages that they call; `rest` belongs to none.
 Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `normalize_speed.py` has.
 The mentions are answered once to warm up, 300 of them, then as a file (`normalizer.writing.run`), then one by one.
 
-A vector instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch) and FAISS_OPT_LEVEL=avx2.
-ONNX Runtime and NumPy's OpenBLAS (OPENBLAS_CORETYPE=Haswell) have their own; the former has no switch.
+An instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch), FAISS_OPT_LEVEL=avx2,
+OPENBLAS_CORETYPE=Haswell (NumPy); ONNX Runtime has no such switch.
 """
 
 from __future__ import annotations
