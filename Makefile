@@ -16,6 +16,8 @@ $(BIN)/python:
 
 .venv/.installed-dev: .venv/.installed
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
+	@npm install --silent --no-audit --no-fund --prefix .venv typescript@5.9.3 \
+		|| echo "without npm the pages' JavaScript is not type-checked"
 	@touch $@
 
 # Spark is 450 MB and needs Java: only the slow checks have it.

@@ -29,9 +29,9 @@ function drawn({ columns, rows }) {
   return element("table", null, head, element("tbody", null, ...rows.map((row) => line("td", row))));
 }
 
-// The tables of a report, a section at a time, from what bench/report_tables.py wrote.
-async function tables(place) {
-  const { parts } = await (await fetch(place.dataset.tables)).json();
+// The tables of a report, a section at a time, from what bench/report_tables.py wrote and docs/hooks.py put into the page.
+function tables(place) {
+  const { parts } = JSON.parse(place.querySelector("script").textContent);
   const named = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));
   const sections = named.filter((section) => section.tables.length);
   const choice = element("select", null, ...sections.map(({ part, name }) => element("option", `${part}: ${name}`)));

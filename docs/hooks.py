@@ -1,11 +1,14 @@
-"""What the site changes in a page: links that leave docs/ lead to the repository."""
+"""What the site changes in a page: links out of docs/ lead to the repository, and figures of tables lie in the page."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
+TABLES = re.compile(r'<div data-tables="([^"]+)"></div>')
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)")
 
 
@@ -18,3 +21,14 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
         return link[1] if target.startswith("docs/") else f"{repository}/blob/main/{target}"
 
     return LINK.sub(lead, markdown)
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ANN401 - of mkdocs
+    """Return a page with the figures that filter.js draws: a page that is read from a disk may fetch no file."""
+
+    def hold(place: re.Match[str]) -> str:
+        figures = json.loads((Path(page.file.abs_src_path).parent / place[1]).read_text(encoding="utf-8"))
+        text = json.dumps(figures, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+        return f'<div data-tables><script type="application/json">{text}</script></div>'
+
+    return TABLES.sub(hold, html)

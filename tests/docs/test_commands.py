@@ -147,7 +147,7 @@ def readers(
         if page not in at:
             leave()
             folder, programs = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("programs")
-            needed = any(re.search(r"postgresql://|psql", block.text) for block in RUN if block.file == page)
+            needed = any(follow.DATABASE.search(block.text) for block in RUN if block.file == page)
             at[page] = Reader(folder, programs, request.getfixturevalue("page_database") if needed else None)
         return at[page]
 

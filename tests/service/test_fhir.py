@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from fhir.resources.capabilitystatement import CapabilityStatement as R5Statement
 from fhir.resources.R4B.capabilitystatement import CapabilityStatement as R4Statement
+from fhir.resources.R4B.terminologycapabilities import TerminologyCapabilities as R4Terminology
+from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5Terminology
 
 from alphita.index.store import build
-from alphita.service import fhir, fhir_lookup
+from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.service.review_service import index_of, service
 from tests.service.test_fhir_translate import checked
@@ -55,15 +57,29 @@ def test_capabilities(lab, release, version, model):
     # An instance says where it is (R4 cpb-15, R5 cpb-16), and each type stands once (cpb-9).
     assert document["implementation"]["description"]
     (rest,) = document["rest"]
-    definitions = {f"{kind}-{name}" for kind, names in fhir.OPERATIONS.items() for name in names}
+    definitions = {f"{kind}-{name}" for kind, names in fhir_capabilities.OPERATIONS.items() for name in names}
     assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap", "ValueSet"]
     listed = [operation for one in rest["resource"] for operation in one["operation"]]
-    assert {one["definition"].removeprefix(f"{fhir.DEFINITIONS}/") for one in listed} == definitions
+    assert {one["definition"].removeprefix(f"{fhir_capabilities.DEFINITIONS}/") for one in listed} == definitions
     # What it says it can, it can: without parameters something is wrong with each, but it is there.
-    for kind, names in fhir.OPERATIONS.items():
+    for kind, names in fhir_capabilities.OPERATIONS.items():
         for name in names:
             checked(lab.as_().get(f"/fhir/{release}/{kind}/${name}"), release, 400)
-    checked(lab.as_().get(f"/fhir/{release}/metadata?mode=terminology"), release, 400)
+    checked(lab.as_().get(f"/fhir/{release}/metadata?mode=other"), release, 400)
+
+
+@pytest.mark.parametrize(("release", "model"), [("r4", R4Terminology), ("r5", R5Terminology)])
+def test_terminology_capabilities(lab, release, model):
+    document = lab.as_().get(f"/fhir/{release}/metadata?mode=terminology").json()
+    model.model_validate(document)
+    assert (document["resourceType"], document["kind"]) == ("TerminologyCapabilities", "instance")
+    # Every system that it names, it expands; and each parameter of an expansion is one that it takes.
+    assert AX in [system["uri"] for system in document["codeSystem"]]
+    for system in document["codeSystem"]:
+        assert ("content" in system) == (release == "r5")
+        expanded = lab.as_().get(f"/fhir/{release}/ValueSet/$expand", params={"url": system["uri"]})
+        assert expanded.json()["expansion"]["contains"]
+    assert {one["name"] for one in document["expansion"]["parameter"]} <= set(fhir_expand.KNOWN)
 
 
 @pytest.mark.parametrize(

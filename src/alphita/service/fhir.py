@@ -1,4 +1,4 @@
-"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: the capability statement, and the operations of `OPERATIONS`.
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: what it can (`fhir_capabilities`), and the operations.
 
 Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html. JSON
 only. Every error is an OperationOutcome. `$translate` serves what people have reviewed; suggestions are at /normalize.
@@ -15,34 +15,29 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from alphita import __version__
 from alphita.index.store import Index
 from alphita.mappings.review.settled import SettledMappings
 from alphita.mappings.review.store import ReviewStore
-from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
+from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
+from alphita.service.fhir_capabilities import CODE_SYSTEM, CONCEPT_MAP, OPERATIONS, VALUE_SET, VERSIONS
 from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
     MEDIA_TYPE,
+    MEMBERS,
     Fault,
     Release,
     Values,
     from_query,
     from_resource,
     outcome,
+    parameter,
 )
 from alphita.service.searching import Finder
 
 RELEASES: tuple[Release, ...] = get_args(Release)
-VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
-DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
-CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
-# By resource: the operations, in the order of the alphabet.
-OPERATIONS = {
-    CODE_SYSTEM: ("lookup", "validate-code"),
-    CONCEPT_MAP: ("translate",),
-    VALUE_SET: ("expand", "validate-code"),
-}
+# The system of the examples.
+HPO = "http://human-phenotype-ontology.org"
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
 STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
@@ -52,6 +47,8 @@ FORMAT = {
     "schema": {"type": "string", "enum": list(JSON_TYPES)},
     "description": f"goes before the header Accept; every answer is {MEDIA_TYPE}",
 }
+MODES = ("full", "normative", "terminology")
+MODE = {"name": "mode", "in": "query", "schema": {"type": "string", "enum": list(MODES), "default": "full"}}
 
 
 class FhirJson(JSONResponse):
@@ -81,9 +78,12 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     settled = SettledMappings(store.path) if store is not None else None
 
     def metadata(request: Request) -> Response:
-        if request.query_params.get("mode", "full") not in ("full", "normative"):
-            raise Fault("not-supported", "this service has the capability statement alone: ask without 'mode'")
-        return reply(capabilities(release, started))
+        mode = request.query_params.get("mode", "full")
+        if mode not in MODES:
+            raise Fault("invalid", f"'mode' must be one of {', '.join(MODES)}")
+        if mode == "terminology":
+            return reply(fhir_capabilities.terminology(index, release, started))
+        return reply(fhir_capabilities.statement(release, started))
 
     def translated(values: Values) -> Response:
         question = fhir_translate.asked(values)
@@ -111,20 +111,24 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         f"/{release}/metadata",
         metadata,
         methods=["GET"],
-        summary=f"Capability statement ({release.upper()})",
+        summary=f"Capability statement, or terminology capabilities ({release.upper()})",
         operation_id=f"fhir_{release}_metadata",
-        openapi_extra={"parameters": [FORMAT]},
+        openapi_extra={"parameters": [MODE, FORMAT]},
         responses=_documented(STATEMENT_FAULTS),
         response_class=FhirJson,
     )
-    for path, known, repeated, answered in (
-        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
-        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
-        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated),
-        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set),
-        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded),
+    of_map = {"r4": ("system", "code"), "r5": ("sourceSystem", "sourceCode")}[release]
+    a_map = dict(zip(of_map, ("http://lab.example/codes", "L1"), strict=True))
+    a_code = {"system": HPO, "code": "HP:0001250"}
+    in_system, in_set = {"url": HPO, "code": "HP:0001250", "display": "Seizure"}, {"url": f"{HPO}?fhir_vs", **a_code}
+    for path, known, repeated, answered, example in (
+        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated, a_map),
+        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up, a_code),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated, in_system),
+        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set, in_set),
+        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded, {"url": HPO, "filter": "seiz"}),
     ):
-        _operation(routes, release, path, known, repeated, answered)
+        _operation(routes, release, path, known, repeated, answered, example)
 
 
 def _operation(
@@ -134,6 +138,7 @@ def _operation(
     known: dict[str, str],
     repeated: tuple[str, ...],
     answered: Callable[[Values], Response],
+    example: dict[str, str],
 ) -> None:
     def get(request: Request) -> Response:
         return answered(from_query(request.query_params.multi_items(), known, repeated))
@@ -146,10 +151,13 @@ def _operation(
     responses = _documented(OPERATION_FAULTS)
     queried = [
         {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
+        | ({"example": example[one]} if one in example else {})
         for one, kind in known.items()
         if kind not in COMPLEX
     ]
-    content = {kind: {"schema": {"type": "object"}} for kind in (MEDIA_TYPE, "application/json")}
+    given = [parameter(one, **{MEMBERS[known[one]][0]: value}) for one, value in example.items()]
+    body = {"schema": {"type": "object"}, "example": {"resourceType": "Parameters", "parameter": given}}
+    content = dict.fromkeys((MEDIA_TYPE, "application/json"), body)
     caller = [Depends(keys.reviewer)]
     routes.add_api_route(
         f"/{release}/{path}",
@@ -213,27 +221,6 @@ class Route(APIRoute):
 def reply(resource: dict[str, Any], status: int = 200) -> Response:
     """Return a resource as the answer."""
     return FhirJson(resource, status)
-
-
-def capabilities(release: Release, date: str) -> dict[str, Any]:
-    """Return the capability statement."""
-    operations = {
-        kind: [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names]
-        for kind, names in OPERATIONS.items()
-    }
-    return {
-        "resourceType": "CapabilityStatement",
-        "status": "active",
-        "date": date,
-        "kind": "instance",
-        "software": {"name": "Alphita", "version": __version__},
-        "implementation": {"description": "Alphita: reviewed mappings ($translate), and the concepts of an index"},
-        "fhirVersion": VERSIONS[release],
-        "format": ["json", MEDIA_TYPE],
-        "rest": [
-            {"mode": "server", "resource": [{"type": kind, "operation": listed} for kind, listed in operations.items()]}
-        ],
-    }
 
 
 def _check_accepted(request: Request) -> None:

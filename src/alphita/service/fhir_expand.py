@@ -36,6 +36,8 @@ KNOWN = {
     "excludeNested": "boolean",
     "excludeNotForUI": "boolean",
 }
+# Those that an answer follows, and says that it does.
+HEEDED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
 SUFFIXES = ("?fhir_vs", "/vs")
 # Codes of one answer.
 MOST = 1_000
@@ -109,9 +111,7 @@ def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], 
     if "offset" in values or "count" in values:
         expansion["offset"] = one(values, "offset") or 0
     said = [
-        {"name": name, _MEMBER.get(KNOWN[name], "valueString"): one(values, name)}
-        for name in ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
-        if name in values
+        {"name": name, _MEMBER.get(KNOWN[name], "valueString"): one(values, name)} for name in HEEDED if name in values
     ]
     if said:
         expansion["parameter"] = said
@@ -138,6 +138,11 @@ def _contained(index: Index, row: int, language: str | None, spelled: bool) -> d
         if spelled and string != concept.name
     ]
     return found | ({"designation": designations} if designations else {})
+
+
+def prefixes_of(index: Index) -> list[str]:
+    """Return the CURIE prefixes of an index's concepts."""
+    return list(_rows(index))
 
 
 def _prefix(index: Index, system: str) -> str | None:

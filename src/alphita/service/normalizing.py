@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
@@ -247,7 +247,7 @@ def router(
         return Response(to_json({"concepts": found}), media_type=JSON)
 
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))
-    async def concept(identifier: str) -> Response:
+    async def concept(identifier: Annotated[str, Path(examples=["HP:0001250"])]) -> Response:
         """Return a concept by its id (CURIE); a retired one says what replaces it."""
         found = await run_in_threadpool(concepts.find, identifier, normalizer.index, terminology)
         if found is None:

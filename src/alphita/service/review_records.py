@@ -27,12 +27,14 @@ ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidenc
 CONCEPTS_KEPT = 10_000
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _like(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
 
 
-class Deciding(_Body):
+class Deciding(BaseModel):
     """One decision."""
+
+    model_config = _like({"uid": "5e1c", "kind": "choose", "concept_id": "HP:0001250", "relation": "exact", "seen": 0})
 
     uid: Uid
     kind: Literal["accept", "choose", "nil", "reject", "skip", "flag"]
@@ -43,14 +45,18 @@ class Deciding(_Body):
     order: Order = Field("risk", description="of the queue, for `next`")
 
 
-class Undoing(_Body):
+class Undoing(BaseModel):
     """Taking back the newest decision, or a whole bulk action."""
+
+    model_config = _like({"uid": "77ab"})
 
     uid: Uid
 
 
-class Accepting(_Body):
+class Accepting(BaseModel):
     """Accepting in bulk."""
+
+    model_config = _like({"uid": "a0f3", "threshold": 0.95, "preview": True})
 
     uid: Uid
     threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="least confidence")
@@ -58,8 +64,10 @@ class Accepting(_Body):
     preview: bool = Field(False, description="only count")
 
 
-class Settling(_Body):
+class Settling(BaseModel):
     """Settling a row on which reviewers disagree."""
+
+    model_config = _like({"uid": "91d0", "concept_id": "HP:0001250", "relation": "exact"})
 
     uid: Uid
     concept_id: ConceptId | None = Field(None, description="null: no concept fits")

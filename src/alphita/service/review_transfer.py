@@ -26,7 +26,7 @@ from alphita.service.failures import Refusal, documented
 
 FORMATS = "alphita.mappings.formats"
 Caller = Annotated[str, Depends(keys.reviewer)]
-Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS)]
+Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS, examples=["lab"])]
 # What a browser sends to another site without asking that site first; a file comes with neither.
 REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
 # What a body is, where neither a format nor a file name is given.

@@ -38,7 +38,7 @@ from alphita.terminology.store import Terminology
 
 MOST_ROWS = 1_000
 LARGEST = 2**63 - 1
-RowId = Annotated[int, PathParameter(ge=1, le=LARGEST)]
+RowId = Annotated[int, PathParameter(ge=1, le=LARGEST, examples=[1])]
 Types = Annotated[list[str] | None, Query(alias="type", description="semantic types of the answer")]
 
 

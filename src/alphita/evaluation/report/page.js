@@ -1,5 +1,5 @@
 const value = (row, place) => row.cells[place]?.dataset.value ?? row.cells[place]?.textContent.trim() ?? "";
-for (const table of document.querySelectorAll("table.sortable")) {
+for (const table of /** @type {NodeListOf<HTMLTableElement>} */ (document.querySelectorAll("table.sortable"))) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, place) => {
     const button = document.createElement("button");
@@ -19,10 +19,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-const filter = document.getElementById("filter");
+const filter = /** @type {HTMLInputElement} */ (document.getElementById("filter"));
 filter.parentElement.hidden = false;
 filter.addEventListener("input", () => {
   const wanted = filter.value.toLowerCase();
-  for (const one of document.querySelectorAll("[data-benchmark]"))
+  for (const one of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-benchmark]")))
     one.hidden = !one.dataset.benchmark.toLowerCase().includes(wanted);
 });

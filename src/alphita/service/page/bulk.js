@@ -8,7 +8,8 @@ const PAUSE = 150; // ms
 export class Bulk {
   /** `applied(answer)` is called when rows were accepted. */
   constructor(api, applied) {
-    Object.assign(this, { api, applied });
+    this.api = api;
+    this.applied = applied;
     this.dialog = closable(byId("bulk"));
     this.slider = byId("bulk-slider");
     this.number = byId("bulk-number");

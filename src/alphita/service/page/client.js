@@ -68,7 +68,9 @@ export class Api {
     return (await this.#ask(method, path, options)).json();
   }
 
-  async #ask(method, path, { query = {}, body, headers = {}, signal, patience = PATIENCE }) {
+  /** @param {{query?: object, body?: any, headers?: object, signal?: AbortSignal, patience?: number}} options */
+  async #ask(method, path, options) {
+    const { query = {}, body, headers = {}, signal, patience = PATIENCE } = options;
     const asked = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) {
       for (const one of Array.isArray(value) ? value : [value]) if (one !== "" && one !== null) asked.append(name, one);

@@ -1,18 +1,20 @@
 // Rows that reviewers decided differently, to settle one after the other.
 
 import { Conflict, Refused, path } from "./client.js";
-import { byId, closable, count, fill, make } from "./dom.js";
+import { around, byId, closable, count, fill, make } from "./dom.js";
 import { says } from "./words.js";
 
 export class Disagreements {
   /** `settled(row id)` is called when the server has acknowledged a settlement. */
   constructor(api, picker, settled) {
-    Object.assign(this, { api, picker, settled });
+    this.api = api;
+    this.picker = picker;
+    this.settled = settled;
     this.dialog = closable(byId("disagreements"));
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
     this.dialog.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
     byId("disagreements-body").addEventListener("click", (event) => {
-      const button = event.target.closest("button");
+      const button = around(event, "button");
       if (button) this.#do(button.dataset.does);
     });
   }
@@ -60,7 +62,7 @@ export class Disagreements {
   }
 
   #key(event) {
-    if (event.target.closest("input") || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return;
+    if (around(event, "input") || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return;
     if (!/^[1-9jkx/]$/.test(event.key)) return;
     event.preventDefault();
     this.#do(event.key);

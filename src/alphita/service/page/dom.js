@@ -1,13 +1,33 @@
 // Making elements. Text only ever goes in as text, so that nothing from a terminology or a comment is read as HTML.
 
-/** Return the element with this id. */
-export const byId = (id) => document.getElementById(id);
+/**
+ * Return the element with this id. The type checker takes its kind from index.html (tests/service/test_page_types.py).
+ *
+ * @template {keyof Elements} Id
+ * @param {Id} id
+ * @returns {Elements[Id]}
+ */
+export const byId = (id) => /** @type {any} */ (document.getElementById(id));
+
+/**
+ * Return the element around what an event happened to that fits a selector, or null.
+ *
+ * @param {Event} event
+ * @param {string} selector
+ * @returns {any}
+ */
+export const around = (event, selector) => (event.target instanceof Element ? event.target.closest(selector) : null);
 
 /**
  * Make an element.
  *
  * Properties: `class`, `text`, `on` (listeners by event), `data` (dataset); others are attributes, left out where
  * null or false. Children that are null are left out; strings become text.
+ *
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
+ * @param {Record<string, any>} properties
+ * @returns {HTMLElementTagNameMap[Name]}
  */
 export function make(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -41,7 +61,11 @@ export function percent(share) {
   return `${Math.min(100 * share, share < 1 ? 99.9 : 100).toFixed(digits)}%`;
 }
 
-/** Close a dialog by its close button, and give its width back to what was focused before. */
+/**
+ * Close a dialog by its close button, and give its width back to what was focused before.
+ *
+ * @param {HTMLDialogElement} dialog
+ */
 export function closable(dialog) {
   for (const button of dialog.querySelectorAll("button.close")) button.addEventListener("click", () => dialog.close());
   return dialog;

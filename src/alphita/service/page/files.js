@@ -12,7 +12,8 @@ const SAID = "alphita.export."; // what the file says of itself, by project
 export class Files {
   /** `imported(name of the project)` is called when rows came in. */
   constructor(api, imported) {
-    Object.assign(this, { api, imported });
+    this.api = api;
+    this.imported = imported;
     this.dialog = closable(byId("files"));
     byId("export").addEventListener("submit", (event) => { event.preventDefault(); this.#export(); });
     byId("import").addEventListener("submit", (event) => { event.preventDefault(); this.#import(); });
@@ -27,13 +28,14 @@ export class Files {
     this.#say("");
     this.dialog.showModal();
     const said = JSON.parse(localStorage.getItem(SAID + project) || "{}");
-    for (const input of byId("export").querySelectorAll("details input")) input.value = said[input.name] || "";
+    const inputs = /** @type {NodeListOf<HTMLInputElement>} */ (byId("export").querySelectorAll("details input"));
+    for (const input of inputs) input.value = said[input.name] || "";
     try {
       if (!byId("export-formats").querySelector("input")) await this.#formats();
     } catch (error) {
       this.#say(`Formats not loaded: ${error.message}.`);
     }
-    for (const control of byId("export").elements) control.disabled = !project;
+    for (const control of /** @type {Iterable<HTMLInputElement>} */ (byId("export").elements)) control.disabled = !project;
   }
 
   async #formats() {
@@ -44,7 +46,7 @@ export class Files {
 
   async #export() {
     const form = new FormData(byId("export"));
-    const said = Object.fromEntries([...form].filter(([name, value]) => name !== "format" && value.trim()));
+    const said = Object.fromEntries([...form].filter(([name, value]) => name !== "format" && String(value).trim()));
     localStorage.setItem(SAID + this.project, JSON.stringify(said));
     const settled = byId("export-settled").checked;
     this.#say("Writing …");

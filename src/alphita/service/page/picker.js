@@ -1,6 +1,6 @@
 // Another concept: search as you type over the whole terminology.
 
-import { byId, closable, fill, make } from "./dom.js";
+import { around, byId, closable, fill, make } from "./dom.js";
 import { facts, texts } from "./row.js";
 
 const PAUSE = 120; // ms without a keystroke before the server is asked
@@ -19,7 +19,7 @@ export class Picker {
     });
     this.input.addEventListener("keydown", (event) => this.#key(event));
     this.results.addEventListener("click", (event) => {
-      const option = event.target.closest("[data-place]");
+      const option = around(event, "[data-place]");
       if (!option) return;
       if (Number(option.dataset.place) === this.place) this.#take();
       else this.#show(Number(option.dataset.place));
@@ -33,7 +33,7 @@ export class Picker {
   ask(mention, relation = "exact") {
     byId("picker-mention").textContent = mention;
     this.input.value = mention;
-    for (const radio of this.dialog.querySelectorAll("input[type=radio]")) radio.checked = radio.value === relation;
+    for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (this.dialog.querySelectorAll("input[type=radio]"))) radio.checked = radio.value === relation;
     this.found = [];
     this.answered = null;
     this.#draw();
@@ -120,7 +120,8 @@ export class Picker {
   #take() {
     const concept = this.found[this.place];
     if (!concept) return;
-    const relation = this.dialog.querySelector("input[type=radio]:checked").value;
+    const chosen = /** @type {HTMLInputElement} */ (this.dialog.querySelector("input[type=radio]:checked"));
+    const relation = chosen.value;
     const done = this.done;
     this.done = null;
     this.dialog.close();

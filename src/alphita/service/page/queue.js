@@ -1,6 +1,6 @@
 // The list of rows: as long as the project, of which only what is in sight is drawn and only what was seen is fetched.
 
-import { byId, count, make, percent } from "./dom.js";
+import { around, byId, count, make, percent } from "./dom.js";
 import { isFinal } from "./words.js";
 
 const PAGE = 100; // rows fetched at once
@@ -18,7 +18,10 @@ export class Queue {
    * hand; `onCount()` when the number of rows is known; `onTrouble(error)` when a page does not come.
    */
   constructor({ fetchPage, onPick, onCount, onTrouble }) {
-    Object.assign(this, { fetchPage, onPick, onCount, onTrouble });
+    this.fetchPage = fetchPage;
+    this.onPick = onPick;
+    this.onCount = onCount;
+    this.onTrouble = onTrouble;
     this.view = byId("list");
     this.space = make("div", { class: "space", role: "presentation" });
     this.view.append(this.space);
@@ -28,7 +31,7 @@ export class Queue {
     this.view.addEventListener("scroll", () => this.#soon(), { passive: true });
     this.view.addEventListener("keydown", (event) => this.#key(event));
     this.view.addEventListener("click", (event) => {
-      const option = event.target.closest("[data-position]");
+      const option = around(event, "[data-position]");
       if (option) this.pick(Number(option.dataset.position));
     });
     new ResizeObserver(() => { this.height = 0; this.#soon(); }).observe(this.view);

@@ -3,7 +3,7 @@
 import { Api, path } from "./client.js";
 import { Bulk } from "./bulk.js";
 import { Disagreements } from "./disagreements.js";
-import { byId, closable, count, fill, make, percent, several } from "./dom.js";
+import { around, byId, closable, count, fill, make, percent, several } from "./dom.js";
 import { Files } from "./files.js";
 import { help, listen } from "./keys.js";
 import { Outbox } from "./outbox.js";
@@ -78,7 +78,7 @@ function forget(id) {
 
 function rememberTypes(known) {
   const list = byId("types");
-  const there = new Set([...list.children].map((option) => option.value));
+  const there = new Set([...list.options].map((option) => option.value));
   for (const type of known.candidates.flatMap((one) => texts(one.types))) {
     if (!there.has(type)) list.append(make("option", { value: type }));
     there.add(type);
@@ -117,7 +117,7 @@ function draw() {
   const focused = document.activeElement?.id === "hand-mention";
   showRow(row, row && page.loaded.get(row.id), { blind: page.blind, more: page.more, relation: page.relation, draft: row && page.drafts.get(row.id), mark, finished: page.finished });
   if (focused) byId("hand-mention")?.focus({ preventScroll: true });
-  for (const button of byId("actions").children) {
+  for (const button of /** @type {Iterable<HTMLButtonElement>} */ (byId("actions").children)) {
     button.disabled = !row && button.dataset.action !== "undo";
     if (button.hasAttribute("aria-pressed")) button.setAttribute("aria-pressed", String(button.dataset.action === RELATION_NAMES[page.relation]));
   }
@@ -183,16 +183,20 @@ async function goOn() {
 
 // --- What became of decisions ------------------------------------------------------------------------------------
 
-/** Whether a row of this standing is no longer in the list that the filters ask the server for. */
+/**
+ * Whether a row of this standing is no longer in the list that the filters ask the server for.
+ *
+ * @param {{decision?: any, settled?: boolean}} standing
+ */
 function leavesList({ decision, settled = false }) {
   const { state } = filters();
   if (state === "open") return settled || isFinal(decision) || ["flag", "skip"].includes(decision?.kind);
   return false;
 }
 
-outbox.addEventListener("saved", ({ detail: { item, answer } }) => {
+outbox.addEventListener("saved", (/** @type {CustomEvent} */ { detail: { item, answer } }) => {
   if (item.project !== page.project) return;
-  if (item.row === null) undone(item, answer);
+  if (item.row === null) undone(answer);
   else {
     const { decision } = answer;
     forget(item.row);
@@ -204,7 +208,7 @@ outbox.addEventListener("saved", ({ detail: { item, answer } }) => {
   refreshProgress();
 });
 
-async function undone(item, { undone: taken, row }) {
+async function undone({ undone: taken, row }) {
   if (!taken?.length) {
     say("There is nothing of yours to undo.");
     return;
@@ -237,14 +241,14 @@ async function bring(id) {
   }
 }
 
-outbox.addEventListener("refused", ({ detail: { item, error } }) => {
+outbox.addEventListener("refused", (/** @type {CustomEvent} */ { detail: { item, error } }) => {
   page.problems.set(item.uid, { project: item.project, row: item.row, text: `${item.mention ? `“${item.mention}”` : "The undo"} was not saved: ${error.message}.` });
   if (item.project === page.project && item.row !== null) queue.mark(item.row, "problem");
   notices();
   if (page.row?.id === item.row) draw();
 });
 
-outbox.addEventListener("conflict", ({ detail: { item, newest } }) => {
+outbox.addEventListener("conflict", (/** @type {CustomEvent} */ { detail: { item, newest } }) => {
   if (item.row === null || !newest) {
     outbox.dispatchEvent(new CustomEvent("refused", { detail: { item, error: new Error("somebody decided meanwhile") } }));
     return;
@@ -517,13 +521,13 @@ help();
 nameTheme();
 listen(actions);
 for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", showConflict);
-for (const id of ["help", "comment"]) closable(byId(id));
+for (const dialog of [byId("help"), byId("comment")]) closable(dialog);
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-action]");
+  const button = around(event, "button[data-action]");
   if (button && !button.disabled) actions[button.dataset.action]();
 });
 byId("hand").addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-candidate]");
+  const button = around(event, "button[data-candidate]");
   if (button) take(Number(button.dataset.candidate));
 });
 byId("comment").querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); keepComment(); });
@@ -534,13 +538,13 @@ byId("conflict-keep").addEventListener("click", () => resolveConflict(false));
 byId("conflict-replace").addEventListener("click", () => resolveConflict(true));
 byId("conflict").addEventListener("cancel", (event) => event.preventDefault()); // it must be answered
 byId("key").addEventListener("cancel", (event) => event.preventDefault());
-byId("project").addEventListener("change", (event) => openProject(event.target.value));
+byId("project").addEventListener("change", () => openProject(byId("project").value));
 byId("filters").addEventListener("submit", (event) => {
   event.preventDefault();
   reload();
   byId("list").focus(); // so that keys are shortcuts again
 });
-for (const id of ["filter-state", "filter-order", "filter-type"]) byId(id).addEventListener("change", () => reload());
+for (const filter of [byId("filter-state"), byId("filter-order"), byId("filter-type")]) filter.addEventListener("change", () => reload());
 byId("filter-search").addEventListener("input", () => { clearTimeout(page.finding); page.finding = setTimeout(() => reload(), 200); });
 window.addEventListener("beforeunload", (event) => { if (!page.leaving && (outbox.size || page.drafts.size)) event.preventDefault(); });
 window.addEventListener("online", () => outbox.retryNow());

@@ -1,0 +1,120 @@
+"""The pages' JavaScript, type-checked by TypeScript: an element has what is asked of it, and every id is in the page.
+
+`make install-dev` fetches TypeScript by npm, where that is; Playwright brings the Node that runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "src" / "alphita" / "service" / "page"
+# One program each: they know nothing of each other's names.
+OTHERS = (ROOT / "src" / "alphita" / "evaluation" / "report" / "page.js", ROOT / "docs" / "filter.js")
+OPTIONS = {
+    "allowJs": True,
+    "checkJs": True,
+    "noEmit": True,
+    "target": "esnext",
+    "module": "esnext",
+    "moduleResolution": "bundler",
+    "lib": ["esnext", "dom", "dom.iterable"],
+    "types": [],
+    "noFallthroughCasesInSwitch": True,
+    "noUnusedLocals": True,
+    "noUnusedParameters": True,
+}
+MADE = re.compile(r'make\("(\w+)", \{[^}]*?\bid: "([\w-]+)"')
+
+
+@pytest.fixture(scope="module")
+def check():
+    """Return what TypeScript says of a folder with a tsconfig.json, line by line."""
+    compiler = next(
+        (
+            folder / "node_modules" / "typescript" / "lib" / "tsc.js"
+            for folder in (Path(sys.prefix), ROOT)
+            if (folder / "node_modules" / "typescript").is_dir()
+        ),
+        None,
+    )
+    if compiler is None:
+        pytest.skip("npm install --prefix .venv typescript@5")
+    node = shutil.which("node")
+    if node is None:
+        from playwright._impl._driver import compute_driver_executable
+
+        node = compute_driver_executable()[0]
+
+    def run(folder: Path) -> list[str]:
+        done = subprocess.run([node, compiler, "-p", folder], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode in (0, 1, 2), done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+class _Ids(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, str] = {}
+
+    def handle_starttag(self, tag, attrs) -> None:
+        if name := dict(attrs).get("id"):
+            assert name not in self.tags, f"two elements with the id {name}"
+            self.tags[name] = tag
+
+
+def elements() -> dict[str, str]:
+    """Return the tag of each id of the page, as it is written or made later."""
+    page = _Ids()
+    page.feed((PAGE / "index.html").read_text(encoding="utf-8"))
+    code = "\n".join(file.read_text(encoding="utf-8") for file in PAGE.glob("*.js"))
+    return page.tags | {name: tag for tag, name in MADE.findall(code)}
+
+
+def program(folder: Path, files: list[Path], code: str = "") -> Path:
+    """Write a program of files, and of code that they know, into a folder."""
+    folder.mkdir(exist_ok=True)
+    ids = "".join(
+        f"  {json.dumps(name)}: HTMLElementTagNameMap[{json.dumps(tag)}];\n" for name, tag in elements().items()
+    )
+    (folder / "elements.d.ts").write_text(f"interface Elements {{\n{ids}}}\n{code}", encoding="utf-8")
+    listed = [*map(str, files), "elements.d.ts"]
+    (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": OPTIONS, "files": listed}), encoding="utf-8")
+    return folder
+
+
+def test_the_review_page(check, tmp_path):
+    assert check(program(tmp_path, sorted(PAGE.glob("*.js")))) == []
+
+
+@pytest.mark.parametrize("file", OTHERS, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_other_pages(check, tmp_path, file):
+    assert check(program(tmp_path, [file])) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('byId("filter-stat").focus();', "filter-stat"),
+        ('byId("picker").showModel();', "showModel"),
+        ('byId("list").value;', "'value' does not exist on type 'HTMLDivElement'"),
+        ('make("dive");', "dive"),
+    ],
+)
+def test_a_mistake_would_be_found(check, tmp_path, wrong, said):
+    mistaken = tmp_path / "mistaken.js"
+    mistaken.write_text(
+        f'import {{ byId, make }} from {json.dumps(str(PAGE / "dom.js"))};\n{wrong}\nmake("div");byId("row");\n'
+    )
+    (line,) = [line for line in check(program(tmp_path, [mistaken])) if "error" in line]
+    assert said in line
