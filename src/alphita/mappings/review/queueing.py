@@ -84,7 +84,7 @@ def asked(connection: sqlite3.Connection, project_id: int) -> list[Asked]:
         f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
         (project_id,),
     )
-    return [Asked(*values[:-1], bool(values[-1])) for values in found]
+    return [Asked(row, mention, count, sure, bool(settled)) for row, mention, count, sure, settled in found]
 
 
 def open_rows(
