@@ -3,7 +3,7 @@
     python bench/stages.py --index X.index [--mentions FILE.txt] [--rows 100000] [-o stages.json]
 
 Everything runs on one thread, so that a thread's own clock counts all that a stage costs, and nothing that other
-programs take. A stage's time is that of its functions without the stages that they call; `rest` is what belongs to none.
+programs take. A stage's time is that of its functions without the stages that they call; `rest` is what is of none.
 Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `normalize_speed.py` has.
 The mentions are answered once to warm up, 300 of them, then as a file (`normalizer.writing.run`), then one by one.
 

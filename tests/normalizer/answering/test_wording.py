@@ -125,6 +125,9 @@ def test_another_word_is_no_misspelling(mention, name):
         ("stomach ache", "Abdominal pain"),
         ("tired", "tiredness"),
         ("onset in infancy", "Infantile onset"),
+        ("low platelets", "Thrombocytopenia"),
+        ("reduced visual acuity", "Visual impairment"),
+        ("fusion of upper and lower lips", "Fused lips"),
         ("", "Seizure"),
     ],
 )
@@ -181,6 +184,8 @@ def test_the_concepts_own_name_may_say_the_opposite():
         ("plasma toxoplasma antibody positive", "CSF toxoplasma antibody positive"),
         ("incomplete heart block", "Complete heart block"),
         ("thinning of the pleura", "Thickening of the pleura"),
+        ("urine glucose low", "Glucose in urine"),
+        ("low anti-dsDNA", "Anti-dsDNA antibody positivity"),
     ],
 )
 def test_another_place_or_kind_is_the_opposite(mention, name):
@@ -209,6 +214,7 @@ def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
         "modifier",
         "filler",
         "measured",
+        "apart",
         "unit",
         "ends",
         "alone",

@@ -226,7 +226,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """
     number, last = 0, None
     seen: set[tuple[str | None, str]] = set()
-    autos: list[str] = []
+    autos: list[int] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects)

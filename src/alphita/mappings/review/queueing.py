@@ -84,7 +84,10 @@ def asked(connection: sqlite3.Connection, project_id: int) -> list[Asked]:
         f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
         (project_id,),
     )
-    return [Asked(row, mention, count, sure, bool(settled)) for row, mention, count, sure, settled in found]
+    return [
+        Asked(row, mention, frequency, confidence, bool(settled))
+        for row, mention, frequency, confidence, settled in found
+    ]
 
 
 def open_rows(

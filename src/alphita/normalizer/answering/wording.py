@@ -51,6 +51,13 @@ INFLECTION = 3
 SHORTEST_MADE = 5
 # Beginnings that are not heard, or heard as another; of words as `key` has them.
 _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
+# Words of less that tell a place or a form too.
+_OF_FORM = frozenset({"lower", "down", "short", "small"})
+# Beginnings of words that say less, and what parts of words mean that do.
+_LESS = ("hypo", "micro", "under", "oligo", "brady")
+_LESS_MEANT = frozenset(
+    {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
+)
 # Marks of a positive result are as good as the word.
 _POSITIVE = re.compile(r"\+|\bpos\b")
 
@@ -89,7 +96,7 @@ def contradiction(
     rest = rest_of(said, matched)
     if not rest.said and not rest.named and expansion is None:
         return None
-    if is_apart(said, matched, rest):
+    if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
         return OPPOSITE
     if is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling))):
         return OTHER_WORD
@@ -190,6 +197,24 @@ def is_apart(said: str, name: str, rest: Rest) -> bool:
         return True
     measured, named = (_measured([levelled(word) for word in _WORD.findall(text.casefold())]) for text in (said, name))
     return BLOOD in measured and bool(named) and not measured & named
+
+
+def _says_less(rest: Rest) -> bool:
+    """Tell whether a mention says, and the name does not, that something is less, not of which place or form it is."""
+    return not (lexicon.axes()[0].less - _OF_FORM).isdisjoint(rest.said)
+
+
+def _tells_less(name: str) -> bool:
+    """Tell whether a name says in any way that something is less, or is not as it should be."""
+    words = [levelled(word) for word in _WORD.findall(name.casefold())]
+    less = frozenset().union(*(axis.less for axis in lexicon.axes()))
+    amiss = less | (_changes() - lexicon.axes()[0].more - {"positivity", "positive"})
+    return any(
+        word in amiss
+        or word.startswith(_LESS)
+        or any(not _LESS_MEANT.isdisjoint(parts) for parts in morphemes.readings(word))
+        for word in words
+    )
 
 
 def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
