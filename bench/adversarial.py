@@ -1,8 +1,9 @@
 """Mentions made to be answered wrongly, by kind: what is accepted of them, and what of that is wrong.
 
     python bench/adversarial.py bench/adversarial.tsv --to hpo
-    python bench/adversarial.py bench/attack.tsv --to hpo        what was accepted of a stranger's 4,168 strings ("blind"),
-                                                                 and 2,292 of whoever mended, half of them laid aside
+    python bench/adversarial.py bench/attack.tsv --to hpo
+
+attack.tsv: what was accepted of a stranger's 4,168 strings ("blind"), and 2,292 of whoever mended, half laid aside.
 
 What NIL costs is told beside: of the mentions that one concept or more is right for, how often the first candidate is
 right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
@@ -119,8 +120,8 @@ def main() -> None:
         json.dump({**found, **facts, "machine": machine.describe()}, file, indent=1, ensure_ascii=False)
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
-        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the answers; `aside`: too, looked at when it "
-        "was done), and all."
+        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the "
+        "answers; `aside`: too, looked at when it was done), and all."
     )
     with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
         before = json.loads(given.before.read_text(encoding="utf-8")) if given.before is not None else None

@@ -44,3 +44,11 @@ def test_judging(right, concept, decision, expected):
 )
 def test_what_nil_costs(right, candidates, answer, expected):
     assert tuple(adversarial._of_candidates(right, candidates, answer).values()) == expected
+
+
+def test_a_former_report_stands_beside():
+    names = dict.fromkeys(adversarial.COLUMNS, 0)
+    now = {"counts": {"lab": {**names, "accepted": 3}}, "accepted_wrong": []}
+    before = {"counts": {"lab": {"accepted": 5, "accepted_wrong": 2}}}
+    assert "| lab | 5 → 3 | 2 → 0 |" in adversarial.table(now, "", before)
+    assert "→" not in adversarial.table(now, "")

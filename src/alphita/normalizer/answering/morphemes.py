@@ -27,6 +27,7 @@ REMEMBERED = 100_000
 Parts = tuple[str, ...]
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def levelled(word: str) -> str:
     """Return a word in lower case without accents, with e for ae and oe."""
     return bare(word).replace("ae", "e").replace("oe", "e")

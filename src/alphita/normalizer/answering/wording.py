@@ -37,6 +37,8 @@ _TURNED = (
     *(("eu", other) for other in ("a", "an", "ar", "dys")),
 )
 _STEM = 4
+# Pairs that are looked at again at once.
+_LAST = 16
 # Words this like each other in their letters, 0 to 1, may be taken for each other.
 ALIKE = 0.6
 BLOOD = "blood"
@@ -133,6 +135,7 @@ def is_at_other_end(mention: str, name: str) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=_LAST)
 def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
     said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
     return said - named, named - said
