@@ -1,12 +1,14 @@
 """Mentions made to be answered wrongly, by kind: what is accepted of them, and what of that is wrong.
 
     python bench/adversarial.py bench/adversarial.tsv --to hpo
-    python bench/adversarial.py bench/attack.tsv --to hpo        what was accepted of a stranger's 4,168 strings
+    python bench/adversarial.py bench/attack.tsv --to hpo        what was accepted of a stranger's 4,168 strings ("blind"),
+                                                                 and 2,292 of whoever mended, half of them laid aside
 
 What NIL costs is told beside: of the mentions that one concept or more is right for, how often the first candidate is
 right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
 
-Columns of the file: kind, origin ("seen" by whoever mended the answers, or "blind"), mention, and what is right: CURIEs
+Columns of the file: kind, origin ("seen" by whoever mended the answers, "blind", or "aside": written by
+whoever mended, and looked at when it was done), mention, and what is right: CURIEs
 of which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where
 the string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three,
 or for several concepts as one, is wrong.
@@ -83,12 +85,18 @@ def _of_candidates(right: str, candidates: list[str], answer: str | None) -> dic
     return {"named": named, "first": first, "five": five, "lost_first": first and is_nil, "lost_five": five and is_nil}
 
 
-def table(found: dict[str, Any], facts: str) -> str:
-    """Return the counts as a page of Markdown."""
+def table(found: dict[str, Any], facts: str, before: dict[str, Any] | None = None) -> str:
+    """Return the counts as a page of Markdown, beside those of a former report, if there is one."""
     lines = ["# Mentions made to be answered wrongly, and what NIL costs", "", facts, ""]
     lines += ["| kind | " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * (len(COLUMNS) + 1)]
     for kind, count in found["counts"].items():
         lines.append(f"| {kind} | " + " | ".join(str(int(count[name])) for name in COLUMNS) + " |")
+    if before is not None:
+        lines += ["", "Before, and now:", "", "| kind | accepted | accepted wrong |", "|---|---|---|"]
+        for kind, now in found["counts"].items():
+            then = before["counts"].get(kind, {})
+            pairs = [f"{int(then.get(name, 0))} → {int(now[name])}" for name in ("accepted", "accepted_wrong")]
+            lines.append(f"| {kind} | {' | '.join(pairs)} |")
     lines += ["", "Accepted though wrong:" if found["accepted_wrong"] else "None is accepted though wrong.", ""]
     lines += [f"- {row['mention']}: {row['accepted']}; right is {row['right']}" for row in found["accepted_wrong"]]
     return "\n".join(lines).rstrip() + "\n"
@@ -101,6 +109,7 @@ def main() -> None:
     parser.add_argument("--to", default="hpo")
     parser.add_argument("--error", type=float, default=0.05)
     parser.add_argument("-o", "--out", type=Path, default=HERE.parent / "docs" / "results" / "adversarial.json")
+    parser.add_argument("--before", type=Path, help="the JSON of a former report of the same mentions, to stand beside")
     given = parser.parse_args()
     with given.mentions.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -110,10 +119,12 @@ def main() -> None:
         json.dump({**found, **facts, "machine": machine.describe()}, file, indent=1, ensure_ascii=False)
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
-        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the answers), and all."
+        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the answers; `aside`: too, looked at when it "
+        "was done), and all."
     )
     with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
-        file.write(table(found, told))
+        before = json.loads(given.before.read_text(encoding="utf-8")) if given.before is not None else None
+        file.write(table(found, told, before))
     for kind, count in found["counts"].items():
         print(f"{kind:12}", "  ".join(f"{name} {number}" for name, number in count.items()))
     for row in found["accepted_wrong"]:

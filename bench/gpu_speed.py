@@ -109,7 +109,7 @@ def training(
     forward.module.train()
     optimizer = torch.optim.AdamW(forward.module.parameters(), lr=2e-5, fused=True)
     tokens = encoder.tokenize(strings)
-    config = forward.module.model.config
+    config: Any = forward.module.model.config
     in_layers = sum(each.numel() for name, each in forward.module.model.named_parameters() if "embedding" not in name)
     random = np.random.default_rng(0)
     operations = 0.0

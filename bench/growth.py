@@ -1,7 +1,7 @@
 """How time and memory grow: names of a terminology, and rows of a job, in powers of ten.
 
     python bench/growth.py [--names 1e4,1e5,1e6] [--rows 1e3,1e4,1e5,1e6] -o growth.json --picture growth.png
-    python bench/growth.py --from growth.json --picture growth.png
+    python bench/growth.py --from names.json rows.json -o growth.json --picture growth.png
 
 Names are made with the seed: words of 1 to 4 syllables, drawn with a long tail from a vocabulary that grows with the
 root of their number, as those of real terminologies do, 1 to 4 names a concept. Rows repeat such names with slips, a
@@ -355,6 +355,16 @@ def draw(steps: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
+def show(figures: dict[str, Any], given: argparse.Namespace) -> None:
+    """Print the slopes, and write and draw what is asked for."""
+    for name, step in figures["steps"].items():
+        print(f"{name}: slope {step['slope_of_seconds']}{' TOO STEEP' if step['too_steep'] else ''}")
+    if given.output:
+        given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if given.picture:
+        draw(figures["steps"], given.picture)
+
+
 def main() -> None:
     """Measure each step at each size, write and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -365,14 +375,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where there is room (5 GB for a million); a temporary one")
     parser.add_argument("--output", "-o", type=Path)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--from", dest="source", type=Path, help="draw these figures, measure nothing")
+    parser.add_argument("--from", dest="sources", nargs="+", type=Path, help="put figures together, measure nothing")
     parser.add_argument("--one", nargs=2, metavar=("STEP", "SIZE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         print(json.dumps(measured(given.one[0], given.folder, int(given.one[1]), given.seed)))
         return
-    if given.source:
-        draw(json.loads(given.source.read_text())["steps"], given.picture)
+    if given.sources:
+        parts = [json.loads(source.read_text()) for source in given.sources]
+        together = {name: step for part in parts for name, step in part["steps"].items()}
+        show({**parts[0], "steps": together, "command": [part["command"] for part in parts]}, given)
         return
     wanted = given.steps.split(",")
     steps: dict[str, list[dict[str, float]]] = {}
@@ -390,14 +402,8 @@ def main() -> None:
                     told = told.splitlines()[-1]
                     steps.setdefault(name, []).append(json.loads(told))
                     print(name, told, flush=True)
-    reported = report(steps)
-    figures = {"steps": reported, "machine": machine.describe(), "command": ["bench/growth.py", *sys.argv[1:]]}
-    for name, step in reported.items():
-        print(f"{name}: slope {step['slope_of_seconds']}{' TOO STEEP' if step['too_steep'] else ''}")
-    if given.output:
-        given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if given.picture:
-        draw(reported, given.picture)
+    figures = {"steps": report(steps), "machine": machine.describe(), "command": ["bench/growth.py", *sys.argv[1:]]}
+    show(figures, given)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ function drawn({ columns, rows }) {
   return element("table", null, head, element("tbody", null, ...rows.map((row) => line("td", row))));
 }
 
-// The tables of a report, a section at a time, from what bench/report_tables.py wrote.
-async function tables(place) {
-  const { parts } = await (await fetch(place.dataset.tables)).json();
+// The tables of a report, a section at a time, from what bench/report_tables.py wrote and docs/hooks.py put into the page.
+function tables(place) {
+  const { parts } = JSON.parse(place.querySelector("script").textContent);
   const named = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));
   const sections = named.filter((section) => section.tables.length);
   const choice = element("select", null, ...sections.map(({ part, name }) => element("option", `${part}: ${name}`)));
@@ -49,3 +49,20 @@ async function tables(place) {
 
 document.querySelectorAll("article table").forEach(filterable);
 document.querySelectorAll("[data-tables]").forEach(tables);
+
+// What the theme leaves without a name for a screen reader.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+document.querySelectorAll(".md-nav__item--section > nav").forEach((part, number) => {
+  part.removeAttribute("aria-labelledby");
+  part.setAttribute("aria-label", `${part.dataset.mdLevel} ${part.textContent.trim().split("\n")[0]} ${number}`);
+});
+// The theme makes these later, as a reader comes to them.
+function name() {
+  document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])").forEach((table) => table.setAttribute("tabindex", "0"));
+  document.querySelectorAll(".md-code__nav:not([aria-label])").forEach((tools, number) => {
+    tools.setAttribute("aria-label", `${tools.parentElement.id} ${number}`);
+  });
+}
+const article = document.querySelector("article");
+if (article) new MutationObserver(name).observe(article, { childList: true, subtree: true });
+name();

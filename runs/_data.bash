@@ -14,6 +14,20 @@ input() {
     fi
 }
 
+# See that a release of UMLS has the files that a run cannot do without, before it runs for hours; of a zip file the
+# import tells. $1: the folder; the rest: MRCONSO, ...
+release() {
+    local file
+    [ -e "$1" ] || { echo "error: there is no $1" >&2; exit 2; }
+    [ -d "$1" ] || return 0
+    for file in "${@:2}"; do
+        if [ -z "$(find -L "$1" -iname "$file.RRF*" -print -quit)" ]; then
+            echo "error: $1 has no $file.RRF, which this run needs: give the folder META of a whole release" >&2
+            exit 2
+        fi
+    done
+}
+
 # Set `found` to all texts of a language.
 texts() {
     local file

@@ -10,8 +10,11 @@
 #   VECTORS="KIND:FILE"   files of word and concept vectors, as word_vectors:FILE and concept_vectors:FILE,prefix=UMLS
 #   DRY_RUN=1             import META and say what the training takes in time and memory, here and on a GPU; no more
 
-# Read META OUTPUT [DATA] and the environment; set meta, output, data, alphita, further, launch, terminologies, snomed and
-# model.
+# shellcheck source=runs/_data.bash
+source "$(dirname "${BASH_SOURCE[0]}")/_data.bash"
+
+# Read META OUTPUT [DATA] and the environment; see that META has the files that the script says it $needs; set meta,
+# output, data, alphita, further, launch, terminologies, snomed and model.
 begin() {
     local script
     script=$(basename "$0")
@@ -30,7 +33,8 @@ begin() {
     if [ "${GPUS:-1}" -gt 1 ]; then
         launch=(torchrun --nproc-per-node="$GPUS" -m alphita)
     fi
-    [ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
+    # shellcheck disable=SC2086
+    release "$meta" ${needs:-MRCONSO MRREL MRSTY}
     if [ -n "$data" ] && [ ! -d "$data" ]; then
         echo "error: there is no folder $data" >&2
         exit 2

@@ -37,6 +37,7 @@ source "$(dirname "$0")/_umls.bash"
 
 usage="usage: runs/biolord_multilingual_umls.sh META TEACHER OUTPUT [DATA]"
 teacher=${2:?$usage}
+needs="MRCONSO"
 begin "${1:?$usage}" "${3:?$usage}" "${4:-}"
 encoder=${ENCODER:-sentence-transformers/paraphrase-multilingual-mpnet-base-v2}
 languages=${LANGUAGES:-es,fr,de,nl,da,sv}

@@ -47,6 +47,7 @@ set -euo pipefail
 # shellcheck source=runs/_umls.bash
 source "$(dirname "$0")/_umls.bash"
 
+needs="MRCONSO MRREL MRDEF MRSTY"
 begin "$@"
 encoder=${ENCODER:-sentence-transformers/all-mpnet-base-v2}
 descriptions=${DESCRIPTIONS:-8}

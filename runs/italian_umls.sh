@@ -65,7 +65,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=runs/_data.bash
 source "$here/_data.bash"
 encoder=${ENCODER:-dbmdz/bert-base-italian-uncased}
-[ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
+release "$meta" MRCONSO MRREL MRSTY
 [ -d "$corpus" ] || { echo "error: there is no folder $corpus" >&2; exit 2; }
 documents "$corpus"
 text=()

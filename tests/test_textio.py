@@ -167,3 +167,19 @@ def test_a_header_has_each_column_once():
         textio.check_header(["a", "b"], ["c", "a"], "f", 3)
     with pytest.raises(InputError, match=r"^f:3: has the column 'b' twice"):
         textio.check_header(["a", "b", "b"], ["a"], "f", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), (" 12 ", 12), ("9" * 18, 10**18 - 1)]
+    + [(odd, None) for odd in ("", "-1", "1.0", "²", "٣", "1_0", "0x1", "9" * 19, "9" * 5_000)],
+)
+def test_whole_numbers(text, number):
+    assert textio.whole_number(text) == number
+
+
+def test_json_has_a_depth():
+    assert textio.json_value(b'{"a": [1]}') == {"a": [1]}
+    for text in ("[" * 100_000, '{"a":' * 100_000, "{", "\ud800", b"\xff"):
+        with pytest.raises(ValueError, match=r"."):
+            textio.json_value(text)

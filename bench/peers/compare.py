@@ -1,4 +1,4 @@
-"""Compare Alphita with scispaCy, gilda, rapidfuzz and BM25: one dictionary, the same queries, one rule of scoring.
+"""Compare Alphita with scispaCy, gilda, rapidfuzz, BM25 and sentence-transformers: the same names, queries and scoring.
 
     bench/peers/setup.sh VENVS
     python bench/peers/compare.py --terminology X.terminology --split S.split --venvs VENVS -o report/
@@ -58,6 +58,7 @@ PEERS = {
     "rapidfuzz_wratio": Peer("rapidfuzz", HERE / "run_rapidfuzz.py"),
     "rapidfuzz_token_set_ratio": Peer("rapidfuzz", HERE / "run_rapidfuzz.py", ("--scorer", "token_set_ratio")),
     "bm25": Peer("bm25", HERE / "run_bm25.py"),
+    "sentence_transformers": Peer(None, HERE / "run_sentence_transformers.py"),
 }
 
 

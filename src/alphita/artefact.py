@@ -8,6 +8,7 @@ and sha256 of every file, one content hash over all of them) and where it comes 
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import itertools
 import json
@@ -27,6 +28,9 @@ from alphita.errors import AlphitaError, InputError, UsageError
 FORMAT_VERSION = 1
 READABLE_VERSIONS = (FORMAT_VERSION,)
 MANIFEST = "manifest.json"
+# Every file up to this much in all is rehashed when an artefact is opened (some tenths of a second); of a larger one
+# only the sizes are checked, unless asked.
+VERIFY_UP_TO_BYTES = 512 * 2**20
 FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
 # What the manifest says itself; a draft's fields cannot replace it.
 RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", "created", "command")
@@ -170,10 +174,47 @@ def verify(path: Path | str, kind: str) -> dict[str, Any]:
     return manifest
 
 
+def open_checked(path: Path | str, kind: str, verify_all: bool | None = None) -> dict[str, Any]:
+    """Check an artefact that is about to be opened: like `verify` where that takes no time, else like `open_manifest`.
+
+    What is mapped into memory is believed: a byte that is changed would be found out by a wrong answer.
+
+    Args:
+        path: the artefact.
+        kind: what it is.
+        verify_all: rehash every file (True), check sizes only (False), or decide by the size (None).
+
+    Raises:
+        InputError: see `open_manifest` and `verify`.
+    """
+    manifest = open_manifest(path, kind)
+    size = sum(int(facts["size"]) for facts in manifest["files"].values())
+    if verify_all or (verify_all is None and size <= VERIFY_UP_TO_BYTES):
+        return verify(path, kind)
+    return manifest
+
+
 def hash_file(path: Path | str) -> str:
     """Return the sha256 of a file as 64 hex digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def code_hash(*parts: str) -> str:
+    """Return the hash of the code that makes what a cache keeps: two builds of one version may make two things.
+
+    Args:
+        parts: folders and files of this package, as in "terminology" and "textio.py".
+    """
+    root = Path(__file__).parent
+    files = sorted(
+        file
+        for part in parts
+        for file in ([root / part] if (root / part).is_file() else (root / part).rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    )
+    return hash_json([[file.relative_to(root).as_posix(), hash_file(file)] for file in files])
 
 
 def hash_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -251,6 +292,19 @@ def absolute(path: Path) -> Path:
         raise AlphitaError(f"cannot tell where {path} is: the working folder was deleted; go to another") from None
 
 
+def resolved(path: Path) -> Path:
+    """Return a path from the root on, without links.
+
+    Raises:
+        InputError: its links lead round in a circle.
+        AlphitaError: see `absolute`.
+    """
+    try:
+        return absolute(path).resolve()
+    except (RuntimeError, OSError):
+        raise InputError("its links lead round in a circle", file=path, remedy="name a file itself") from None
+
+
 def refuse_unwritable(path: Path) -> None:
     """Raise if a file cannot be made at `path`: to be said before the work, not after.
 
@@ -274,11 +328,7 @@ def refuse_same(files: Mapping[str, Path]) -> None:
         files: each by what it is called: "the input", "the output".
     """
     for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = (
-            one.samefile(other)
-            if one.exists() and other.exists()
-            else absolute(one).resolve() == absolute(other).resolve()
-        )
+        is_same = one.samefile(other) if one.exists() and other.exists() else resolved(one) == resolved(other)
         if is_same:
             raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 

@@ -115,5 +115,6 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=file) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    # Numbers of thousands of digits and arrays in thousands of arrays are errors of Python's own.
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not valid TOML: {error}", file=file) from None

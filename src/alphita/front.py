@@ -210,8 +210,10 @@ def _kept(to: Path | str, options: dict[str, Any]) -> Normalizer:
     """Return the normaliser of an earlier call with the same source and options, or a new one."""
     path = Path(to).expanduser()
     manifest = path / MANIFEST
-    file = manifest if manifest.exists() else path
-    changed = file.stat().st_mtime_ns if file.exists() else 0
+    files = [manifest] if manifest.exists() else sorted(path.rglob("*")) if path.is_dir() else [path]
+    # Times alone may lie: a file that is put back may have its old one.
+    facts = [(str(file), file.stat()) for file in files if file.is_file()]
+    changed = tuple((name, fact.st_mtime_ns, fact.st_size, fact.st_ino) for name, fact in facts)
     given = tuple(sorted(options.items()))
     try:
         hash(given)
@@ -221,6 +223,6 @@ def _kept(to: Path | str, options: dict[str, Any]) -> Normalizer:
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(to: str, changed: int, options: tuple[tuple[str, Any], ...]) -> Normalizer:
+def _opened(to: str, changed: tuple[tuple[str | int, ...], ...], options: tuple[tuple[str, Any], ...]) -> Normalizer:
     """Return a new normaliser; `changed` tells one version of the source from the next."""
     return load(to, **dict(options))

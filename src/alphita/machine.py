@@ -87,7 +87,25 @@ def set_threads(n: int | None) -> int:
         sys.modules["torch"].set_num_threads(n)
     if "faiss" in sys.modules:
         sys.modules["faiss"].omp_set_num_threads(n)
+    _set_numpy_threads(n)
     return n
+
+
+@functools.cache
+def _numpy_threads() -> Any:  # noqa: ANN401 - a function of ctypes
+    """Return what sets the threads of the OpenBLAS that NumPy's wheels bring along; None where NumPy has another."""
+    import numpy
+
+    for file in (Path(numpy.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas*"):
+        with contextlib.suppress(OSError, AttributeError):
+            return ctypes.CDLL(str(file)).scipy_openblas_set_num_threads64_
+    return None
+
+
+def _set_numpy_threads(n: int) -> None:
+    """Set NumPy's threads, of the whole process; before NumPy is loaded the variables do."""
+    if "numpy" in sys.modules and (set_number := _numpy_threads()) is not None:
+        set_number(n)
 
 
 def keep_few_products() -> None:
@@ -101,7 +119,7 @@ def keep_few_products() -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch and FAISS work within the calling thread: for work that is done before other threads are awake.
+    """Let NumPy, torch and FAISS work within the calling thread: for work that is done before others are awake.
 
     A single mention takes no longer so on an idle machine. Where another program uses a core, each operation would
     wait for a thread that is not running: a millisecond, and there are dozens of them (docs/results/log.md).
@@ -110,6 +128,7 @@ def one_thread() -> Iterator[None]:
     # Each thread has its own number, so the work of others goes on with theirs; only one that first uses torch just now
     # takes over this one.
     counts = torch and torch.get_num_threads(), faiss and faiss.omp_get_max_threads()
+    _set_numpy_threads(1)
     try:
         if torch:
             torch.set_num_threads(1)
@@ -117,6 +136,8 @@ def one_thread() -> Iterator[None]:
             faiss.omp_set_num_threads(1)
         yield
     finally:
+        # NumPy's number is the process's own, and another thread may be in here too.
+        _set_numpy_threads(threads())
         if torch:
             torch.set_num_threads(counts[0])
         if faiss:

@@ -8,6 +8,7 @@
     records     the rows of lines that come from elsewhere; what is wrong is told with each
     line_rows   the rows of a table in which a line is a row, whatever it holds
     json_value  what a text says in JSON
+    whole_number    what a cell says in digits
 
 Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
 that a spreadsheet put around a whole cell are taken off by `unquoted`.
@@ -30,6 +31,8 @@ from typing import Any, NamedTuple
 from alphita.csv_lines import CsvLines
 from alphita.errors import InputError, Rejects
 
+# All that 64 bits hold.
+MOST_DIGITS = 18
 # A quote that is never closed would swallow the rows after it into one cell.
 MAX_CELL_CHARACTERS = 1_000_000
 # Of what is held whole, and of a line of what is not.
@@ -104,6 +107,15 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield number, line.removesuffix("\r")
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number from 0 that a cell is, of at most 18 digits, white space around it aside; else None.
+
+    Python takes signs of other scripts for digits, reads not all of those ("²"), and no number of thousands.
+    """
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value

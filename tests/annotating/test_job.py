@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,23 @@ def test_what_is_longer_than_may_be_is_set_aside(tmp_path, annotator, monkeypatc
     found = list(Texts(tmp_path / "in").documents())
     assert [getattr(one, "id", None) for one in found] == ["a", None, None]
     assert all("longer than" in one.problem for one in found[1:])
+
+
+@pytest.mark.parametrize("source", ["/dev/zero", "-"])
+def test_a_text_without_end_is_set_aside(source, monkeypatch):
+    with open("/dev/zero") as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        [unusable] = Texts(source).documents()
+    assert "a table with a text a row" in unusable.problem
+
+
+def test_a_word_of_megabytes_takes_no_memory_to_find(annotator):
+    tracemalloc.start()
+    try:
+        annotator.annotate([Document("1", "a" * 2**20)])
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_rejects_of_private_texts_hold_none_of_them(tmp_path, annotator):

@@ -100,3 +100,10 @@ def test_what_was_mistyped_is_named_with_what_was_meant(words: list[str], meant:
     done = alphita(*words)
     assert done.returncode == 2
     assert meant in done.stderr.decode()
+
+
+def test_too_little_memory_is_one_line() -> None:
+    code = "from alphita import cli\ncli.app = lambda **how: bytes(1 << 62)\ncli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"error: there is not enough memory; end other programs, or use fewer --threads\n"

@@ -29,6 +29,7 @@ NOT_RUN = {
     "needs several machines": r"\b10\.0\.0\.\d+|//head:|--nproc-per-node",
     "changes the machine": r"\bsudo\b|/var/lib/",
     "leaves a server running": r"cleanup_mode=None",
+    "needs the corpus itself": r"--data DATA\b",
     "another program's": r"\b(scispacy|AutoModel|medcat)\b",
     "trains for long": r"\balphita train\b|\bruns/\w+\.sh|quickstart --train",
 }
@@ -47,6 +48,7 @@ SHIMS = {
     "alphita": '#!/bin/sh\nexec {python} -m alphita "$@"\n',
 }
 SERVER = "postgresql://terms@localhost/terms"
+DATABASE = re.compile(r"postgresql://|\bpsql\b")
 
 
 def installs(block: Block) -> bool:
@@ -90,6 +92,7 @@ class Reader:
         self.port = _free_port()
         self.server: subprocess.Popen[bytes] | None = None
         self.begun = False
+        folder.mkdir(exist_ok=True)
         _clone(folder)
         for name, text in SHIMS.items():
             (programs / name).write_text(text.format(make=shutil.which("make"), python=sys.executable))
@@ -98,7 +101,9 @@ class Reader:
         # The installed package may be another copy; this one is meant.
         self.environment = os.environ | {
             "PATH": path,
-            "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder / "examples")]),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(folder / "src"), str(folder / "examples"), os.environ.get("PYTHONPATH")])
+            ),
         }
         if database is not None:
             parts = urllib.parse.urlsplit(database)
@@ -117,6 +122,10 @@ class Reader:
         give(block.file, block.text, self.folder, not self.begun)
         self.begun = True
         text = self._here(block.text)
+        # Each block is a shell of its own; what a reader exports stays.
+        for _, words in commands(text) if block.language == "sh" else ():
+            if words[0] == "export":
+                self.environment |= dict(word.split("=", 1) for word in words[1:])
         program = ["bash", "-euo", "pipefail", "-c"] if block.language == "sh" else [sys.executable, "-c"]
         if serves(block):
             self._serve([*program, text], block)

@@ -81,7 +81,8 @@ def ran(command: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         environment = os.environ | {"PYTHONPATH": str(folder / "src")}
         words = [sys.executable, "-m", "alphita", *command.split()]
-        subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True)
+        done = subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stderr[-2000:]}"
 
     return make
 
@@ -257,10 +258,9 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
         "bitext",
         ran("terminology import table it.csv -o italian.terminology --set language=it"),
     ),
-    ("results/accuracy.md", "DATA", copied(FIXTURES / "benchmarks", "DATA")),
-    ("results/accuracy.md", "DATA", linked("model", "models/alphita-en-fp16")),
     ("review.md", "--format fhir_r4", decided),
-    ("servers.md", "", HPO),
+    ("servers.md", "", copied(TERMINOLOGIES / "small.obo", "small.obo")),
+    ("servers.md", "", ran("terminology import obo small.obo -o hpo.terminology")),
     ("servers.md", "", ran("index hpo.terminology --model minilm -o hpo.index")),
     ("servers.md", "2026-06", linked("hpo-2026-06.terminology", "hpo.terminology")),
     ("vocabulary.md", "romance/", written("open.csv", LANGUAGES)),

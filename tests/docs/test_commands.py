@@ -42,7 +42,7 @@ EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")
 # Pages whose commands take seconds; the others index HPO, train or serve, and run in `make check-slow`.
 QUICK = re.compile(r"docs/(terminologies(/\w+)?|troubleshooting|results/product_search|reference/\w+)\.md")
 # Each is a promise that nobody keeps for the reader: of about 170 blocks, no more than these.
-MOST_NOT_RUN = 30
+MOST_NOT_RUN = 31
 
 
 def check_settings(path: tuple[str, ...], settings: list[str]) -> None:
@@ -147,7 +147,7 @@ def readers(
         if page not in at:
             leave()
             folder, programs = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("programs")
-            needed = any(re.search(r"postgresql://|psql", block.text) for block in RUN if block.file == page)
+            needed = any(follow.DATABASE.search(block.text) for block in RUN if block.file == page)
             at[page] = Reader(folder, programs, request.getfixturevalue("page_database") if needed else None)
         return at[page]
 

@@ -1,4 +1,4 @@
-"""Reads changed files, one a seed: READER FROM TO. Prints a seed that gives anything but rows or an error for users.
+"""Reads changed files, one a seed: READER,... FROM TO. Prints those that give anything but rows or a user's error.
 
 A reader has an end in time, and takes no more than 2 GB in all; after an error nothing that it writes is there.
 """
@@ -11,8 +11,9 @@ import resource
 import signal
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from alphita.errors import AlphitaError
@@ -86,24 +87,28 @@ def seeds_of(name: str) -> list[int]:
     return [int(seed) for reader, seed, _ in (line.split("\t") for line in lines) if reader == name]
 
 
-def main(name: str, seeds: Iterable[int]) -> int:
-    """Run; return how many seeds failed."""
+def main(names: Sequence[str], seeds: range) -> int:
+    """Run; return how many seeds failed, of readers that are said to stderr as they come."""
     failed = 0
-    # From what native code does there may be no way back: the seed is told before.
-    last = Path(tempfile.gettempdir()) / f"alphita-changed-{name}.seed"
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
-        reader = readers(prepare(Path(folder)))[name]
-        for seed in seeds:
-            last.write_text(str(seed))
-            if problem := problem_of(reader, seed):
-                failed += 1
-                print(f"{name} {seed}: {problem}", flush=True)
-    last.unlink(missing_ok=True)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"{name}: {failed} failed, {most / 2**20:.0f} MB at most", flush=True)
-    return failed + (most > MOST_BYTES)
+        every = readers(prepare(Path(folder)))
+        for name in names or every:
+            before = time.process_time()
+            problems = []
+            for seed in seeds:
+                # From what native code does there may be no way back: what it was is told before.
+                print(f"\r{name} {seed}", end="", file=sys.stderr, flush=True)
+                if problem := problem_of(every[name], seed):
+                    problems.append(seed)
+                    print(f"{name} {seed}: {problem}", flush=True)
+            failed += len(problems)
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+            seconds = time.process_time() - before
+            print(f"{name}: {len(seeds):,} read, {len(problems)} failed, {seconds:.0f} s, {most} MB so far", flush=True)
+    return failed + (most > MOST_BYTES >> 20)
 
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
-    sys.exit(min(main(sys.argv[1], range(int(sys.argv[2]), int(sys.argv[3]))), 1))
+    first, last = map(int, sys.argv[2:4])
+    sys.exit(min(main([name for name in sys.argv[1].split(",") if name != "all"], range(first, last)), 1))

@@ -201,14 +201,24 @@ def test_a_parquet_bomb(tmp_path: Path, kind: str) -> None:
     assert most < MOST_BYTES, said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["csv", "jsonl", "sssom", "usagi", "fhir_r5"])
-def test_a_file_of_mappings_that_is_one_line(tmp_path: Path, format: str) -> None:
-    with open(tmp_path / "x", "wb") as file:
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """A line without end, as it stands and packed."""
+    folder = tmp_path_factory.mktemp("line")
+    with open(folder / "x", "wb") as file:
         file.write(b'{"')
         file.truncate(BOMB)
-    most, said = peak(READ_MAPPINGS.format(format=format), tmp_path / "x")
+    bomb_of("gz", folder / "x.gz", b'{"', b"\0")
+    return {False: folder / "x", True: folder / "x.gz"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("format", ["csv", "jsonl", "omop", "sssom", "tsv", "usagi", "fhir_r5"])
+def test_a_file_of_mappings_that_is_one_line(line: dict[bool, Path], format: str, packed: bool) -> None:
+    most, said = peak(READ_MAPPINGS.format(format=format), line[packed])
     assert most < MOST_BYTES, said
+    assert "error:" in said
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -235,3 +235,10 @@ def test_rejects_on_a_full_disk_are_an_error_for_the_user(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
     assert done.stdout == f"could not write the rejects {path}: File too large\n"
     assert done.stderr == ""
+
+
+def test_a_message_has_an_end() -> None:
+    error = InputError("unknown column " + "x" * 10**6, file="a.csv", remedy="choose another")
+    assert len(str(error)) < 3_100
+    assert str(error).startswith("a.csv: unknown column x")
+    assert str(error).endswith("choose another")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import faiss
@@ -44,6 +46,27 @@ def test_one_thread_and_then_as_before():
     with pytest.raises(ZeroDivisionError), machine.one_thread():
         raise ZeroDivisionError
     assert counts() == (2, 2)
+
+
+def test_numpy_is_set_too_and_gets_back_what_was_set_for_all(monkeypatch):
+    seen: list[int] = []
+    monkeypatch.setattr(machine, "_numpy_threads", lambda: seen.append)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    with machine.one_thread(), machine.one_thread():
+        assert seen == [1, 1]
+    assert seen == [1, 1, 2, 2]
+
+
+def test_numpy_s_library_is_found_where_it_is_of_a_wheel():
+    code = (
+        "import numpy, time; from alphita import machine\n"
+        "if machine._numpy_threads() is not None:\n"
+        "    machine.set_threads(1)\n"
+        "    a = numpy.ones((1500, 1500)); wall, own = time.process_time(), time.thread_time()\n"
+        "    a @ a\n"
+        "    assert time.process_time() - wall < 1.2 * (time.thread_time() - own) + 0.01\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_other_threads_keep_theirs():

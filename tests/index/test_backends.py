@@ -133,6 +133,19 @@ def products(request, monkeypatch):
     return request.param
 
 
+def test_where_the_memory_is_too_small_for_whole_numbers_all_are_compared(monkeypatch):
+    vectors, asked = many()
+    expected = search("faiss", vectors, asked, 5)
+
+    def full(*_arguments, **_options):
+        raise MemoryError
+
+    monkeypatch.setattr(faiss, "Rounded", full)
+    similarity, rows = search("faiss", vectors, asked, 5)
+    np.testing.assert_array_equal(rows, expected[1])
+    np.testing.assert_allclose(similarity, expected[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("queries", [1, 19, 300])
 @pytest.mark.parametrize("k", [1, 16, 93, 200])
 def test_queries_are_answered_exactly_by_way_of_whole_numbers(products, queries, k):

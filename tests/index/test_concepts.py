@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import polars as pl
 import pytest
 
+from alphita import artefact
 from alphita.errors import InputError
 from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
@@ -279,6 +282,28 @@ def test_excluded_strings_of_non_standard_concepts_are_left_out_too(make):
     index = make(mapping_tables(), exclude=frozenset({"chill"}))
     assert index.rows(["chill"]).tolist() == [-1]
     assert len(terms_of(index, "low temperature")) == 3
+
+
+def test_what_an_index_of_an_earlier_build_lacks_is_said(make, tmp_path, capsys):
+    index = make(tables())
+    assert index.segment.lacking == ()
+    assert "earlier build" not in capsys.readouterr().err
+    for file in sorted((index.path / "segments/000").iterdir()):
+        if file.is_dir():
+            continue
+        copy = tmp_path / file.name
+        with artefact.create(copy, "index") as draft:
+            shutil.copytree(index.path, draft.path, dirs_exist_ok=True)
+            (draft.path / "segments/000" / file.name).unlink()
+            kept = {name: value for name, value in index.manifest.items() if name not in artefact.RESERVED}
+            draft.fields.update(kept)
+        # What no segment can do without stops it; else it is said.
+        try:
+            lacking = Index.open(copy).segment.lacking
+        except InputError:
+            continue
+        assert lacking
+        assert f"lacks {lacking[0]}; build it again" in capsys.readouterr().err
 
 
 def test_an_index_of_an_earlier_version_opens_with_what_it_has(make):

@@ -201,3 +201,14 @@ def test_vectors_of_another_kind_are_refused(indexes):
     np.save(path, np.load(path).astype(np.float64))
     with pytest.raises(InputError, match="do not fit together"):
         Segment(path.parent)
+
+
+def test_every_finite_number_is_widened_to_itself():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)]
+    assert len(every) == 2 * 31 * 2**10
+    widened = half.full(every.reshape(-1, 2))
+    np.testing.assert_array_equal(widened.view(np.uint32), every.astype(np.float32).reshape(-1, 2).view(np.uint32))
+    backwards = every[::-2].reshape(-1, 16).T
+    np.testing.assert_array_equal(half.full(backwards), backwards.astype(np.float32))
+    assert half.full(every[:0]).shape == (0,)

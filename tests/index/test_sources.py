@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita import machine
+from alphita import artefact, machine
 from alphita.encoder import resolve as resolving
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import sources
@@ -142,7 +142,7 @@ def test_what_is_damaged_is_made_again(full, table, capsys, kind, harm):
 
 def test_another_version_makes_its_own(full, table, monkeypatch):
     first = index_of(table)
-    monkeypatch.setattr(sources, "MADE_BY", ["9.9.9"])
+    monkeypatch.setattr(sources, "__version__", "9.9.9")
     assert index_of(table).path != first.path
     assert first.path.exists()
 
@@ -208,3 +208,27 @@ def test_rows_that_cannot_be_read_are_counted(cache, tmp_path, capsys):
 
 def test_caches_lie_where_the_machine_says(cache):
     assert machine.cache_dir() == cache
+
+
+@pytest.mark.parametrize("code", ["terminology", "index", "encoder"])
+def test_another_build_of_the_same_version_makes_its_own(table, full, monkeypatch, code):
+    names = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
+    as_it_is = artefact.code_hash
+    monkeypatch.setattr(artefact, "code_hash", lambda *parts: "changed" if code in parts else as_it_is(*parts))
+    index_of(table)
+    later = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
+    assert len(later) == len(names) + 1 + (code == "terminology")
+    assert set(names) <= set(later)
+
+
+def test_the_hash_of_code_is_that_of_what_it_says(tmp_path, monkeypatch):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "by.py").write_text("1")
+    monkeypatch.setattr(artefact, "__file__", str(tmp_path / "artefact.py"))
+    hashes = []
+    for change in (lambda: None, lambda: (tmp_path / "made" / "by.py").write_text("2"), lambda: None):
+        change()
+        artefact.code_hash.cache_clear()
+        hashes.append(artefact.code_hash("made"))
+    artefact.code_hash.cache_clear()
+    assert hashes[0] != hashes[1] == hashes[2]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -161,6 +164,20 @@ def test_an_approximate_backend_is_measured_and_stands_in_the_manifest(tmp_path)
     np.testing.assert_allclose(other.search(np.array(opened.vectors[::50]), 1)[0], 1.0, atol=1e-5)
     with pytest.raises(UsageError, match="not built for hnsw"):
         Index.open(index.path, backend="hnsw")
+
+
+@pytest.mark.parametrize("backend", ["ivf_pq", "faiss"])
+def test_an_index_is_searched_alike_by_a_processor_with_fewer_instructions(tmp_path, backend):
+    index = build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", how=Building(backend=backend))
+    asked = np.array(index.vectors[::50]) + 0.01
+    np.save(tmp_path / "asked.npy", asked)
+    code = (
+        "import sys, numpy as np; from alphita.index.store import Index; folder = sys.argv[1]\n"
+        "np.save(folder + '/near.npy', Index.open(folder + '/x.index').search(np.load(folder + '/asked.npy'), 5)[0])"
+    )
+    less = {"FAISS_OPT_LEVEL": "generic", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=os.environ | less)
+    np.testing.assert_allclose(np.load(tmp_path / "near.npy"), index.search(asked, 5)[0], atol=1e-5)
 
 
 def test_an_approximate_backend_that_misses_leaves_nothing(tmp_path, monkeypatch):

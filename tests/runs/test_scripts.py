@@ -200,13 +200,20 @@ def programs(folder: Path) -> tuple[dict[str, str], Path]:
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}, log
 
 
+def release(meta: Path) -> None:
+    """Make a folder with the names of a release's files."""
+    meta.mkdir()
+    for name in ("MRCONSO", "MRREL", "MRSTY", "MRDEF"):
+        (meta / f"{name}.RRF").touch()
+
+
 @pytest.mark.parametrize("script", CODERS, ids=lambda path: path.name)
 def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: Path) -> None:
     environment, log = programs(tmp_path / "bin")
     every = "all" in script.name
     recipe = "coder_transe" if "transe" in script.name else "coder"
     meta, data = tmp_path / "META", tmp_path / "data"
-    meta.mkdir()
+    release(meta)
     (meta / "MRCONSO.RRF").write_text("C0004604|ITA|P|L1|PF|S1|Y|A1||||MDRITA|PT|1|Mal di schiena|0|N||\n" * 2)
     for benchmark in ("cadec", "psytar", "mantra", "relation_classification"):
         (data / benchmark).mkdir(parents=True)
@@ -284,7 +291,7 @@ def test_the_papers_settings_are_the_recipes_defaults(script: Path) -> None:
 def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
     environment, log = programs(tmp_path / "bin")
     meta, data, model = tmp_path / "META", tmp_path / "data", tmp_path / "out" / "model"
-    meta.mkdir()
+    release(meta)
     for benchmark in ("sts", "relatedness", "biosyn"):
         (data / benchmark).mkdir(parents=True)
     (tmp_path / "out" / "model.phases" / "adapted").mkdir(parents=True)
@@ -318,7 +325,7 @@ def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
 def test_the_multilingual_script_does_all_its_steps(tmp_path: Path) -> None:
     environment, log = programs(tmp_path / "bin")
     meta, data, out = tmp_path / "META", tmp_path / "data", tmp_path / "out"
-    meta.mkdir()
+    release(meta)
     for benchmark in ("sts", "relatedness", "mednli_s", "biosyn", "xl_bel"):
         (data / benchmark).mkdir(parents=True)
     words = ["bash", str(RUNS / "biolord_multilingual_umls.sh"), str(meta), "teacher", str(out), str(data)]
@@ -347,7 +354,7 @@ def test_the_multilingual_script_does_all_its_steps(tmp_path: Path) -> None:
 def test_the_ablation_makes_a_run_of_each_row_and_a_paper_shares_its_terminologies(tmp_path: Path) -> None:
     environment, log = programs(tmp_path / "bin")
     meta, out = tmp_path / "META", tmp_path / "out"
-    meta.mkdir()
+    release(meta)
     given = environment | {"SETTINGS": "seed=3", "BASELINES": "", "STEPS": "7"}
     subprocess.run(["bash", str(ABLATION), str(meta), str(out)], env=given, check=True, capture_output=True)
     calls = log.read_text().splitlines()

@@ -17,10 +17,16 @@ HERE = "http://127.0.0.1:8080"
 
 @contextmanager
 def client_of(
-    normalizer: Normalizer, *, store: Any = None, terminology: Any = None, peer: str = "127.0.0.1", **settings: Any
+    normalizer: Normalizer,
+    *,
+    store: Any = None,
+    terminology: Any = None,
+    further: Any = (),
+    peer: str = "127.0.0.1",
+    **settings: Any,
 ) -> Iterator[TestClient]:
     """Give a client of a new app that has started."""
-    app = create(Settings(**settings), normalizer, store, terminology)
+    app = create(Settings(**settings), normalizer, store, terminology, further)
     with TestClient(app, base_url=HERE, client=(peer, 40_000), raise_server_exceptions=False) as client:
         yield client
 

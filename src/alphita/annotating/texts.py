@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from alphita.annotating.spans import Document
 from alphita.errors import InputError, UsageError
@@ -20,8 +20,8 @@ from alphita.normalizer.reading.files import MAGIC, MentionFile
 
 PLAIN = (".txt", ".md", ".text", "")
 DEFAULT_COLUMN = "text"
-# Characters of one text, at most.
-LONGEST = 64 * 2**20
+# Characters of one text, at most: it is read whole, and a gigabyte of memory goes with it.
+LONGEST = 4 * 2**20
 # More controls than this share, and it is no text.
 CONTROLS = 0.02
 _ALLOWED_CONTROLS = frozenset("\t\n\r\f")
@@ -90,7 +90,7 @@ class Texts:
         if str(self.path) == "-":
             import sys
 
-            yield self._text(sys.stdin.buffer.read(), "stdin", "stdin")
+            yield self._content(sys.stdin.buffer, "stdin", "stdin")
         elif path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file() and self._ending(file) in PLAIN[:3]]
             if not files:
@@ -104,12 +104,18 @@ class Texts:
 
     def _file(self, path: Path, name: str) -> Document | Unusable:
         try:
-            if path.stat().st_size > 4 * LONGEST:
-                return Unusable(str(path), 1, None, None, _too_long())
-            content = path.read_bytes()
+            with open(path, "rb") as file:
+                return self._content(file, name, str(path))
         except OSError as error:
             return Unusable(str(path), 1, None, None, f"cannot be read: {error.strerror}")
-        return self._text(content, name, str(path))
+
+    def _content(self, file: BinaryIO, name: str, source: str) -> Document | Unusable:
+        """Read a text of which the size is not known: that of a pipe or a device has no end."""
+        # No encoding has more bytes a character.
+        content = file.read(4 * LONGEST + 1)
+        if len(content) > 4 * LONGEST:
+            return Unusable(source, 1, None, None, _too_long())
+        return self._text(content, name, source)
 
     def _text(self, content: bytes, name: str, source: str) -> Document | Unusable:
         for magic, kind in MAGIC.items():
@@ -159,4 +165,5 @@ def _problem(text: str) -> str | None:
 
 
 def _too_long() -> str:
-    return f"longer than {LONGEST >> 20} million characters; cut it"
+    problem = f"longer than {LONGEST >> 20} million characters"
+    return f"{problem}; divide it into several files, or make it a table with a text a row"

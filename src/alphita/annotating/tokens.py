@@ -18,7 +18,9 @@ _MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
     "\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
 )
-_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
+# Nothing is given back, for which all that was taken would have to be kept: a word may be megabytes long.
+# Atomic, for Python up to 3.11.4 matches too much by a possessive group.
+_WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+)*)")
 # What ends a phrase: no name and no window goes across it.
 _BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|[\r\n]\s*[\r\n]|--+|\s[-–—]\s")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.

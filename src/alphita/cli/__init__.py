@@ -33,7 +33,7 @@ from alphita.cli import (
     vocabulary,
 )
 from alphita.cli._from_spec import Brief
-from alphita.errors import AlphitaError
+from alphita.errors import AlphitaError, shorten
 
 app = typer.Typer(
     name="alphita",
@@ -153,6 +153,10 @@ def _run() -> Any:  # noqa: ANN401 - of typer
     """Run the command line; return the exit code, or nothing."""
     try:
         code = app(standalone_mode=False)
+    except MemoryError as error:
+        told = f" ({error})" if str(error) else ""
+        print(f"error: there is not enough memory{told}; end other programs, or use fewer --threads", file=sys.stderr)
+        code = 1
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)
         code = error.exit_code
@@ -161,6 +165,12 @@ def _run() -> Any:  # noqa: ANN401 - of typer
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         code = 130
+    except OSError as error:
+        # A name that is too long, say, which whatever looks at it first comes upon.
+        if error.filename is None:
+            raise
+        print(f"error: {shorten(error.filename, 255)}: {error.strerror}", file=sys.stderr)
+        code = 1
     except Exception as error:
         show = getattr(error, "show", None)
         if show is None:

@@ -110,7 +110,7 @@ def _apart(**paths: Path | None) -> None:
     """Refuse options that name one file: what is written last would replace the others."""
     known: dict[Path, str] = {}
     for flag, path in paths.items():
-        if path is not None and (other := known.setdefault(path.resolve(), flag)) != flag:
+        if path is not None and (other := known.setdefault(artefact.resolved(path), flag)) != flag:
             raise UsageError(f"--{other} and --{flag} name the same file: {path}")
 
 

@@ -146,7 +146,14 @@ class TermEncoder:
         else:
             runtime = _in_torch(folder, transformer, settings, tokenizer.pad_id, precision, device)
         head = Head.load(folder) if (folder / head_file).exists() else None
-        return cls(folder, settings, tokenizer, runtime, device, head)
+        encoder = cls(folder, settings, tokenizer, runtime, device, head)
+        if head is not None and head.dim != encoder.dim:
+            raise InputError(
+                f"the head takes vectors of {head.dim} numbers, the encoder gives {encoder.dim}: they are of two",
+                file=folder / head_file,
+                remedy="give the encoder that the head was learned for, or build the index again",
+            )
+        return encoder
 
     def with_head(self, head: Head | None) -> TermEncoder:
         """Return this encoder with another head, or none."""

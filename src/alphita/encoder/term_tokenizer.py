@@ -31,10 +31,11 @@ class TermTokenizer:
         """Open the tokenizer in `folder`.
 
         Raises:
-            InputError: there is none, or it cannot be read.
+            InputError: there is none, it cannot be read, or it is another model's.
         """
         self.folder, self.settings = folder, settings
         self._tokenizer = _open(folder)
+        self._check_vocabulary()
         # A saved tokenizer may be set to pad or cut; what it says of strings is the same.
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -42,6 +43,16 @@ class TermTokenizer:
         self.hash = hashlib.sha256(text.encode()).hexdigest()
         self.pad_id = _pad_id(folder, self._tokenizer)
         self._tokenizer.enable_truncation(settings.max_length)
+
+    def _check_vocabulary(self) -> None:
+        """Refuse a tokenizer with tokens that the model has no vector for: such a one is another model's."""
+        known, size = _noted(self.folder, "vocab_size"), self._tokenizer.get_vocab_size()
+        if isinstance(known, int) and size > known:
+            raise InputError(
+                f"the tokenizer has {size:,} tokens, the model {known:,}: they are of two models",
+                file=self.folder,
+                remedy="fetch the model again, all of its files",
+            )
 
     def __call__(self, strings: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each string, special ones included, cut to the maximal length."""
@@ -117,12 +128,16 @@ def _by_transformers(folder: Path) -> Any:  # noqa: ANN401 - a transformers toke
         raise InputError(f"the tokenizer cannot be loaded: {error}", file=folder) from error
 
 
-def _pad_id(folder: Path, tokenizer: Any) -> int:  # noqa: ANN401 - a tokenizers.Tokenizer
+def _noted(folder: Path, key: str) -> object:
+    """Return what the model's config says of a key; None where it does not, or there is none to be read."""
     try:
-        noted = textio.json_value((folder / "config.json").read_text(encoding="utf-8")).get("pad_token_id")
+        return textio.json_value((folder / "config.json").read_text(encoding="utf-8")).get(key)
     except (OSError, ValueError, AttributeError):
-        noted = None
-    for candidate in (noted, tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<pad>")):
+        return None
+
+
+def _pad_id(folder: Path, tokenizer: Any) -> int:  # noqa: ANN401 - a tokenizers.Tokenizer
+    for candidate in (_noted(folder, "pad_token_id"), tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<pad>")):
         if isinstance(candidate, int):
             return candidate
     return 0

@@ -265,7 +265,10 @@ def _load(folder: Path, settings: ModelSettings) -> Any:  # noqa: ANN401 - a tra
     except Exception as error:
         # transformers and safetensors raise many kinds for damaged files; each is bad input here.
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"the model cannot be loaded: {first_line}", file=folder) from error
+        if "ignore_mismatched_sizes" in first_line:
+            first_line = "its weights have other sizes than its config.json says"
+        remedy = "fetch the model again, all of its files"
+        raise InputError(f"the model cannot be loaded: {first_line}", file=folder, remedy=remedy) from error
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
     if missing:

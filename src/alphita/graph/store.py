@@ -91,7 +91,7 @@ class EntityVectors:
             InputError: it is none, is damaged, or its vectors are of another dimension.
         """
         path = Path(path)
-        manifest = artefact.open_manifest(path, KIND)
+        manifest = artefact.open_checked(path, KIND)
         try:
             names = textio.json_value((path / "names.json").read_text(encoding="utf-8"))
             opened = cls(

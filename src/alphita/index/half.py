@@ -16,11 +16,29 @@ from numpy.typing import NDArray
 # Vectors as an index stores them.
 Vectors = NDArray[np.float32] | NDArray[np.float16]
 ROWS_AT_ONCE = 16_384
+# A half's bits moved to where float32 has them make a number of 2^-112 times its size; and its sign is one bit too low,
+# where the bits that fill up a negative whole number set the right one.
+MOVED, TIMES = 13, np.float32(2.0**112)
+KEPT = np.uint32(0x8FFFE000).astype(np.int32)
+NUMBERS_AT_ONCE = 2**19
 
 
 def full(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return half-precision vectors as float32; others as they are, not copied."""
-    return vectors.astype(np.float32) if vectors.dtype == np.float16 else vectors
+    """Return half-precision vectors, all finite, as float32; others as they are, not copied.
+
+    NumPy's own conversion takes four times as long, which was more than all else of a search in a million vectors.
+    """
+    if vectors.dtype != np.float16:
+        return vectors
+    made = np.empty(vectors.shape, np.float32)
+    bits, numbers = np.ascontiguousarray(vectors).reshape(-1).view(np.int16), made.reshape(-1)
+    for start in range(0, len(bits), NUMBERS_AT_ONCE):
+        part = slice(start, start + NUMBERS_AT_ONCE)
+        moved = numbers[part].view(np.int32)
+        np.left_shift(bits[part], MOVED, out=moved, dtype=np.int32)
+        np.bitwise_and(moved, KEPT, out=moved)
+        np.multiply(numbers[part], TIMES, out=numbers[part])
+    return made
 
 
 def blocks(

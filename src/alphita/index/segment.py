@@ -49,6 +49,13 @@ TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 BORROWED_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
+# What every segment has today, and those of earlier builds may lack.
+ADDED = {
+    "parents.npy": "the ancestors of concepts",
+    "known_ids.arrow": "ids that were replaced",
+    "codes.arrow": "codes of other vocabularies",
+}
+ADDED_COLUMNS = {"retired_concept": "the names of retired concepts"}
 SHORT_FORMS, ELSEWHERE, CODES = "short_forms.arrow", "elsewhere.npy", "codes.arrow"
 
 
@@ -110,6 +117,12 @@ class Segment:
             ids, self._known_rows = ids.take(order), order.to_numpy().astype(np.int32)
         self._known_ids = SortedStrings(ids)
         self._codes: pa.Table | None = _read(self.path / CODES) if (self.path / CODES).exists() else None
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What a segment made today has and this one does not, in words: an earlier build made it."""
+        lacks = [what for file, what in ADDED.items() if not (self.path / file).exists()]
+        return (*lacks, *(what for name, what in ADDED_COLUMNS.items() if name not in self.terms.column_names))
 
     @functools.cached_property
     def borrowed(self) -> NDArray[np.bool_]:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
-# What an artefact depends on beside its content.
-MADE_BY = [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION]
+# What makes an artefact: it depends on that beside its content.
+MAKERS = {TERMINOLOGY: ("terminology", "textio.py"), INDEX: ("terminology", "index", "encoder")}
 T = TypeVar("T")
 
 
@@ -84,7 +84,7 @@ def index_of(
         choice = replace(choice, model=model_for(spoken))
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
-    key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])
+    key = artefact.hash_json([_made_by(INDEX), content, _model(str(choice.model)), choice_hash(choice)])
     return _kept(
         INDEX, key, Index.open, lambda out: _index(terminology, out, f"{to} with {choice.model}{why}", choice, threads)
     )
@@ -108,9 +108,8 @@ def terminology_of(source: Path | str) -> Path:
     if kind is not None:
         raise UsageError(f"{source} is an {kind}; give the terminology that it was made from")
     source_found = _found(source)
-    key = artefact.hash_json(
-        [MADE_BY, source_found.format, source_found.settings, [_content(path) for path in source_found.paths]]
-    )
+    content = [_content(path) for path in source_found.paths]
+    key = artefact.hash_json([_made_by(TERMINOLOGY), source_found.format, source_found.settings, content])
     return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(source_found, out, str(source)))
 
 
@@ -169,6 +168,9 @@ def _no_such(source: Path | str) -> AlphitaError:
 
 def _kind(source: Path | str) -> str | None:
     """Return what kind of artefact a folder is; None: it is none of ours, or a name."""
+    # The path of nothing is the folder that one is in.
+    if not str(source).strip():
+        raise UsageError("an empty name; give a terminology's name, file or folder")
     manifest = Path(source).expanduser() / artefact.MANIFEST
     try:
         kind = textio.json_value(manifest.read_text(encoding="utf-8"))["kind"]
@@ -187,6 +189,10 @@ def _found(source: Path | str) -> DetectedSource:
     if str(source) in PACKAGED:
         return DetectedSource(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
     raise _no_such(source)
+
+
+def _made_by(kind: str) -> list[Any]:
+    return [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION, artefact.code_hash(*MAKERS[kind])]
 
 
 def _content(path: Path) -> list[list[str]]:

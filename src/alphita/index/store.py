@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 KIND = "index"
 REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
-# Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
-# only the sizes are checked, unless asked.
-VERIFY_UP_TO_BYTES = 512 * 2**20
 
 
 def build(
@@ -198,9 +195,7 @@ class Index:
             InputError: it is not an index, a file is damaged, or its parts do not belong together.
         """
         path = Path(path)
-        manifest = artefact.open_manifest(path, KIND)
-        if verify or (verify is None and _size(manifest) <= VERIFY_UP_TO_BYTES):
-            manifest = artefact.verify(path, KIND)
+        manifest = artefact.open_checked(path, KIND, verify)
         _check_facts(path, manifest)
         part = Segment(path / "segments" / "000")
         if part.vectors.shape[1] != manifest["dim"]:
@@ -209,6 +204,8 @@ class Index:
                 file=path,
                 remedy=REBUILD,
             )
+        if part.lacking:
+            progress.say(f"{path} was made by an earlier build and lacks {', '.join(part.lacking)}; {REBUILD}")
         return cls(path, manifest, part, backend or manifest["backend"])
 
     @property
@@ -357,7 +354,3 @@ def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
         raise InputError(f"this alphita has no cleaning rules {unknown}", file=path, remedy=REBUILD)
     if _rules_hash(rules) != facts["cleaning_rules_hash"]:
         raise InputError("the cleaning rules have changed since this index was built", file=path, remedy=REBUILD)
-
-
-def _size(manifest: dict[str, Any]) -> int:
-    return sum(int(facts["size"]) for facts in manifest["files"].values())

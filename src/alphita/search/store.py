@@ -28,7 +28,6 @@ from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.index import training
 from alphita.index.encoding import Encoder
-from alphita.index.store import VERIFY_UP_TO_BYTES
 from alphita.search import catalogue, names, projection
 from alphita.search.catalogue import Catalogue
 from alphita.search.names import Names
@@ -210,10 +209,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
         InputError: it is none, a file is damaged, or its parts do not belong together.
     """
     path = Path(path)
-    manifest = artefact.open_manifest(path, KIND)
-    size = sum(int(facts["size"]) for facts in manifest["files"].values())
-    if verify or (verify is None and size <= VERIFY_UP_TO_BYTES):
-        artefact.verify(path, KIND)
+    artefact.open_checked(path, KIND, verify)
     try:
         return _open(path)
     except (OSError, ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:

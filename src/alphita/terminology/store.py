@@ -77,7 +77,7 @@ class Terminology:
     def __init__(self, path: Path) -> None:
         """Use `load_terminology`."""
         self.path = Path(path)
-        self.manifest = artefact.open_manifest(self.path, KIND)
+        self.manifest = artefact.open_checked(self.path, KIND)
         self.content_hash: str = self.manifest["content_hash"]
         if self.manifest.get("cleaning_version") != text.CLEANING_VERSION:
             raise InputError("made with other cleaning rules than this version's", file=self.path, remedy=REMEDY)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 
-from alphita import artefact
+from alphita import artefact, printing
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import report
 from alphita.evaluation.report import KIND, comparison, file_name
@@ -75,7 +74,7 @@ def test_other_options_and_data_are_told(tmp_path, results) -> None:
     (benchmark,) = found["benchmarks"]
     assert benchmark["options"] == {"k": [5, 7], "deep.y": [2, None]}
     assert benchmark["data"] == {"links/a.txt": ["1" * 64, "3" * 64]}
-    console = Console(width=400, record=True, file=io.StringIO())
+    console = printing.console(width=400, record=True, file=io.StringIO())
     console.print(comparison.render(found))
     text = console.export_text()
     assert "Options differ: k: 5 / 7; deep.y: 2 / –." in text
@@ -114,7 +113,7 @@ def test_rows_that_are_not_the_same_are_not_paired(tmp_path, results, change, pr
     assert [one["second"] for one in pair["figures"]] == pytest.approx(
         [float(other.rows[f"right@{k}"].mean()) for k in (1, 3, 5)]
     )
-    console = Console(width=160, record=True, file=io.StringIO())
+    console = printing.console(width=160, record=True, file=io.StringIO())
     console.print(comparison.render(compare(first, sealed)))
     assert "no paired difference" in console.export_text()
 
@@ -220,7 +219,7 @@ def test_tables(tmp_path, results) -> None:
     first = write(tmp_path / "a", {"links": {"one": results["better"]}})
     second = write(tmp_path / "b", {"links": {"other": results["worse"]}})
     found = compare(first, second)
-    console = Console(width=140, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console = printing.console(width=140, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
     console.print(comparison.render(found))
     text = console.export_text(styles=True)
     assert "one / other" in text

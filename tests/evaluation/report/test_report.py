@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import alphita
+from alphita import printing
 from alphita.evaluation import report
 
 
@@ -85,7 +85,7 @@ def test_table_shows_every_figure_and_marks_the_best() -> None:
         "trained": {"acc1": 0.61, "acc1_interval": [0.592, 0.627]},
     }
     columns = {"acc1": "accuracy@1", "acc3": "accuracy@3"}
-    console = Console(width=90, record=True, file=io.StringIO(), force_terminal=True)
+    console = printing.console(width=90, record=True, file=io.StringIO(), force_terminal=True)
     console.print(report.render_table(rows, columns, title="Held-out synonyms"))
     text = console.export_text(clear=False)
     lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]

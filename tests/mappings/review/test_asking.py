@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.mappings.review import asking
-from alphita.mappings.review.records import ReviewRow
+from alphita.mappings.review import asking, queueing
+from alphita.mappings.review.store import ReviewStore
 from tests.mappings.review.reviews import candidate, say, store_of
 from tests.mappings.review.reviews import row as row_of
 
@@ -112,17 +112,7 @@ def test_no_rows_and_empty_mentions():
     assert asking.rank(["", ""], [1, 2], [0.5, 0.5]).tolist() == [1, 0]
 
 
-def test_scores_are_by_row_and_fall():
-    rows = [
-        ReviewRow(7, "p", 1, "", "renal colic", 2, {}, (candidate("X:1", "colic", confidence=0.5),)),
-        ReviewRow(9, "p", 2, "", "skin rash", 9, {}, (candidate("X:2", "rash", confidence=0.5),)),
-        ReviewRow(4, "p", 3, "", "vertigo", 9, {}),
-    ]
-    assert asking.scores(rows, [False, False, True]) == {9: 3.0, 7: 2.0, 4: 1.0}
-
-
 def test_a_stores_queue_is_asked_in_this_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "PAGE", 2)
     mentions = {"left heart failure": 10, "Left-heart failure": 9, "renal colic": 6, "skin rash": 2, "renal colics": 4}
     rows = [
         row_of(mention, candidate("X:1", "x", confidence=0.0), number=number, frequency=frequency)
@@ -140,3 +130,15 @@ def test_a_stores_queue_is_asked_in_this_order(tmp_path, monkeypatch):
         assert asked() == [1, 2, 4, 5]
         say(store, 1, "nil")
         assert asked() == [2, 4, 5]
+
+
+def test_all_rows_of_a_project_are_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(queueing, "AT_ONCE", 2)
+    with store_of(tmp_path / "r.sqlite", [row_of(f"mention {n}", number=n) for n in range(1, 8)], "h") as store:
+        say(store, 3, "nil")
+        monkeypatch.setattr(ReviewStore, "queue", None)  # counts and skips rows for each page
+        assert asking.update(store, "p") == 7
+        every = list(store.every("p"))
+        assert [standing.row.number for standing in every] == list(range(1, 8))
+        assert [standing.settled for standing in every] == [row.settled for row in store.asked("p")]
+        assert [standing.row.id for standing in store.every("p", state="decided")] == [3]

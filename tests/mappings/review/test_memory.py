@@ -11,7 +11,7 @@ import pytest
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
 from alphita.mappings.review import rows
-from alphita.mappings.review.store import Unknown
+from alphita.mappings.review.store import ReviewStore, Unknown
 from tests.mappings.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 from tests.mappings.sample import header, write
 
@@ -67,6 +67,22 @@ def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
         monkeypatch.setattr(rows, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
         first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
         assert first.at == second.at
+        assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
+
+
+def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
+    ahead = timedelta(seconds=60)
+    monkeypatch.setattr(rows, "_told", "")
+    monkeypatch.setattr(rows, "datetime", SimpleNamespace(now=lambda zone: datetime.now(zone) + ahead))
+    with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
+        first = Say(reviews)("ann", 1, "accept")
+    ahead = -ahead
+    monkeypatch.setattr(rows, "_told", "")  # as another program begins
+    with ReviewStore.open(reviews.path) as reviews:
+        say = Say(reviews)
+        say.n = 9
+        second = say("ann", 2, "nil")
+        assert first.at <= second.at
         assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.review import migrate
+from alphita.mappings.review import migrate, queueing
 from alphita.mappings.review.failures import Busy
 from alphita.mappings.review.fates import REASONS
 from alphita.terminology.changes import changes
@@ -376,7 +376,7 @@ def test_a_forgotten_decision_that_does_not_stand_is_not_restored(store, old, ne
 
 
 def test_many_pages_are_read(monkeypatch, store, old, new):
-    monkeypatch.setattr(migrate, "PAGE", 3)
+    monkeypatch.setattr(queueing, "AT_ONCE", 3)
     assert len(migrate.plan(store, old, new).changes) == len(FATES)
 
 

@@ -8,7 +8,7 @@ import pytest
 from alphita.index.store import build
 from alphita.normalizer.answering.laboratory import DIRECTIONS, Laboratory, analytes
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, USUAL_RANGE
+from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
 from alphita.terminology.text import clean
 from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -106,6 +106,39 @@ def test_a_value_is_read_by_what_stands_with_it(mention, expected):
 )
 def test_what_is_none_is_left_alone(mention):
     assert said(mention) is None
+
+
+@pytest.mark.parametrize(
+    ("mention", "doubt"),
+    [
+        ("albumin 22 g/dL (35-50)", OTHER_UNIT),
+        ("albumin 22 g/L (35-50)", ""),
+        ("glucose 100 mmol/L (3.9-5.5)", OTHER_UNIT),
+        ("glucose 11 mmol/L (3.9-5.5)", ""),
+        ("Hb 8 g/L (130-170)", OTHER_UNIT),
+        ("Hb 8 g/dL (12-16)", ""),
+        ("WBC 7000 x10^9/L (4-11)", OTHER_UNIT),
+        ("bilirubin 15 mg/dL (0.1-1.2)", ""),
+        ("T3 low", NO_NAME),
+    ],
+)
+def test_a_number_that_is_usual_in_another_unit_is_for_review(mention, doubt):
+    every = {name for each in analytes() if "t3" not in each.names for some in each.called.values() for name in some}
+    laboratory = Laboratory(lambda strings: np.array([0 if one in every else -1 for one in strings]))
+    assert laboratory(clean(mention)).doubt == doubt
+
+
+@pytest.mark.parametrize(
+    ("mention", "name"),
+    [
+        ("potassio basso", "hypokalemia"),
+        ("Kalium erhöht", "hyperkalemia"),
+        ("leucocytes élevés", "leukocytosis"),
+        ("hemoglobina baja", "decreased hemoglobin concentration"),
+    ],
+)
+def test_directions_in_other_languages(mention, name):
+    assert said(mention) == (name, "")
 
 
 def test_an_index_without_such_names_reads_nothing():

@@ -107,9 +107,10 @@ def documents(path: Path) -> list[Document]:
         if text:
             continue
         cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) == 4 and not cells[1].isdigit():
+        start, end = (textio.whole_number(cell) for cell in [*cells, "", ""][1:3])
+        if len(cells) == 4 and start is None:
             continue
-        if len(cells) not in (6, 7) or not cells[1].isdigit() or not cells[2].isdigit():
+        if len(cells) not in (6, 7) or start is None or end is None:
             raise InputError("is no annotation", file=path, line=number, value=line, remedy=REMEDY)
         above = found[-1].name if found else "none"
         if cells[0] != above:
@@ -124,7 +125,7 @@ def documents(path: Path) -> list[Document]:
             )
         )
         parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
-        found[-1].annotations.append(Annotation(int(cells[1]), int(cells[2]), cells[3], cells[4], ids, parts))
+        found[-1].annotations.append(Annotation(start, end, cells[3], cells[4], ids, parts))
     return found
 
 

@@ -214,9 +214,10 @@ class _Tagged:
 def _span(written: str, path: Path, line: int) -> Span:
     start, _, rest = written.strip().partition(":")
     end, _, kind = rest.partition(":")
-    if not (start.isdecimal() and end.isdecimal() and kind.strip()):
+    first, last = textio.whole_number(start), textio.whole_number(end)
+    if first is None or last is None or not kind.strip():
         raise InputError("not an entity", file=path, line=line, field="entities", value=written, remedy=COLUMNS)
-    if int(start) >= int(end):
+    if first >= last:
         raise InputError(
             "an entity that does not end behind its beginning",
             file=path,
@@ -225,7 +226,7 @@ def _span(written: str, path: Path, line: int) -> Span:
             value=written,
             remedy=COLUMNS,
         )
-    return int(start), int(end), kind.strip()
+    return first, last, kind.strip()
 
 
 def load(source: Source, options: Options) -> Data[Sentence]:

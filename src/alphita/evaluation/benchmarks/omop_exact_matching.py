@@ -108,7 +108,7 @@ def _match(fields: Sequence[str], path: Path, line: int) -> tuple[str, str, str]
     one, name, predicate = fields
     if one in NOTHING:
         return None
-    if not one.isdigit() or not name:
+    if textio.whole_number(one) is None or not name:
         raise InputError("has no number or no name for the target", file=path, line=line, value=f"{one} {name}".strip())
     if predicate not in PREDICATES:
         raise InputError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.systems import refuse_unknown
 from alphita.evaluation.systems._shared import byte_lines, nearest_vectors, nothing, words
@@ -30,6 +30,8 @@ HEAD_BYTES = 2**16
 BLOCK_BYTES = 2**24
 # A binary file with no space in as many bytes is none.
 LONGEST_WORD_BYTES = 2**16
+# No vector has more.
+MOST_NUMBERS = 100_000
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 _NOT_TEXT = re.compile(rb"[\x00-\x08]")
 WHAT_IS_READ = "word2vec (text or binary), GloVe text or fastText .vec is read"
@@ -162,9 +164,10 @@ def read_layout(path: Path) -> Layout:
     first, _, rest = head.partition(b"\n")
     fields = first.strip().split(b" ")
     if len(fields) == 2 and all(field.isdigit() for field in fields):
-        count, dim = map(int, fields)
-        if not count or not dim:
-            raise InputError("holds no vectors by its first line", file=path, line=1, value=first.decode())
+        count, dim = (textio.whole_number(field.decode()) or 0 for field in fields)
+        if not count or not 0 < dim <= MOST_NUMBERS:
+            shown = first.decode("ascii", "replace")
+            raise InputError("holds no vectors by its first line", file=path, line=1, value=shown)
         return Layout(dim, count, bool(_NOT_TEXT.search(rest)))
     if len(fields) < 2 or not all(map(_is_number, fields[1:])):
         shown = first[:100].decode("ascii", "replace")

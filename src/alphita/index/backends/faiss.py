@@ -62,7 +62,11 @@ class FaissBackend:
         n, dim = self.vectors.shape
         if n < ROUNDED_FROM or n * dim > ROUNDED_UP_TO_BYTES:
             return _compare(queries, self.vectors, k)
-        copy = self._copy(len(queries))
+        try:
+            copy = self._copy(len(queries))
+        except MemoryError:
+            # It is slower without.
+            return _compare(queries, self.vectors, k)
         if not copy.serves(len(queries), k) or self._in_vain > MOST_IN_VAIN:
             return _compare(queries, self.vectors, k)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)

@@ -180,7 +180,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         else:
             row = dict(zip(COLUMNS, _row(header, one), strict=True))
             # The OMOP number is another name of the same concept.
-            pairs.append((one, replace(_mapping(row, 1), concept_id=one.concept_id)))
+            pairs.append((one, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=one.concept_id)))
     return dict(whole) | _losses.count(pairs)
 
 
@@ -193,13 +193,13 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         last = source
         if cells.get("invalid_reason"):
             rejects.add("no longer valid", file=path, line=line, field="invalid_reason", value=cells["invalid_reason"])
-        elif not cells["target_concept_id"].isdecimal():
+        elif (concept := textio.whole_number(cells["target_concept_id"])) is None:
             value = cells["target_concept_id"]
             rejects.add("not a number", file=path, line=line, field="target_concept_id", value=value)
         elif not cells["source_code"]:
             rejects.add("empty", file=path, line=line, field="source_code")
         else:
-            yield _mapping(cells, number)
+            yield _mapping(cells, number, concept)
 
 
 def _rows_of(part: Path) -> Iterator[list[str]]:
@@ -234,16 +234,16 @@ def _in_one_line(text: str) -> str:
     return text if len(parts) == 1 else " ".join(filter(None, map(str.strip, parts)))
 
 
-def _mapping(row: dict[str, str], number: int) -> Mapping:
+def _mapping(row: dict[str, str], number: int, concept: int) -> Mapping:
     code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
-    nil = int(row["target_concept_id"]) == 0
+    nil = concept == 0
     return Mapping(
         row=number,
         mention_code=None if code == mention else code,
         mention=mention,
         frequency=None,
         rank=1,
-        concept_id=None if nil else f"OMOP:{int(row['target_concept_id'])}",
+        concept_id=None if nil else f"OMOP:{concept}",
         concept_name=None,
         matched_term=None,
         similarity=None,

@@ -93,7 +93,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
                     mapping = _plain.mapping(dict(zip(batch.schema.names, values, strict=True)), path, number, rejects)
                     if mapping is not None:
                         yield mapping
-    except (pa.ArrowException, OSError) as error:
+    # Names of columns that are no UTF-8 are told by Python.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"this is no Parquet file that can be read: {error}", file=path) from None
 
 

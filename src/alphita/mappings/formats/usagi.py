@@ -226,7 +226,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """
     number, last = 0, None
     seen: set[tuple[str | None, str]] = set()
-    autos: list[str] = []
+    autos: list[int] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects)
@@ -248,7 +248,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
             )
             continue
         seen.add(target)
-        autos = [one for one in cells.get("sourceAutoAssignedConceptIds", "").split(";") if one.isdecimal()]
+        numbers = map(textio.whole_number, cells.get("sourceAutoAssignedConceptIds", "").split(";"))
+        autos = [one for one in numbers if one is not None]
         template = mapping
         yield mapping
     yield from _candidates(template, autos)
@@ -303,14 +304,14 @@ def _status(found: set[str]) -> str:
     return "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
 
 
-def _candidates(template: Mapping | None, numbers: Sequence[str]) -> Iterator[Mapping]:
+def _candidates(template: Mapping | None, numbers: Sequence[int]) -> Iterator[Mapping]:
     if template is None:
         return
     for rank, number in enumerate(numbers, 2):
         yield replace(
             template,
             rank=rank,
-            concept_id=f"OMOP:{int(number)}",
+            concept_id=f"OMOP:{number}",
             concept_name=None,
             similarity=None,
             confidence=None,
@@ -408,7 +409,7 @@ def _whole(cells: dict[str, str], name: str) -> int | None:
     if not text:
         return None
     # R writes large numbers as 1e+05 and 1.6e+12.
-    if not re.fullmatch(r"\d{1,18}(\.0+)?|\d(\.\d+)?[eE]\+?[01]?\d", text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.0+)?|[0-9](\.[0-9]+)?[eE]\+?[01]?[0-9]", text):
         raise InputError("not a whole number", field=name, value=text)
     return int(text) if text.isdecimal() else int(float(text))
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.mappings.review.records import ReviewRow
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ COUNTS = 1024
 # Rows compared with all leaders in one product, and the most that are compared at all: the riskiest.
 AT_ONCE = 1_000
 MOST = 30_000
-PAGE = 1_000
 
 Vectors = NDArray[np.float32]
 
@@ -73,36 +71,21 @@ def rank(
     return places
 
 
-def scores(rows: Sequence[ReviewRow], decided: Sequence[bool]) -> dict[int, float]:
-    """Return what `ReviewStore.set_learning` takes: a score for each row id, the greatest is asked first.
-
-    Args:
-        rows: all rows of a project.
-        decided: whether each needs no more asking.
-    """
-    places = rank(
-        [row.mention for row in rows],
-        [row.frequency for row in rows],
-        [row.confidence for row in rows],
-        decided=decided,
-    )
-    return {row.id: float(len(rows) - place) for row, place in zip(rows, places.tolist(), strict=True)}
-
-
 def update(store: ReviewStore, project: str) -> int:
     """Set the order "learning" of a project anew; return how many rows have a place in it.
 
     To be called when rows were added, and now and then while they are decided: a decision moves the rows like it back.
     """
-    rows: list[ReviewRow] = []
-    decided: list[bool] = []
-    while True:
-        total, page = store.queue(project, order="row", state="all", limit=PAGE, offset=len(rows))
-        rows += [one.row for one in page]
-        decided += [one.settled for one in page]
-        if not page or len(rows) >= total:
-            break
-    store.set_learning(project, scores(rows, decided))
+    rows = store.asked(project)
+    places = rank(
+        [row.mention for row in rows],
+        [row.frequency for row in rows],
+        [row.confidence for row in rows],
+        decided=[row.settled for row in rows],
+    )
+    store.set_learning(
+        project, {row.id: float(len(rows) - place) for row, place in zip(rows, places.tolist(), strict=True)}
+    )
     return len(rows)
 
 

@@ -19,7 +19,7 @@ was interrupted goes on with the next project, and one that is run again finds n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from alphita.mappings.review.store import ReviewStore
 
 REVIEWER = "migration"
-PAGE = 1_000
 
 # Gives rows their candidates in the new release, best first, by row id.
 Ranking = Callable[[Sequence[ReviewRow]], Mapping[int, Sequence[record.Mapping]]]
@@ -202,7 +201,7 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
         seen, forgotten = _past(store, project.name)
         part = Part(project, seen=seen)
         standing = 0
-        for one in _standings(store, project.name):
+        for one in store.every(project.name):
             found = _fates(releases, one)
             changes += [_change(one.row, decision, fate) for decision, fate in found]
             standing += sum(decision.kind in FINAL for decision in one.decisions) - len(found)
@@ -266,16 +265,6 @@ def facts(terminology: Terminology) -> dict[str, Any]:
     """Return a release's name, content_hash and versions."""
     versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
     return {"name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions}
-
-
-def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:
-    offset = 0
-    while True:
-        total, page = store.queue(project, order="row", state="all", limit=PAGE, offset=offset)
-        yield from page
-        offset += len(page)
-        if not page or offset >= total:
-            return
 
 
 def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decision]]]:

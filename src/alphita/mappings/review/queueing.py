@@ -6,14 +6,14 @@ import json
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.mappings.review import agreement, deciding, rows
 from alphita.mappings.review.failures import Unknown
-from alphita.mappings.review.records import FINAL, Decision, Order, Project, ReviewRow, Standing, State
+from alphita.mappings.review.records import FINAL, Asked, Decision, Order, Project, ReviewRow, Standing, State
 
 # Each is an index of the table of rows.
 ORDERS: dict[str, str] = {
@@ -23,6 +23,8 @@ ORDERS: dict[str, str] = {
     "row": "r.number, r.id",
     "learning": "r.learning DESC, r.risk DESC, r.number, r.id",
 }
+# Rows loaded together.
+AT_ONCE = 1_000
 _FINAL = ", ".join(f"'{kind}'" for kind in FINAL)
 # How a row stands for a reviewer who sees only their own decisions (`mine`) and the adjudication (`last`).
 _OWN_STATE = (
@@ -65,6 +67,27 @@ def page(
             later = _and(parts, "mine.kind = 'skip'")
             ids += _ids(connection, later, "mine.decision", limit - len(ids), max(0, offset - n_first))
     return total, standings(connection, rows.load(connection, ids), project, reviewer)
+
+
+def every(connection: sqlite3.Connection, project_id: int, project: Project, state: State) -> Iterator[Standing]:
+    """See `ReviewStore.every`."""
+    parts = selection(project_id, project, None, state, "", ())
+    ids = _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0)
+    for start in range(0, len(ids), AT_ONCE):
+        yield from standings(connection, rows.load(connection, ids[start : start + AT_ONCE]), project, None)
+
+
+def asked(connection: sqlite3.Connection, project_id: int) -> list[Asked]:
+    """See `ReviewStore.asked`."""
+    found = connection.execute(
+        "SELECT r.id, r.mention, r.frequency, r.confidence, r.settled_by IS NOT NULL FROM row r"
+        f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
+        (project_id,),
+    )
+    return [
+        Asked(row, mention, frequency, confidence, bool(settled))
+        for row, mention, frequency, confidence, settled in found
+    ]
 
 
 def open_rows(

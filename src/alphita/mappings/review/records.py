@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from alphita.mappings.record import Mapping
 
@@ -233,6 +233,16 @@ class Standing:
     decisions: tuple[Decision, ...]
     state: State
     concept_id: str | None
+    settled: bool
+
+
+class Asked(NamedTuple):
+    """What decides when a row is asked: its id, mention, frequency and confidence, and whether it is settled."""
+
+    id: int
+    mention: str
+    frequency: int
+    confidence: float | None
     settled: bool
 
 

@@ -33,7 +33,7 @@ _told = ""
 
 
 def now() -> str:
-    """Return the time, UTC; none before one that was told already.
+    """Return the time, UTC; none before one that was told already, or that a store opened here holds.
 
     The newest decision counts, by its time, and clocks are set back at times.
     """
@@ -41,6 +41,14 @@ def now() -> str:
     with _telling:
         _told = max(_told, datetime.now(UTC).isoformat(timespec="milliseconds"))
         return _told
+
+
+def keep_ahead(connection: sqlite3.Connection) -> None:
+    """Let `now` tell no time before the newest decision of a store: the clock may be set back between two programs."""
+    global _told
+    (newest,) = connection.execute("SELECT max(at) FROM decision").fetchone()
+    with _telling:
+        _told = max(_told, newest if isinstance(newest, str) else "")
 
 
 def add_project(connection: sqlite3.Connection, project: Project) -> None:

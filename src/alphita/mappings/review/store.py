@@ -25,6 +25,7 @@ from alphita.mappings.review.failures import Busy, Conflict, NotStored, Unknown,
 from alphita.mappings.review.records import (
     FINAL,
     Added,
+    Asked,
     Bulk,
     Decision,
     Order,
@@ -65,7 +66,7 @@ class ReviewStore:
         Raises:
             InputError: no such file, a directory, a file of another kind or of a newer version, or on a network share.
         """
-        path = artefact.absolute(Path(path)).resolve()
+        path = artefact.resolved(Path(path))
         with explained(path):
             schema.prepare(path, create=create, timeout=timeout)
             upgrade.bring(path, timeout)
@@ -168,13 +169,12 @@ class ReviewStore:
             reviewer: who asks, see `standing`; the state is that of what they may see. Open rows that they skipped
                 come after all others, longest ago first.
             order: "risk", "frequency": greatest first; "confidence": smallest first, before them those without; "row":
-                as in the input; "learning": as `set_learning` said, the greatest first, then by risk. Ties as in the
-                input.
+                as in the input; "learning": as `set_learning` said, then by risk. Ties as in the input.
             state: which rows.
             search: a part of mention, code, context or the answer's id or name, in any case.
             types: any of these semantic types of the answer; none given: all.
             limit: length of the page.
-            offset: how many rows stand before it.
+            offset: how many rows stand before it; they are counted each time, so take `every` to see all.
 
         Raises:
             UsageError: there is no such order or state, or a negative limit or offset.
@@ -191,6 +191,15 @@ class ReviewStore:
                 limit=limit,
                 offset=offset,
             )
+
+    def every(self, project: str, *, state: State = "all") -> Iterator[Standing]:
+        """Yield how each row of these states stands, for who sees all, in the order of the input."""
+        return self._streamed(project, lambda connection, id, one: queueing.every(connection, id, one, state))
+
+    def asked(self, project: str) -> list[Asked]:
+        """Return what decides when each row is asked, in the order of the input."""
+        with self._connections.reading() as connection:
+            return queueing.asked(connection, rows_.project(connection, project)[0])
 
     def set_learning(self, project: str, scores: Dictionary[int, float]) -> None:
         """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""
@@ -306,10 +315,7 @@ class ReviewStore:
         """Yield one mapping a row, in the order of the input, for the formats to write.
 
         Its status is approved (a concept, or that none fits), rejected, flagged (reviewers who disagree, too) or
-        unreviewed; reviewer, time, comment and relation are the decision's.
-
-        Args:
-            settled_only: leave out what is not approved or rejected.
+        unreviewed, these two unless `settled_only`; reviewer, time, comment and relation are the decision's.
         """
         self.project(project)
         return self._streamed(project, lambda connection, id, one: memory.mappings(connection, id, one, settled_only))
@@ -330,12 +336,7 @@ class ReviewStore:
             return memory.remembered(connection, source, mentions, project)
 
     def settled(self, *, source: str | None = None, project: str | None = None) -> dict[str, Decision]:
-        """Return all that was settled about strings, by cleaned string: of each what `remembered` would.
-
-        Args:
-            source: see `Project`; None: of any.
-            project: only what was decided in this one.
-        """
+        """Return all that was settled about strings of a source and project (None: any), as `remembered` would."""
         with self._connections.reading() as connection:
             return memory.settled(connection, source, project)
 

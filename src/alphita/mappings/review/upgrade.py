@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from alphita.mappings.review import deciding, schema
+from alphita.mappings.review import deciding, rows, schema
 
 PAGE = 1000
 
 
 def bring(path: Path, timeout: float) -> None:
-    """Bring a store up to this version, all of it or nothing; one that is stays as it is.
+    """Bring a store up to this version, all of it or nothing, and the time that is told up to its newest decision.
 
     Args:
         path: the store, known to be one (see `schema.prepare`).
@@ -25,6 +25,7 @@ def bring(path: Path, timeout: float) -> None:
     """
     # Closing rolls back what was not committed.
     with closing(schema.connect(path, timeout)) as connection:
+        rows.keep_ahead(connection)
         if schema.pragma(connection, "user_version") >= schema.VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")

@@ -68,8 +68,13 @@ def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
     """
     tokens = list(TOKEN.finditer(text))
     shouted = is_shouted(text)
+    known = [source.first_tokens for source in forms if source.first_tokens]
     found, place = [], 0
     while place < len(tokens):
+        first = tokens[place][0].lower()
+        if not any(first in some for some in known):
+            place += 1
+            continue
         start = tokens[place].start()
         for count in range(min(MOST_TOKENS, len(tokens) - place), 0, -1):
             end = tokens[place + count - 1].end()

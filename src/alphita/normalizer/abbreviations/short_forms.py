@@ -9,7 +9,7 @@ form does not match at all: "PAIN IN ALL LIMBS". One listed in small letters mat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from alphita.normalizer.abbreviations.schwartz_hearst import singular
@@ -62,6 +62,9 @@ class Meaning(NamedTuple):
     names: tuple[str, ...] = ()
     language: str | None = None
     share: float = 1.0
+
+
+NOTHING: Mapping[str, Meaning] = {}
 
 
 class ShortForms:
@@ -120,19 +123,19 @@ class ShortForms:
         key = string.lower()
         found = [
             (self._counts[key, long], meaning)
-            for long, meaning in self._meanings.get(key, {}).items()
+            for long, meaning in self._meanings.get(key, NOTHING).items()
             if _matches(written(meaning.short), string, shouted)
         ]
-        one = singular(string)
-        others = [one] if one is not None else [string + "s"] if string[-1:].isupper() else []
-        for other in others if not found else ():
+        last = string[-1:]
+        other = singular(string) if last == "s" else string + "s" if last.isupper() else None
+        if not found and other is not None:
             key = other.lower()
             found = [
                 (self._counts[key, long], meaning)
-                for long, meaning in self._meanings.get(key, {}).items()
+                for long, meaning in self._meanings.get(key, NOTHING).items()
                 if written(meaning.short) == other
             ]
-        return [meaning for _, meaning in sorted(found, key=lambda one: -one[0])]
+        return [meaning for _, meaning in sorted(found, key=lambda one: -one[0])] if found else []
 
 
 def written(string: str) -> str:

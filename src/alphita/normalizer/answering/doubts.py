@@ -13,19 +13,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, IN_RANGE, NO_NAME, NO_UNIT, SEVERAL, USUAL_RANGE, WELL
+from alphita.normalizer.answering import lexicon
+from alphita.normalizer.answering.said import (
+    AMBIGUOUS,
+    DENIED,
+    IN_RANGE,
+    NO_NAME,
+    NO_UNIT,
+    OTHER_UNIT,
+    SEVERAL,
+    USUAL_RANGE,
+    WELL,
+)
 from alphita.normalizer.answering.several import name_several
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
 from alphita.normalizer.rules import negation, read
 
 # A short form without context is accepted where it is meant so at least this often.
 SURE_SHARE = 0.95
-OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE)
+OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE, OTHER_UNIT)
 KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS, *OF_VALUES)
-_WELL = re.compile(
-    r"\b(?:normal|unremarkable|intact|wnl|within normal limits|normale|normali|nella norma|unauffällig|normaux|"
-    r"normales)\b"
-)
+_WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 
 
 class Doubts(NamedTuple):

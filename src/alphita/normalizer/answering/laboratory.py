@@ -10,7 +10,9 @@ deviations  "OFC -3 SD": beyond 2 standard deviations
 unit        "K 6.9 mmol/L": compared with the usual range; that is an answer for review (`USUAL_RANGE`)
 nothing     "K 2.8": what it means is not told (`NO_UNIT`)
 
-Analytes are those for which an index has a name of either direction; all else is read as any other mention.
+Analytes are those for which an index has a name of either direction; all else is read as any other mention. Where an
+index names most of them, it is told of the others that it has no name (`NO_NAME`). A value far out of its range that is
+usual in another unit, or a range that is ("albumin 22 g/dL (35-50)", g/L is meant), is for review (`OTHER_UNIT`).
 """
 
 from __future__ import annotations
@@ -26,13 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import textio
-from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, USUAL_RANGE
+from alphita.normalizer.answering import lexicon
+from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
 from alphita.normalizer.rules._quantities import NUMBER, fraction
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory"
 RAISED, LOWERED = 1, -1
+# Of the table's words for each direction, those that names are made of.
 WORDS = {RAISED: ("elevated", "increased", "raised", "high"), LOWERED: ("decreased", "reduced", "low", "lowered")}
 FORMS = (
     "{word} circulating {name} concentration",
@@ -44,25 +48,15 @@ FORMS = (
     "{word} serum {name}",
 )
 DIRECTIONS = {
-    **dict.fromkeys((*WORDS[RAISED], "up", "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
-    **dict.fromkeys((*WORDS[LOWERED], "down", "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
+    **dict.fromkeys((*lexicon.words("more", "amount"), "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
+    **dict.fromkeys((*lexicon.words("less", "amount"), "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
 }
 MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
 DEVIATIONS = "sd"
-# Units that are written in several ways.
-_SAME_UNIT = {
-    **dict.fromkeys(("k/ul", "thou/ul", "10^3/mm3", "k/mm3", "10^3/mcl", "k/mcl"), "10^3/ul"),
-    **dict.fromkeys(("10^9", "10^9/litre", "e9/l", "10e9/l", "10 9/l"), "10^9/l"),
-    **dict.fromkeys(("/mm3", "/mcl", "cells/ul", "cells/mm3"), "/ul"),
-    **dict.fromkeys(("mm/hr", "mm/hour", "mm"), "mm/h"),
-    **dict.fromkeys(("iu/l", "units/l", "ui/l"), "u/l"),
-    **dict.fromkeys(("miu/l", "mui/l"), "mu/l"),
-    **dict.fromkeys(("uiu/ml", "uui/ml"), "uu/ml"),
-    **dict.fromkeys(("sds", "sd's", "z", "z score"), DEVIATIONS),
-    **dict.fromkeys(("mcg/l",), "ug/l"),
-    **dict.fromkeys(("mcmol/l",), "umol/l"),
-    **dict.fromkeys(("ml/min/1.73", "ml/min/1.73 m2", "ml/min/1.73m^2", "ml/min/1.73 m^2"), "ml/min/1.73m2"),
-}
+# More than this share of the analytes without a name: the index may name them otherwise.
+NAMED_SHARE = 0.5
+# So many times beyond its range a value is far out of it.
+FAR = 3
 _NUMBER = rf"[+-]?(?:{NUMBER})"
 _BOUND = rf"(?:(?P<least>{_NUMBER}) ?(?:-|–|to) ?(?P<most>{_NUMBER})|(?P<sign>[<>≤≥]=?) ?(?P<bound>{_NUMBER}))"
 _VALUE = re.compile(
@@ -108,10 +102,15 @@ class Laboratory:
         self._analytes: dict[str, Analyte] = {}
         every = [name for each in analytes() for some in each.called.values() for name in some]
         there = {name for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
+        unnamed = []
         for each in analytes():
             known = {way: [name for name in some if name in there] for way, some in each.called.items()}
             if any(known.values()):
                 self._analytes.update(dict.fromkeys(each.names, each._replace(called=known)))
+            else:
+                unnamed.append(each._replace(called=known))
+        if len(unnamed) < NAMED_SHARE * len(analytes()):
+            self._analytes |= {name: each for each in unnamed for name in each.names if name not in self._analytes}
         names = "|".join(map(re.escape, sorted(self._analytes, key=len, reverse=True)))
         words = "|".join(map(re.escape, sorted(DIRECTIONS, key=len, reverse=True)))
         self._shape = names and re.compile(
@@ -128,6 +127,8 @@ class Laboratory:
         words = [word for word in (shape["before"], shape["after"], _mark(rest)) if word]
         if not words:
             return _of_value(analyte, rest) if rest and not _NO_VALUE.match(mention) else None
+        if not any(analyte.called.values()):
+            return Said((), NO_NAME)
         direction = DIRECTIONS[words[0]]
         if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
             return None
@@ -170,10 +171,31 @@ def _of_value(analyte: Analyte, rest: str) -> Said | None:
         return None
     unit = _unit(found["unit"] or found["other"] or "")
     if (bounds := _bounds(found)) is not None:
-        return _compared(analyte, value, *bounds, "")
+        return _compared(analyte, value, *bounds, OTHER_UNIT if _is_of_other_unit(analyte, value, unit, bounds) else "")
     if unit not in analyte.ranges:
         return None if unit else Said((), NO_UNIT)
     return _compared(analyte, value, *analyte.ranges[unit], "" if unit == DEVIATIONS else USUAL_RANGE)
+
+
+def _is_of_other_unit(
+    analyte: Analyte, value: Fraction, unit: str, bounds: tuple[Fraction | None, Fraction | None]
+) -> bool:
+    """Tell whether a value or its range is usual in another unit than the one that stands with it."""
+    others = [span for name, span in analyte.ranges.items() if name != unit and span[0] > 0]
+    if unit not in analyte.ranges or not others:
+        return False
+    least, most = bounds
+    is_far = (least is not None and value * FAR < least) or (most is not None and value > most * FAR)
+    if is_far and any(low <= value <= high for low, high in others):
+        return True
+    usual = analyte.ranges[unit]
+    if least is None or most is None or _overlap((least, most), usual):
+        return False
+    return any(_overlap((least, most), span) for span in others)
+
+
+def _overlap(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _compared(analyte: Analyte, value: Fraction, least: Fraction | None, most: Fraction | None, doubt: str) -> Said:
@@ -207,4 +229,4 @@ def _number(text: str) -> Fraction | None:
 def _unit(text: str) -> str:
     unit = text.strip(" .").replace("µ", "u").replace("μ", "u").replace("**", "^").replace("*", "^")
     unit = re.sub(r"^[x×] ?", "", unit)
-    return _SAME_UNIT.get(unit, unit)
+    return lexicon.meanings("unit").get(unit, unit)

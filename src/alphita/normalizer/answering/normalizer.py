@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import registry
+from alphita import machine, registry
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
@@ -199,9 +200,10 @@ class Normalizer:
         _check(mentions, top_k, contexts, languages)
         asked, places = self._pipeline.ask(mentions, contexts, languages)
         known: list[Result] = []
-        for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
-            block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
-            known.extend(self._answer(block, top_k, explain))
+        with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
+            for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
+                block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
+                known.extend(self._answer(block, top_k, explain))
         results = [
             self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
             for mention, place in zip(mentions, places, strict=True)

@@ -11,6 +11,7 @@ equal. It is saved as plain arrays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -90,9 +91,13 @@ class Ranker:
     candidates: tuple[Network, ...]
     mentions: tuple[Network, ...]
 
+    @functools.cached_property
+    def _joined(self) -> tuple[tuple[Network, ...], tuple[Network, ...]]:
+        return joined(self.candidates), joined(self.mentions)
+
     def score(self, candidates: NDArray[np.float32]) -> Float:
         """Return the scores (c,) of candidates with features (c, d)."""
-        return mean_of_members(self.candidates, candidates)
+        return _mean(self._joined[0], len(self.candidates), candidates)
 
     def __call__(
         self, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
@@ -105,7 +110,7 @@ class Ranker:
             offsets: (n + 1,) where each mention's candidates begin.
         """
         score = self.score(candidates)
-        odds = mean_of_members(self.mentions, about(score, candidates, mentions, offsets))
+        odds = _mean(self._joined[1], len(self.mentions), about(score, candidates, mentions, offsets))
         nil = np.where(np.diff(offsets) > 0, 1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))), 1.0)
         return Probabilities(score, softmax(score, offsets) * np.repeat(1 - nil, np.diff(offsets)), nil)
 
@@ -134,21 +139,31 @@ class Ranker:
 
 
 def mean_of_members(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Float:
-    """Return the members' mean outputs (n,): one product for all that read their inputs alike, as those of `train`."""
+    """Return the members' mean outputs (n,)."""
+    return _mean(joined(members), len(members), inputs)
+
+
+def joined(members: tuple[Network, ...]) -> tuple[Network, ...]:
+    """Return one network for all members that read their inputs alike, as those of `train`: one product for all."""
     if not _alike(members):
-        total: Float = sum((mean_of_members((network,), inputs) for network in members), np.zeros(len(inputs)))
-        return total / len(members)
+        return members
     first = members[0]
     weight = np.concatenate([network.weight for network in members], axis=1)
     bias, out = (np.concatenate([getattr(network, name) for network in members]) for name in ("bias", "out"))
-    shift = sum(float(network.out_bias[0]) for network in members) / len(members)
-    found = np.empty(len(inputs))
-    for start in range(0, len(inputs), ROWS_AT_ONCE):
-        hidden = first.standardise(inputs[start : start + ROWS_AT_ONCE]) @ weight
-        hidden += bias
-        np.maximum(hidden, 0.0, out=hidden)
-        found[start : start + ROWS_AT_ONCE] = hidden @ out / len(members) + shift
-    return found
+    shift = np.array([sum(float(network.out_bias[0]) for network in members)])
+    return (Network(first.mean, first.scale, weight, bias, out, shift),)
+
+
+def _mean(networks: tuple[Network, ...], members: int, inputs: NDArray[np.float32]) -> Float:
+    """Return the mean output (n,) of so many members, from the `joined` networks."""
+    total = np.zeros(len(inputs))
+    for network in networks:
+        for start in range(0, len(inputs), ROWS_AT_ONCE):
+            hidden = network.standardise(inputs[start : start + ROWS_AT_ONCE]) @ network.weight
+            hidden += network.bias
+            np.maximum(hidden, 0.0, out=hidden)
+            total[start : start + ROWS_AT_ONCE] += hidden @ network.out / members + network.out_bias[0] / members
+    return total
 
 
 def _alike(members: tuple[Network, ...]) -> bool:

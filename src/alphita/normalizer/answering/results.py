@@ -22,10 +22,12 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import OPPOSITE, SHARED_CODE, doubt_of, is_opposite
+from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
-from alphita.normalizer.answering.spelling import Reading
+from alphita.normalizer.answering.spelling import SPELLING, Reading
 from alphita.normalizer.answering.targets import Targets
+from alphita.normalizer.answering.tokens import common_words
+from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.rules import explain as explain_pair
 
 CONTRADICTIONS = NAMES.index("contradictions")
@@ -60,13 +62,18 @@ class Maker:
             result = replace(result, mention=mention)
         if result.decision != "accept":
             return result
-        matched = result.matched_term or ""
-        doubt = doubt_of(mention)
-        if doubt is None or doubt == doubt_of(matched):
-            if not is_opposite(mention, matched):
-                return result
-            doubt = OPPOSITE
         first, *others = result.candidates
+        doubt = doubt_of(mention)
+        if doubt is None or doubt == doubt_of(first.matched_term):
+            doubt = contradiction(
+                mention,
+                (first.matched_term, result.concept_name or ""),
+                expansion=first.expansion if EXPANDED in first.routes else None,
+                spelling=first.expansion if SPELLING in first.routes else None,
+                common=common_words(self.index.model_path),
+            )
+        if doubt is None:
+            return result
         why = (*first.contradictions, doubt)
         explanation = result.explanation and replace(result.explanation, contradictions=why)
         candidates = (replace(first, contradictions=why), *others)

@@ -1,10 +1,12 @@
-"""What a mention itself says: an identifier, a finding that is denied, only possible or over, or a name's opposite."""
+"""What a mention itself says: an identifier, or a finding that is denied, only possible or over."""
 
 from __future__ import annotations
 
+import functools
 import re
 
 from alphita.normalizer import cues
+from alphita.normalizer.answering import lexicon
 from alphita.terminology import prefixes
 
 # Each with a label, as the contradictions of the rules have it.
@@ -13,11 +15,11 @@ DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names
 WELL = "negation: the mention says that it is as it should be"
 NO_UNIT = "value: neither unit nor range stands with it"
 IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it here"
+OTHER_UNIT = "value: its number is usual in another unit"
 USUAL_RANGE = "value: compared with the usual range of adults"
 # Of these nothing is said that a concept could be.
 SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME)
 OVER = "time: the mention says that it is over"
-OPPOSITE = "opposite: the mention says the opposite of the name"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
 _IDENTIFIER = re.compile(
@@ -33,38 +35,8 @@ _TAG = re.compile(
     r")\)$"
 )
 _DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
-# What forms and notes put behind a finding, or before it, that is not there, not known yet, or no more.
-_MARKS = (
-    (
-        DENIED,
-        r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*(?:[-–—−]+|n|no|neg|negative|nil)\s*\)$|\s(?:neg|n/a|nil|n|0)\.?$|"
-        r":\s*(?:n|no|nil|none|neg|negative|absent|0)\.?$",
-    ),
-    (
-        POSSIBLE,
-        r"\?\)?$|\b(?:query|pending|requested|ordered|awaited|awaiting|not done|declined|screen|screening|clinic|alert|"
-        r"risk)\)?$",
-    ),
-    (OVER, r"\b(?:resolved|closed|closure|cured|in remission)\)?$"),
-)
-_MARKED = tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in _MARKS)
-_WORD = re.compile(r"[^\W\d_]+")
-_LESS = frozenset(
-    {"low", "lower", "lowered", "reduced", "decreased", "diminished", "short", "shortened", "small", "down"}
-)
-_MORE = frozenset({"high", "higher", "raised", "increased", "elevated", "prolonged", "long", "large", "up"})
-# What notes say of what is as it should be.
-_FINE = frozenset(
-    {"able", "calm", "calms", "clear", "competent", "descended", "easily", "easy", "equal", "fine", "good", "healthy"}
-    | {"hydrated", "regular", "steady", "straight", "sufficient", "symmetric", "symmetrical", "well"}
-)
-# Beginnings that turn a word into its opposite, alone or in place of another.
-_NOT = ("un", "in", "im", "ir", "il", "an", "a", "non", "dis")
-_TURNED = (
-    *(("micro", "macro"), ("hypo", "hyper"), ("brady", "tachy"), ("brachy", "dolicho"), ("oligo", "poly")),
-    *(("eu", other) for other in ("a", "an", "ar", "dys")),
-)
-_STEM = 4
+_DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
+_SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)$|\s[-–—−]+\s*$"
 
 
 def identifier_of(mention: str) -> str | None:
@@ -87,31 +59,19 @@ def doubt_of(mention: str) -> str | None:
     if doubt := _DOUBTS.get(cues.beginning(mention) or ""):
         return doubt
     mention = mention.strip()
-    return next((doubt for doubt, pattern in _MARKED if pattern.search(mention)), None)
+    if doubt := next((doubt for doubt, mark in _marks() if mark.search(mention)), None):
+        return doubt
+    return _DOUBTS_BEHIND.get(cues.ending(mention) or "")
 
 
-def is_opposite(mention: str, name: str) -> bool:
-    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity".
-
-    A word that says that all is well, and that the name lacks, is one: "clear cornea" is no clouded one.
-    """
-    said, named = ({word.casefold() for word in _WORD.findall(text)} for text in (mention, name))
-    said, named = said - named, named - said
-    if said & _FINE:
-        return True
-    if (said & _LESS and named & _MORE and not named & _LESS) or (said & _MORE and named & _LESS and not named & _MORE):
-        return True
-    return any(_turned(word, other) for word in said for other in named)
-
-
-def _turned(word: str, other: str) -> bool:
-    """Tell whether one of two words is the other with a beginning that turns it round, or both have such beginnings."""
-    short, long = sorted((word, other), key=len)
-    if len(short) > _STEM and long.endswith(short) and long.removesuffix(short) in _NOT:
-        return True
-    return any(
-        one.startswith(first) and two.startswith(second) and one[len(first) :] == two[len(second) :]
-        for first, second in _TURNED
-        for one, two in ((word, other), (other, word))
-        if len(one) >= len(first) + _STEM
+@functools.cache
+def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return what forms and notes put before or behind what is not there, not known yet, or no more, as patterns."""
+    ends, alone = lexicon.pattern("ends", "denied"), lexicon.pattern("alone", "denied")
+    patterns = (
+        (POSSIBLE, rf"^(?:{lexicon.pattern('begins', 'possible')})\s|\?\)?$"),
+        (DENIED, rf"{_SIGNS}|\s(?:{ends})\.?$|[:=]\s*(?:{alone})\.?$|\(\s*(?:{ends}|{alone})\.?\s*\)$"),
+        (POSSIBLE, rf"\b(?:{lexicon.pattern('ends', 'possible')})\)?$"),
+        (OVER, rf"\b(?:{lexicon.pattern('ends', 'over')})\)?$"),
     )
+    return tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in patterns)

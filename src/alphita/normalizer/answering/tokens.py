@@ -35,3 +35,9 @@ def whole_words(model: Path) -> tuple[list[str], list[str]]:
         if letters.isalpha() and len(letters) >= (2 if inside else 3):
             (pieces if inside else whole).append(letters.lower())
     return list(dict.fromkeys(whole)), list(dict.fromkeys(pieces))
+
+
+@functools.lru_cache(maxsize=4)
+def common_words(model: Path) -> frozenset[str]:
+    """Return the whole words of a model folder's tokenizer, as a set."""
+    return frozenset(whole_words(model)[0])

@@ -227,7 +227,7 @@ def _answer(cell: str, path: Path, line: int) -> bool | None:
 
 
 def _count(cell: str, path: Path, line: int, name: str) -> int:
-    if not cell.strip().isdecimal():
+    if (count := textio.whole_number(cell)) is None:
         raise InputError(
             "not a whole number",
             file=path,
@@ -236,4 +236,4 @@ def _count(cell: str, path: Path, line: int, name: str) -> int:
             value=cell,
             remedy="leave all columns but `right` as they are",
         )
-    return int(cell)
+    return count

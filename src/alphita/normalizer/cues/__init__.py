@@ -12,12 +12,11 @@ with one. At each place the longest phrase counts, and what it covers counts for
                 one, up to the next blank line or heading
     reach       words, at most; empty: to the end of the sentence
 
-In a mention that is given only what it begins with counts (`beginning`).
+In a mention that is given what it begins and ends with counts (`beginning`, `ending`).
 """
 
 from __future__ import annotations
 
-import csv
 import functools
 import importlib.resources
 import re
@@ -26,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.terminology.text import clean
 
@@ -42,6 +42,11 @@ _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[
 LOOKED_AT = 80
 # What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
 _HAVING = frozenset({"has", "had", "with", "s"})
+# What may be the finding itself.
+_ABSENCE = frozenset(
+    {"absent", "absents", "absente", "absentes", "assente", "assenti", "ausente", "ausentes", "abwesend"}
+    | {"fehlt", "fehlen"}
+)
 
 
 class Rule(NamedTuple):
@@ -88,12 +93,7 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
         InputError: the file cannot be read, or a row of it is wrong.
     """
     if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            problem = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise InputError(f"the rules of context cannot be read: {problem}", file=path) from None
-        for rule in _parsed(text, str(path)):
+        for rule in _parsed(textio.read_text(path), str(path)):
             yield "", *rule
         return
     folder = importlib.resources.files(__package__)
@@ -115,6 +115,30 @@ def beginning(mention: str) -> Category | None:
     return None
 
 
+def ending(mention: str) -> Category | None:
+    """Return what a given mention says of itself by its last words, as negated or possible; else None.
+
+    "Absent" and its like say what may be the finding itself ("reflexes absent"), and count behind a colon only.
+    """
+    said = [one.word for one in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
+    phrases, most = _endings()
+    for size in range(min(most, len(said)), 0, -1):
+        if category := phrases.get(tuple(said[-size:])) or phrases.get(tuple(said[-size - 1 : -1])):
+            return category
+    return None
+
+
+@functools.cache
+def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
+    """Return the categories by the words that a given mention may end with, and the most words."""
+    found: dict[tuple[str, ...], Category] = {}
+    for _, phrase, rule in read():
+        said = tuple(one.word for one in words(phrase))
+        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in _ABSENCE):
+            found[said] = rule.category
+    return found, max(map(len, found))
+
+
 @functools.cache
 def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
     """Return the rules by their words that a given mention may begin with, and the most words by the first."""
@@ -134,8 +158,7 @@ def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
     Raises:
         InputError: the header, or a row, is wrong.
     """
-    rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(rows, [])
+    header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
     if tuple(header) != FIELDS:
         raise InputError(
             "this is no table of rules of context",
@@ -146,7 +169,7 @@ def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
         )
     found = []
     for line, row in enumerate(rows, 2):
-        if not row or row[0].startswith("#"):
+        if row == [""] or row[0].startswith("#"):
             continue
         found.append(_rule([*row, *[""] * (len(FIELDS) - len(row))], file, line))
     if not found:
@@ -169,6 +192,6 @@ def _rule(row: Sequence[str], file: str, line: int) -> tuple[str, Rule]:
     allowed = {END: ("", *CATEGORIES), PSEUDO: ("",), CLAUSE: ("",)}.get(category, DIRECTIONS)
     if direction not in allowed:
         raise wrong("unknown direction", "direction", direction, f"for {category} choose from {list(allowed)}")
-    if reach and not (reach.isascii() and reach.isdecimal() and int(reach) > 0):
+    if reach and not textio.whole_number(reach):
         raise wrong("no number of words", "reach", reach, "write a whole number from 1, or nothing")
     return phrase, Rule(category, direction, int(reach) if reach else None)

@@ -140,6 +140,9 @@ def members(paths: Sequence[Path]) -> list[Member]:
     """
     members_found: list[Member] = []
     for path in map(Path, paths):
+        if path.is_fifo():
+            problem = "this is a pipe, and what is imported is read several times"
+            raise InputError(problem, file=path, remedy="save it to a file first")
         if path.is_dir():
             for file in sorted(path.rglob("*")):
                 if file.is_file() and not file.name.startswith("."):

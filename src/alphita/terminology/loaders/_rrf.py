@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita.errors import Rejects
+from alphita.progress import say
 from alphita.terminology import model, prefixes
 from alphita.terminology.loaders._rrf_release import Release as Release
 from alphita.terminology.loaders._rrf_release import recognised as recognised
@@ -143,6 +144,20 @@ class Builder:
         self.terms = Terms(self.sieve, self.languages, ranks)
         self.extra: dict[str, list[pl.DataFrame]] = {}
         self.relations, self.parent_labels = model.empty("relations"), tuple[str, ...]()
+        self._tell_lacking()
+
+    def _tell_lacking(self) -> None:
+        """Say which files are not there: a subset may do without them, a copy that is not whole may not."""
+        for name, what in (
+            (self.dialect.relations, "relations"),
+            (self.dialect.types, "semantic types"),
+            (self.dialect.definitions, "definitions"),
+        ):
+            if name and self.release.has(self.dialect.terms) and not self.release.has(name):
+                folder = self.release.parts[self.dialect.terms][0].path.parent
+                rows = self.release.rows.get(name)
+                told = f", of which MRFILES.RRF lists {rows:,} rows" if rows else ""
+                say(f"there is no {name}.RRF{told} beside {self.dialect.terms}.RRF in {folder}: no {what} are read")
 
     def read_terms(self, preferred_language: str) -> None:
         """Read the terms and settle which concepts there are; see `Terms.read`."""

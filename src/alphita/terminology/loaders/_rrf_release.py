@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
@@ -86,8 +87,8 @@ class Release:
                 stem = Path(file).name.upper().removesuffix(".RRF")
                 if stem in self.layouts and stem != name:
                     self.layouts[stem] = tuple(column.strip().upper() for column in columns.split(","))
-                    if rows.isdigit():
-                        self.rows[stem] = int(rows)
+                    if (number := textio.whole_number(rows)) is not None:
+                        self.rows[stem] = number
 
     def rename(self, name: str, old: str, new: str) -> None:
         """Call a column of a file otherwise."""

@@ -72,12 +72,22 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
         The number of optimiser steps it holds; 0 when there is no checkpoint.
 
     Raises:
-        InputError: the checkpoint does not fit these modules.
+        InputError: the checkpoint is damaged, or does not fit these modules.
     """
     checkpoints = _checkpoints(folder)
     if not checkpoints:
         return 0
     newest = checkpoints[-1]
+    try:
+        return _load(newest, modules, optimizer)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        shown = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        earlier = "remove it and go on with --resume from the one before" if len(checkpoints) > 1 else ""
+        remedy = " or ".join(filter(None, (earlier, "start again with --force")))
+        raise InputError(f"the checkpoint is damaged or of another run: {shown}", file=newest, remedy=remedy) from error
+
+
+def _load(newest: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
     state: dict[str, Any] = json.loads((newest / "state.json").read_text())
     if state["modules"] != sorted(modules):
         raise InputError(

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
 from alphita.training.engine import checkpoints
@@ -344,13 +344,13 @@ def _open_run(training: Training) -> None:
             raise UsageError(
                 f"{training.work} holds an unfinished run; go on with --resume, or start again with --force"
             )
-        begun = json.loads(run.read_text()) if run.exists() else {"fingerprint": training.fingerprint}
+        begun = _begun(run) if run.exists() else {"fingerprint": training.fingerprint}
         sizes = [wanted or kind.tokens_at_once for kind in kinds]
         if wanted or "tokens_at_once" not in begun:
             with artefact.atomic_file(run) as file:
                 file.write(json.dumps({**begun, "tokens_at_once": sizes}).encode())
     training.ranks.wait()
-    begun = json.loads(run.read_text())
+    begun = _begun(run)
     if begun["fingerprint"] != training.fingerprint:
         raise InputError(
             "the unfinished run had another recipe, config, encoder, terminology or split",
@@ -359,6 +359,20 @@ def _open_run(training: Training) -> None:
         )
     for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):
         kind.tokens_at_once = size
+
+
+def _begun(run: Path) -> dict[str, Any]:
+    """Return how a run was begun.
+
+    Raises:
+        InputError: the note of it is damaged.
+    """
+    try:
+        begun: dict[str, Any] = textio.json_value(run.read_text(encoding="utf-8"))
+        return {"fingerprint": begun["fingerprint"], **begun}
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = "start again with --force"
+        raise InputError("the note of how the run began is damaged", file=run, remedy=remedy) from None
 
 
 def _due(done: int, every: int) -> bool:

@@ -58,14 +58,15 @@ class TokenTable:
 def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     """Return the token ids of `strings`, from the cache if they were made before.
 
-    The cache's key is a hash of the strings, the tokenizer and the maximal length.
+    The cache's key is a hash of the strings, the tokenizer, the code that applies it, and the maximal length.
     """
     if len(strings) < LEAST_CACHED:
         return TokenTable(*_make(encoder, strings))
     digest = hashlib.sha256()
     for start in range(0, len(strings), AT_ONCE):
         digest.update("\0".join(strings[start : start + AT_ONCE]).encode("utf-8", "surrogatepass") + b"\1")
-    key = artefact.hash_json([encoder.tokenizer_hash, encoder.max_length, digest.hexdigest()])
+    code = artefact.code_hash("encoder")
+    key = artefact.hash_json([code, encoder.tokenizer_hash, encoder.max_length, digest.hexdigest()])
     folder = machine.cache_dir() / "tokens" / key[:32]
     if not folder.is_dir():
         _store(folder, *_make(encoder, strings))
@@ -95,10 +96,11 @@ def _store(folder: Path, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> 
     except OSError:
         # Another process was quicker.
         shutil.rmtree(aside, ignore_errors=True)
+    # This one is the newest, whatever the clock says that it was when the others were used.
     tables = sorted(
-        (path for path in folder.parent.iterdir() if not path.name.startswith(".")),
+        (path for path in folder.parent.iterdir() if not path.name.startswith(".") and path != folder),
         key=lambda path: path.stat().st_mtime,
         reverse=True,
     )
-    for old in tables[TABLES_KEPT:]:
+    for old in tables[TABLES_KEPT - 1 :]:
         shutil.rmtree(old, ignore_errors=True)

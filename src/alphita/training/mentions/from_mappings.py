@@ -14,7 +14,7 @@ import csv
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,7 +44,6 @@ SOURCE = "REVIEWED"
 HELD_OUT = 0.2
 # Fewer decisions than this are not worth a run.
 LEAST = 20
-PAGE = 1_000
 KS = (1, 5)
 # How the concept stands to the mention -> how the mention, as a term, stands to the concept.
 SCOPES = {"exact": "exact", "broad": "narrow", "narrow": "broad", "related": "related"}
@@ -103,7 +102,7 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
     left_out: Counter[str] = Counter()
     by_mention: dict[str, list[Reviewed]] = {}
     for name in (project.name for project in store.projects()):
-        for standing in _standings(store, name):
+        for standing in store.every(name, state="decided"):
             settling = _settling(standing)
             if settling is None:
                 continue
@@ -320,16 +319,6 @@ def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
         raise InputError(
             f"is damaged ({type(error).__name__}: {error})", file=path, remedy="start again with --force"
         ) from None
-
-
-def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:
-    offset = 0
-    while True:
-        total, page = store.queue(project, order="row", state="decided", limit=PAGE, offset=offset)
-        yield from page
-        offset += len(page)
-        if not page or offset >= total:
-            return
 
 
 def _settling(standing: Standing) -> Decision | None:

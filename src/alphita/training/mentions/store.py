@@ -141,7 +141,7 @@ class Mentions:
     def __init__(self, path: Path) -> None:
         """Use `Mentions.load`."""
         self.path = path
-        self.manifest = artefact.open_manifest(path, KIND)
+        self.manifest = artefact.open_checked(path, KIND)
         self.content_hash: str = self.manifest["content_hash"]
         try:
             noted = self.manifest["special_tokens"]

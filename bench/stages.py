@@ -1,0 +1,220 @@
+"""Where the time of `alphita normalize` goes: processor seconds of each stage, of a file and of single mentions.
+
+    python bench/stages.py --index X.index [--mentions FILE.txt] [--rows 100000] [-o stages.json]
+
+Everything runs on one thread, so that a thread's own clock counts all that a stage costs, and nothing that other
+programs take. A stage's time is that of its functions without the stages that they call; `rest` belongs to none.
+Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `normalize_speed.py` has.
+The mentions are answered once to warm up, 300 of them, then as a file (`normalizer.writing.run`), then one by one.
+
+An instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch), FAISS_OPT_LEVEL=avx2,
+OPENBLAS_CORETYPE=Haswell (NumPy); ONNX Runtime has no such switch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alphita import machine
+from alphita.index.store import Index
+from alphita.normalizer.answering.normalizer import Normalizer
+
+NORMALIZER = "alphita.normalizer"
+ANSWERING = f"{NORMALIZER}.answering"
+REST = "rest"
+# Stage -> its functions, as "module:name" or "module:Class.name"; those that are imported stand where they are called.
+STAGES: dict[str, tuple[str, ...]] = {
+    "reading": (f"{NORMALIZER}.reading.files:MentionFile.rows", f"{NORMALIZER}.writing.run:question"),
+    "cleaning": (f"{ANSWERING}.pipeline:clean_many", f"{ANSWERING}.pipeline:Pipeline._untagged"),
+    "short forms": (
+        f"{NORMALIZER}.abbreviations.expanding:Abbreviations.expand_many",
+        f"{ANSWERING}.normalizer:Normalizer.prepare",
+    ),
+    "spelling": (
+        f"{ANSWERING}.spelling:Speller.readings",
+        f"{ANSWERING}.pipeline:Pipeline._written_otherwise",
+        f"{ANSWERING}.pipeline:Pipeline._read_laboratory",
+    ),
+    "encoding": ("alphita.encoder.encoder:TermEncoder.encode",),
+    "vectors": ("alphita.index.store:Index.search", f"{ANSWERING}.candidates:_dot"),
+    "letters": (
+        "alphita.index.ngrams:Ngrams.vectorize",
+        "alphita.index.ngrams:Ngrams.search",
+        "alphita.index.ngrams:Ngrams.pairwise",
+    ),
+    "equal strings": ("alphita.index.store:Index.rows", "alphita.index.strings:SortedStrings.rows"),
+    "candidates": (f"{ANSWERING}.pipeline:gather", f"{ANSWERING}.pipeline:collect"),
+    "words": (
+        f"{ANSWERING}.words:Vocabulary.words",
+        f"{ANSWERING}.words:Words.overlap",
+        f"{ANSWERING}.features:ratios",
+        "alphita.index.elsewhere:hits",
+        "alphita.index.elsewhere:shares",
+    ),
+    "middles and graph": (f"{ANSWERING}.meaning:Meaning.features",),
+    "rules": (
+        f"{NORMALIZER}.rules:Profiler.profile",
+        f"{NORMALIZER}.rules:Profiler.compare",
+        f"{ANSWERING}.features:doubts_of",
+    ),
+    "features": (f"{ANSWERING}.features:Featurizer.__call__",),
+    "ranking": (f"{ANSWERING}.calibration_store:Calibration.__call__",),
+    "results": (
+        f"{ANSWERING}.results:Maker.results",
+        f"{ANSWERING}.results:Maker.named",
+        f"{NORMALIZER}.writing.remembering:answer",
+    ),
+    "writing": (f"{NORMALIZER}.writing.run:_write", f"{NORMALIZER}.writing.answers:AnswerStore.add"),
+}
+
+
+class Clock:
+    """Seconds of each stage, by the thread that ran it."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.seconds: Counter[str] = Counter()
+        self._of_thread = threading.local()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what is within for `name`, but for the stages within it."""
+        around = getattr(self._of_thread, "name", None)
+        self._turn(name)
+        try:
+            yield
+        finally:
+            self._turn(around)
+
+    def _turn(self, name: str | None) -> None:
+        now = time.thread_time()
+        if (running := getattr(self._of_thread, "name", None)) is not None:
+            self.seconds[running] += now - self._of_thread.since
+        self._of_thread.name, self._of_thread.since = name, now
+
+
+def watch(clock: Clock, stages: dict[str, tuple[str, ...]]) -> None:
+    """Have the functions of all stages counted from now on.
+
+    Raises:
+        AttributeError: there is no such function (any more).
+    """
+    for name, functions in stages.items():
+        for place in functions:
+            module, _, path = place.partition(":")
+            *outer, last = path.split(".")
+            owner: Any = functools.reduce(getattr, outer, importlib.import_module(module))
+            setattr(owner, last, _counted(getattr(owner, last), clock, name))
+
+
+def _counted(function: Callable[..., Any], clock: Clock, name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives
+        with clock.stage(name):
+            made = function(*given, **named)
+        return _each(made) if isinstance(made, Iterator) else made
+
+    def _each(made: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            with clock.stage(name):
+                item = next(made, made)
+            if item is made:
+                return
+            yield item
+
+    return call
+
+
+def of_file(normalizer: Normalizer, mentions: list[str], rows: int, clock: Clock) -> Counter[str]:
+    """Return the processor seconds of each stage for a file of so many rows, which repeat the mentions."""
+    from alphita.normalizer.reading.files import MentionFile
+    from alphita.normalizer.writing.job import Job
+    from alphita.normalizer.writing.run import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        given, out = Path(folder) / "mentions.txt", Path(folder) / "out.csv"
+        given.write_text("".join(f"{mentions[row % len(mentions)]}\n" for row in range(rows)), encoding="utf-8")
+        clock.seconds.clear()
+        with clock.stage(REST):
+            run(normalizer, Job(MentionFile(given), str(out)))
+    return clock.seconds.copy()
+
+
+def of_single(normalizer: Normalizer, mentions: list[str], clock: Clock) -> Counter[str]:
+    """Return the processor seconds of each stage for mentions asked one by one."""
+    clock.seconds.clear()
+    with clock.stage(REST):
+        for mention in mentions:
+            normalizer.normalize([mention])
+    return clock.seconds.copy()
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return the report as a table in Markdown."""
+    lines = ["| stage | of a file, s per 1,000 distinct | one mention, ms |", "|---|--:|--:|"]
+    for name in (*STAGES, REST, "all"):
+        lines.append(f"| {name} | {report['file'][name]:.3f} | {report['single'][name]:.2f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Profile and print the table."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--mentions", type=Path, help="a distinct mention a line; noisy terms by default")
+    parser.add_argument("--distinct", type=int, default=20_000, help="so many of them")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the file")
+    parser.add_argument("--single", type=int, default=300, help="mentions asked one by one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--out", type=Path)
+    options = parser.parse_args()
+    machine.set_threads(1)
+    index = Index.open(options.index)
+    if options.mentions is None:
+        from normalize_speed import strings_of
+
+        mentions = strings_of(index, options.distinct + 2 * options.single, options.seed)
+    else:
+        mentions = list(dict.fromkeys(options.mentions.read_text(encoding="utf-8").splitlines()))
+    warming, singles = mentions[-options.single :], mentions[-2 * options.single : -options.single]
+    mentions = mentions[: -2 * options.single][: options.distinct]
+    clock = Clock()
+    watch(clock, STAGES)
+    normalizer = Normalizer(index, threads=1)
+    normalizer.normalize(warming)
+    counted = {
+        "file": (of_file(normalizer, mentions, options.rows, clock), 1000 / len(mentions)),
+        "single": (of_single(normalizer, singles, clock), 1000 / len(singles)),
+    }
+    report: dict[str, Any] = {
+        kind: {name: scale * seconds[name] for name in (*STAGES, REST)} | {"all": scale * seconds.total()}
+        for kind, (seconds, scale) in counted.items()
+    }
+    print(table(report))
+    switches = ("ONEDNN_MAX_CPU_ISA", "FAISS_OPT_LEVEL", "OPENBLAS_CORETYPE")
+    report |= {
+        "distinct": len(mentions),
+        "rows": options.rows,
+        "ranking": normalizer.ranking,
+        "machine": machine.describe(),
+        "switches": {name: os.environ[name] for name in switches if name in os.environ},
+        "index": index.content_hash,
+    }
+    if options.out is not None:
+        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Greek and Latin parts of words: whether two words that look alike are two words, or one misspelt.
+
+"Anorchia" (no testis) is no slip for "anonychia" (no nail): both are well made, of parts with other meanings.
+"Hypotonai" is made of none, and so a slip for "hypotonia". morphemes.tsv holds prefixes, roots, suffixes that mean
+something and endings that do not, each with what it means and its forms, without accents, ae and oe as e.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Mapping
+
+from alphita import textio
+from alphita.normalizer.cues import bare
+
+PREFIX, ROOT, SUFFIX, ENDING = "prefix", "root", "suffix", "ending"
+# What is meant by prefixes of much and little.
+AMOUNTS = frozenset({"high", "low", "not"})
+# Vowels that join a root to what follows.
+JOINING = "oi"
+SHORTEST_ROOT = 2
+MOST_LETTERS = 40
+MOST_PARTS = 6
+REMEMBERED = 100_000
+
+Parts = tuple[str, ...]
+
+
+def levelled(word: str) -> str:
+    """Return a word in lower case without accents, with e for ae and oe."""
+    return bare(word).replace("ae", "e").replace("oe", "e")
+
+
+@functools.cache
+def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Return what each form means, by its kind."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for row in textio.packaged(__package__, "morphemes.tsv"):
+        for form in row["forms"].split("|"):
+            found[row["kind"]][levelled(form)].add(row["meaning"])
+    return {kind: {form: frozenset(all_) for form, all_ in forms.items()} for kind, forms in found.items()}
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def readings(word: str) -> frozenset[Parts]:
+    """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts.
+
+    A word is prefixes, roots (joined by a vowel or not), and a suffix or an ending; with a prefix a suffix needs no
+    root ("aphagia").
+    """
+    if len(word) > MOST_LETTERS:
+        return frozenset()
+    found: set[Parts] = set()
+    _read(word, (), False, found)
+    return frozenset(found)
+
+
+def _read(rest: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
+    """Add to `found` every way to read the rest of a word behind the parts `before`."""
+    if len(before) > MOST_PARTS:
+        return
+    forms = table()
+    if before:
+        found.update((*before, meaning) for meaning in forms[SUFFIX].get(rest, ()))
+    if has_root and rest in forms[ENDING]:
+        found.add(before)
+    for end in range(1, len(rest)):
+        start, following = rest[:end], rest[end:]
+        if not has_root:
+            for meaning in forms[PREFIX].get(start, ()):
+                _read(following, (*before, meaning), False, found)
+        if end >= SHORTEST_ROOT:
+            for meaning in forms[ROOT].get(start, ()):
+                _read(following, (*before, meaning), True, found)
+                if following[0] in JOINING and len(following) > 1:
+                    _read(following[1:], (*before, meaning), True, found)
+
+
+def is_suffix(end: str) -> bool:
+    """Tell whether the end of a word is a suffix that means something."""
+    return end in table()[SUFFIX]
+
+
+def differ_by_prefix(word: str, other: str) -> bool:
+    """Tell whether one word is the other behind a prefix, but one of much or little, which may be said otherwise."""
+    short, long = sorted((word, other), key=len)
+    if len(short) <= MOST_PARTS or not long.endswith(short):
+        return False
+    meant = table()[PREFIX].get(long.removesuffix(short), frozenset())
+    return bool(meant - AMOUNTS)

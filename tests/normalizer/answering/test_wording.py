@@ -1,0 +1,233 @@
+"""What the words of a mention and of a name say against each other, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from alphita.normalizer.answering import lexicon, morphemes
+from alphita.normalizer.answering.wording import (
+    NO_FINDING,
+    OPPOSITE,
+    OTHER_WORD,
+    UNEXPLAINED,
+    UNSAID,
+    contradiction,
+    is_opposite,
+    key,
+    rest_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("mention", "name", "opposite"),
+    [
+        ("aPTT shortened", "Prolonged partial thromboplastin time", True),
+        ("factor VII high", "Reduced factor VII activity", True),
+        ("factor VII high", "Factor VII deficiency", True),
+        ("pain sensitivity", "Pain insensitivity", True),
+        ("sensitive to pain", "Pain insensitivity", True),
+        ("undepressed nasal bridge", "Depressed nasal bridge", True),
+        ("isocytosis", "Anisocytosis", True),
+        ("microorchidism", "Macroorchidism", True),
+        ("eumenorrhea", "Amenorrhea", True),
+        ("hypocoagulability", "Hypercoagulability", True),
+        ("clear cornea", "Opacification of the corneal stroma", True),
+        ("strong pulse", "Weak pulse", True),
+        ("thick lips", "Thin lips", True),
+        ("total T3 low", "Decreased circulating free T3", True),
+        ("labbra spesse e larghe", "labbra strette", False),
+        ("lange Finger", "kurze Finger", True),
+        ("doigts longs", "doigts courts", True),
+        ("presión alta", "presión baja", True),
+        ("dita lunghe", "dita corte", True),
+        ("short stature", "Decreased body height", False),
+        ("high blood pressure", "Elevated blood pressure", False),
+        ("easy bruising", "Easy bruisability", False),
+        ("decreased ability to sweat", "Decreased sweating", False),
+        ("low platelets", "Thrombocytopenia", False),
+        ("small large toe", "Short large toe", False),
+        ("hypotonia", "Generalized hypotonia", False),
+        ("ataxia", "Gait ataxia", False),
+    ],
+)
+def test_opposites_of_a_name(mention, name, opposite):
+    assert is_opposite(mention, name) == opposite
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("anorchia", ("not", "testis")),
+        ("anonychia", ("not", "nail")),
+        ("hypertyrosinemia", ("high", "tyrosine", "blood")),
+        ("gastralgia", ("stomach", "pain")),
+        ("aphagia", ("not", "eating")),
+        ("hyperkaliuria", ("high", "potassium", "urine")),
+    ],
+)
+def test_words_are_read_by_their_parts(word, meant):
+    assert meant in morphemes.readings(word)
+
+
+@pytest.mark.parametrize("word", ["hypotonai", "seizurs", "diabetis", "epilepsie5", "artritis", "", "a" * 200])
+def test_what_is_not_made_of_parts_has_no_reading(word):
+    assert morphemes.readings(word) == frozenset()
+
+
+# Well made words beside the name that their letters are near to.
+OTHER_WORDS = [
+    ("anorchia", "Anonychia"),
+    ("hypopia", "Hypopnea"),
+    ("macromelia", "Acromelia"),
+    ("aphagia", "Aphasia"),
+    ("hyperprolinuria", "Hyperprolinemia"),
+    ("euphonia", "Euphoria"),
+    ("orexia", "Alexia"),
+    ("isophoria", "Esophoria"),
+    ("gastralgia", "Arthralgia"),
+    ("myatonia", "Myotonia"),
+    ("anemia of prematurity", "Apnea of prematurity"),
+    ("thrombin time prolonged", "Prolonged prothrombin time"),
+    ("CSF tau high", "Taurine high in CSF"),
+    ("elevated c8 acylcarnitine", "Elevated C18 acylcarnitine"),
+    ("homeless", "Hopeless"),
+    ("uninfected", "Unaffected"),
+    ("ritis", "Iritis"),
+    ("hypona", "Hyponatremia"),
+    ("elevated glutamate", "Elevated glutamine"),
+]
+
+
+@pytest.mark.parametrize(("mention", "name"), OTHER_WORDS)
+def test_another_word_is_no_misspelling(mention, name):
+    assert contradiction(mention, (name, name), common={"homeless", "infected", "affected"}) == OTHER_WORD
+
+
+@pytest.mark.parametrize(
+    ("mention", "name"),
+    [
+        ("hypotonai", "Hypotonia"),
+        ("seizurs", "Seizures"),
+        ("diabetis mellitus", "Diabetes mellitus"),
+        ("haemoglobinuria", "Hemoglobinuria"),
+        ("scoliossis", "Scoliosis"),
+        ("hyperhydrosis", "Hyperhidrosis"),
+        ("ketonurea", "Ketonuria"),
+        ("leuko-coria", "Leukocoria"),
+        ("pan-hypopituitarism", "Panhypopituitarism"),
+        ("antithyroid antibody positivity", "Anti-thyroid antibody positivity"),
+        ("anodontism", "Anodontia"),
+        ("hyperkaliemia", "Hyperkalemia"),
+        ("muscle fibre atrophy", "Muscle fiber atrophy"),
+        ("endometrial inflammation", "Endometritis"),
+        ("urine copper raised", "Increased urinary copper"),
+        ("phosphate raised", "Hyperphosphatemia"),
+        ("stomach ache", "Abdominal pain"),
+        ("tired", "tiredness"),
+        ("onset in infancy", "Infantile onset"),
+        ("low platelets", "Thrombocytopenia"),
+        ("reduced visual acuity", "Visual impairment"),
+        ("fusion of upper and lower lips", "Fused lips"),
+        ("", "Seizure"),
+    ],
+)
+def test_a_misspelling_or_another_form_is_the_word(mention, name):
+    assert contradiction(mention, (name, name), common={"tired"}) is None
+
+
+def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
+    assert contradiction("eupnoeic", ("Euphoria", "Euphoria"), spelling="euphoric") == OTHER_WORD
+
+
+@pytest.mark.parametrize(
+    ("mention", "expansion", "name", "expected"),
+    [
+        ("aPTT", "activated partial thromboplastin time", "Prolonged activated partial thromboplastin time", UNSAID),
+        ("TLC 12000", "total lung capacity", "Reduced total lung capacity", UNSAID),
+        ("aPTT 30 s", "partial thromboplastin time 30 s", "Prolonged partial thromboplastin time", UNSAID),
+        ("ocular alignment", None, "Abnormal ocular alignment", UNSAID),
+        ("memory", None, "Memory loss", UNSAID),
+        ("velvet", None, "Velvet skin", UNSAID),
+        ("anti-CCP +", "anti ccp antibody +", "Anti-CCP antibody positivity", None),
+        ("long QT", None, "Long QT interval", None),
+        ("cherry red spot", None, "Macular cherry red spot", None),
+        ("N/V/D", "nausea, vomiting and diarrhea", "Nausea and vomiting", UNEXPLAINED),
+        ("TmP/GFR low", "tmp/glomerular filtration rate low", "Decreased glomerular filtration rate", UNEXPLAINED),
+        ("RBC zinc low", "red blood cell zinc low", "Decreased serum zinc", UNEXPLAINED),
+        ("ascitic albumin low", None, "Low albumin", UNEXPLAINED),
+        ("CKD stg 3", "chronic kidney disease stg 3", "Stage 3 chronic kidney disease", None),
+        ("urine calcium low", None, "Hypocalciuria", None),
+        ("ANA borderline", None, "Borderline", NO_FINDING),
+        ("left sided weakness", None, "Left", NO_FINDING),
+        ("rare", None, "Very rare", NO_FINDING),
+        ("chronicle", None, "Chronic", NO_FINDING),
+        ("velvet", None, "Velvety skin", UNSAID),
+        ("short toe Neoplasm of the oral cavity", None, "Short toe", UNEXPLAINED),
+        ("Prolonged", None, "Prolonged", None),
+        ("onset in childhood", None, "Childhood onset", None),
+    ],
+)
+def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
+    assert contradiction(mention, (name, name), expansion=expansion, common={"chronicle", "velvet"}) == expected
+
+
+def test_the_concepts_own_name_may_say_the_opposite():
+    names = ("Abnormal partial thromboplastin time", "Prolonged partial thromboplastin time")
+    assert contradiction("shortened partial thromboplastin time", names) == OPPOSITE
+
+
+@pytest.mark.parametrize(
+    ("mention", "name"),
+    [
+        ("absence of pectoralis minor bone", "Absence of pectoralis minor muscle"),
+        ("second metatarsal anteriorly placed", "Second metatarsal posteriorly placed"),
+        ("plasma toxoplasma antibody positive", "CSF toxoplasma antibody positive"),
+        ("incomplete heart block", "Complete heart block"),
+        ("thinning of the pleura", "Thickening of the pleura"),
+        ("urine glucose low", "Glucose in urine"),
+        ("low anti-dsDNA", "Anti-dsDNA antibody positivity"),
+    ],
+)
+def test_another_place_or_kind_is_the_opposite(mention, name):
+    assert contradiction(mention, (name, name)) == OPPOSITE
+
+
+def test_what_is_left_of_two_strings():
+    assert rest_of("hyper telorism, mild", "Hypertelorism") == (["mild"], [])
+    assert rest_of("short fingers", "Short finger of the hand") == ([], ["of", "the", "hand"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("fibre", "fiber"), ("tumour", "tumor"), ("rhythm", "rythm"), ("cysts", "cyst")]
+)
+def test_spellings_of_a_word_have_one_key(one, other):
+    assert key(one) == key(other)
+
+
+def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
+    kinds = {
+        "more",
+        "less",
+        "fine",
+        "well",
+        "change",
+        "modifier",
+        "filler",
+        "measured",
+        "apart",
+        "unit",
+        "ends",
+        "alone",
+        "begins",
+    }
+    assert {row.kind for row in lexicon.rows()} == kinds
+    keys = [row[:3] for row in lexicon.rows()]
+    assert len(keys) == len(set(keys))
+    assert all(word == word.strip() == word.lower() != "" for row in lexicon.rows() for word in row.words)
+    assert set(morphemes.table()) == {"prefix", "root", "suffix", "ending"}
+
+
+@pytest.mark.parametrize("language", ["en", "it", "de", "fr", "es"])
+@pytest.mark.parametrize("kind", ["more", "less", "fine", "well", "change", "modifier", "ends", "alone", "begins"])
+def test_each_language_has_words_of_each_kind(kind, language):
+    assert any(row.kind == kind and row.language == language for row in lexicon.rows())

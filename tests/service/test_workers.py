@@ -1,0 +1,130 @@
+"""Processes that answer beside the server's own: the same answers, and one that dies is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from alphita.errors import InputError
+from alphita.index.store import Index, build
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.options import Running
+from alphita.service import annotating, workers
+from alphita.service.batching import Batcher
+from alphita.service.normalizing import Asked, Encoded, Question
+from alphita.service.workers import Opening, Worker
+from tests.doubles import HashEncoder, small_terminology
+from tests.service.asking import client_of
+
+QUESTIONS = [Question("seizur"), Question("head ache"), Question("cold")]
+SECONDS = 60.0
+
+
+class OfHashes(Opening):
+    """Opens an index whose encoder needs no model; a string with "deadly" ends the process, one with "bad" fails."""
+
+    def __call__(self):
+        work = annotating.Work(Normalizer(Index.open(self.index), encoder=HashEncoder()))
+
+        def answer(kind, questions):
+            if any("deadly" in question.string for question in questions):
+                os._exit(1)
+            if any("bad" in question.string for question in questions):
+                raise ValueError("bad")
+            return work(kind, questions)
+
+        return answer
+
+
+@pytest.fixture
+def opening(index_path) -> OfHashes:
+    return OfHashes(index_path, Index.open(index_path).content_hash, None, Running(threads=1), log_mentions=False)
+
+
+@pytest.fixture
+def worker(opening):
+    made = Worker(opening)
+    yield made
+    made.close()
+
+
+def test_it_answers_as_the_server_itself_does(worker, index_path):
+    own = annotating.Work(Normalizer(Index.open(index_path), encoder=HashEncoder()))
+    assert worker(Asked(3, True), QUESTIONS) == own(Asked(3, True), QUESTIONS)
+    assert [vector.tolist() for vector in worker(Encoded(), QUESTIONS)] == [
+        vector.tolist() for vector in own(Encoded(), QUESTIONS)
+    ]
+
+
+def test_what_it_cannot_answer_is_an_error_and_no_end(worker):
+    with pytest.raises(RuntimeError, match="the log says why"):
+        worker(Asked(1, False), [Question("bad")])
+    assert len(worker(Asked(1, False), QUESTIONS)) == 3
+
+
+def test_one_that_is_killed_is_replaced_and_asked_again(worker):
+    first = worker(Asked(1, False), QUESTIONS)
+    worker._process.kill()
+    assert worker(Asked(1, False), QUESTIONS) == first
+    with pytest.raises(RuntimeError, match="2 workers ended"):
+        worker(Asked(1, False), [Question("deadly")])
+    assert worker(Asked(1, False), QUESTIONS) == first
+
+
+def test_another_index_in_its_place_is_not_answered_from(opening, index_path, tmp_path):
+    other = build(small_terminology(), HashEncoder(seed=3), tmp_path / "other.index")
+    with pytest.raises(InputError, match="not the one that the server opened"):
+        Opening(other.path, opening.content_hash, None, opening.running, log_mentions=False)()
+
+
+def test_processes_by_default_are_one_a_thread_but_share_no_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "NVIDIA", tmp_path / "none")
+    assert [workers.default_processes(device, 4) for device in ("auto", "cpu", "cuda", "cuda:1")] == [4, 4, 1, 1]
+    monkeypatch.setattr(workers, "NVIDIA", tmp_path)
+    assert [workers.default_processes(device, 4) for device in ("auto", "cpu")] == [1, 4]
+
+
+def test_the_server_takes_them_in_one_by_one_while_there_is_memory(opening, index_path, monkeypatch):
+    monkeypatch.setattr("alphita.service.app.is_room", lambda: len(taken) < 2)
+    taken: list[str] = []
+
+    class Told(Worker):
+        def warm_up(self):
+            taken.append("taken")
+            super().warm_up()
+
+    further = [Told(opening) for _ in range(3)]
+    normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
+    with client_of(normalizer, further=further) as client:
+        deadline = time.monotonic() + SECONDS
+        while len(taken) < 2 or further[1]._process is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        mentions = [f"headache number {number} of many" for number in range(200)]
+        answers = client.post("/normalize", json={"mentions": mentions}).json()["results"]
+        assert [answer["mention"] for answer in answers] == mentions
+    assert [each._process for each in further] == [None, None, None]
+
+
+def test_idle_workers_share_what_waits_and_the_answers_keep_their_order():
+    meeting = threading.Barrier(2, timeout=SECONDS)
+    shares: list[int] = []
+
+    def work(kind, questions):
+        shares.append(len(questions))
+        meeting.wait()
+        return [f"{kind} {question}" for question in questions]
+
+    async def run():
+        asking = Batcher(work, cost=lambda question: 10, budget=2_000, window=0.0, capacity=1_000)
+        asking.add(work)
+        found = await asking.ask("x", list(range(120)))
+        await asking.close()
+        return found
+
+    assert asyncio.run(run()) == [f"x {question}" for question in range(120)]
+    assert shares == [60, 60]
