@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.task_metadata import TaskMetadata
 from torch.utils.data import DataLoader
@@ -95,5 +96,6 @@ class _Encoder:
         self._about = {"task_metadata": metadata, "hf_split": split, "hf_subset": subset}
 
     def encode(self, strings: list[str], **_: Any) -> np.ndarray:
-        rows = DataLoader([{"text": string} for string in strings], batch_size=self._options.get("batch_size", 64))
+        # MTEB's own models ask a dataset for its columns.
+        rows = DataLoader(Dataset.from_dict({"text": strings}), batch_size=self._options.get("batch_size", 64))
         return np.asarray(self._model.encode(rows, **self._about, **self._options), dtype=np.float32)
