@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -208,6 +210,21 @@ def test_rows_that_cannot_be_read_are_counted(cache, tmp_path, capsys):
 
 def test_caches_lie_where_the_machine_says(cache):
     assert machine.cache_dir() == cache
+
+
+def test_what_nobody_opened_for_long_leaves_when_another_is_made(cache, tmp_path):
+    paths = []
+    for number in range(4):
+        (tmp_path / f"{number}.csv").write_text(f"id,term\nX:{number},fever\n")
+        if number == 3:
+            long_ago = time.time() - (sources.UNUSED_DAYS + 1) * 86_400
+            for path in paths[:2]:
+                os.utime(path.with_suffix(".lock"), (long_ago, long_ago))
+            assert terminology_of(tmp_path / "1.csv") == paths[1]
+        paths.append(terminology_of(tmp_path / f"{number}.csv"))
+    assert [path.exists() for path in paths] == [False, True, True, True]
+    assert [path.with_suffix(".lock").exists() for path in paths] == [False, True, True, True]
+    assert terminology_of(tmp_path / "0.csv") == paths[0]
 
 
 @pytest.mark.parametrize("code", ["terminology", "index", "encoder"])

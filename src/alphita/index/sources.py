@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +46,7 @@ TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
 # What makes an artefact: it depends on that beside its content.
 MAKERS = {TERMINOLOGY: ("terminology", "textio.py"), INDEX: ("terminology", "index", "encoder")}
+UNUSED_DAYS = 90
 T = TypeVar("T")
 
 
@@ -251,6 +254,8 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
         key: hash of all that it is made from.
         open_: opens one, and raises InputError if it is not intact.
         make: makes one at a path.
+
+    When one is made, those that nobody opened for `UNUSED_DAYS` are removed: each build of Alphita keeps its own.
     """
     name = f"{key[:32]}.{kind}"
     target = machine.cache_dir() / kind / name
@@ -277,12 +282,26 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
             if (found := _opened(target, open_)) is None:
                 raise
             return found
+        _remove_unused(target.parent, kind)
         return open_(target)
+
+
+def _remove_unused(folder: Path, kind: str) -> None:
+    """Remove what nobody opened for long; each opening is marked at the lock's time."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for lock in folder.glob("*.lock"):
+        with contextlib.suppress(OSError):
+            if lock.stat().st_mtime < oldest:
+                shutil.rmtree(lock.with_suffix(f".{kind}"), ignore_errors=True)
+                lock.with_suffix(f".{kind}.rejects.csv").unlink(missing_ok=True)
+                lock.unlink()
 
 
 def _opened(target: Path, open_: Callable[[Path], T]) -> T | None:
     if not target.exists():
         return None
+    with contextlib.suppress(OSError):
+        os.utime(target.with_suffix(".lock"))
     try:
         return open_(target)
     except InputError as error:
