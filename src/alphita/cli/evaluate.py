@@ -95,13 +95,17 @@ def _about(name: str, as_json: bool) -> None:
         for option in options:
             table.add_row(option.name, option.default, option.description)
         console.print(table)
-    if module.PUBLISHED:
-        table = Table("system", "metric", "of", "value", "source", "differs", title="Published", box=box.SIMPLE)
-        for one in module.PUBLISHED:
-            table.add_row(
-                one.system, one.metric, one.subset, f"{one.value:g}", one.source, one.differs or one.slip or ""
-            )
+    if published := [asdict(figure) for figure in module.PUBLISHED]:
+        from alphita.evaluation.report.entries import Footnotes
+
+        notes = Footnotes({"published": published})
+        table = Table("system", "metric", "of", "value", "source", "note", title="Published", box=box.SIMPLE)
+        for figure in published:
+            place = (figure["system"], figure["metric"], figure["subset"], f"{figure['value']:g}", figure["source"])
+            table.add_row(*place, ", ".join(map(str, notes.of(figure))))
         console.print(table)
+        for reason, number in notes.numbers.items():
+            say(f"{number}. {reason}")
 
 
 def _compare(first: Path, second: Path, *, seed: int, as_json: bool) -> None:
