@@ -19,7 +19,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +187,8 @@ def search(count: int, device: torch.device, seconds: float) -> dict[str, Any]:
     return {"vectors": count, "mentions/s": rate, "nearest_as_in_single": float(same.float().mean())}
 
 
-def main() -> None:
-    """Measure and write."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and write; `argv`: of the command line, which is the default."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", "-o", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--vectors", type=int, default=15_000_000)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--models", default="minilm,bert-base")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     chosen = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(chosen if given.device == "auto" else given.device)
     most = peak(device)

@@ -31,6 +31,7 @@ NOT_RUN = {
     "leaves a server running": r"cleanup_mode=None",
     "needs the corpus itself": r"--data DATA\b",
     "another program's": r"\b(scispacy|AutoModel|medcat)\b",
+    "measures for minutes": r"\bpython bench/",
     "trains for long": r"\balphita train\b|\bruns/\w+\.sh|quickstart --train",
 }
 # What a block uses that not every machine has: words of the block -> a module, or a program.

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 from alphita.encoder import packed
 from alphita.encoder.electra import HEAD, Generator, ReplacedHead, scratch
@@ -180,7 +181,8 @@ def test_other_encoders_and_sizes_are_refused() -> None:
 
 def test_a_published_head_is_found(tokenizer: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES, embedding_size=18)).eval()
+    sizes = SIZES | {"vocab_size": Tokenizer.from_file(str(tokenizer)).get_vocab_size()}
+    model = transformers.ElectraForPreTraining(transformers.ElectraConfig(**sizes, embedding_size=18)).eval()
     for parameter in model.discriminator_predictions.parameters():
         torch.nn.init.normal_(parameter)
     model.save_pretrained(tmp_path / "m")

@@ -25,6 +25,7 @@ OPTIONS = {
     "noEmit": True,
     "target": "esnext",
     "module": "esnext",
+    "moduleDetection": "force",
     "moduleResolution": "bundler",
     "lib": ["esnext", "dom", "dom.iterable"],
     "types": [],

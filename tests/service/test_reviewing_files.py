@@ -184,7 +184,7 @@ def test_the_format_is_told_by_the_name(lab, tmp_path, name):
         ({}, {"Content-Type": "multipart/form-data; boundary=x"}, ANSWERS, 415, "text/csv"),
         ({}, {}, ANSWERS, 415, "text/csv"),
         ({}, TYPE, b"", 422, "empty"),
-        ({}, TYPE, b"\xff\xfe\x00\x00", 422, "column"),
+        ({}, TYPE, b"\xff\xfe\x00\x00", 422, "UTF-16"),
         ({}, TYPE, "mention,concept_id\n", 422, "row"),
         ({"format": "fhir_r4"}, TYPE, "{", 422, "JSON"),
         ({"format": "parquet"}, TYPE, "PAR1", 422, ""),

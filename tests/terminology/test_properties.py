@@ -54,7 +54,7 @@ def escaped(text: str) -> str:
 def as_obo(content: Random, folder: Path) -> list[Path]:
     lines = ["format-version: 1.2", ""]
     for concept, terms in content.terms.items():
-        lines += ["[Term]", f"id: {concept}", f"name: {escaped(terms[0][0])}"]
+        lines += ["[Term]", f"id: {concept}", f"name: {escaped(terms[0][0]).replace('!', chr(92) + '!')}"]
         lines += [f'synonym: "{escaped(string)}" {scope.upper()} []' for string, scope in terms[1:]]
         lines += [f"alt_id: {alias}" for alias, owner in content.alt_ids.items() if owner == concept]
         for head, label, tail in sorted(content.edges):
