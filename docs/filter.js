@@ -54,7 +54,7 @@ document.querySelectorAll("[data-tables]").forEach(tables);
 document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
 document.querySelectorAll(".md-nav__item--section > nav").forEach((part, number) => {
   part.removeAttribute("aria-labelledby");
-  part.setAttribute("aria-label", `${part.dataset.mdLevel} ${part.textContent.trim().split("\n")[0]} ${number}`);
+  part.setAttribute("aria-label", `${part.getAttribute("data-md-level")} ${part.textContent.trim().split("\n")[0]} ${number}`);
 });
 // The theme makes these later, as a reader comes to them.
 function name() {
