@@ -121,7 +121,7 @@ def main() -> None:
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
         f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the "
-        "answers; `aside`: too, looked at when it was done), and all."
+        "answers; `aside`: too, looked at when it was done; `blind`, `second`: strangers), and all."
     )
     with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
         before = json.loads(given.before.read_text(encoding="utf-8")) if given.before is not None else None

@@ -160,6 +160,9 @@ def test_a_tagged_name_is_answered_as_the_name(normalizer):
         (DENIED, ["urine ketones neg", "tremor -", "ANA (-)", "clubbing: n", "clubbing N", "hypotonia: no", "rash ∅"]),
         (DENIED, ["ptosis [ ]", "☐ seizures", "ketonuria 0", "hypotonia n/a", "proteinuria (neg)", "diarrhoea ✗"]),
         (POSSIBLE, ["hypotonia?", "hypotonia (query)", "aPTT pending", "ANA requested", "DDH screen", "TIA clinic"]),
+        (POSSIBLE, ["poss seizures", "prob. asthma", "susp epilepsy", "(?) asthma", "± fever", "(+/-) cough"]),
+        (DENIED, ["(-) fever", "- ve ketonuria", "−ve ketonuria", "neg. ketonuria", "w/out cough", "no longer obese"]),
+        (DENIED, ["negative photophobia", "excl appendicitis", "neg febbre", "non più obeso", "ya no fiebre"]),
         (OVER, ["AKI resolved", "PFO closed", "PFO closure"]),
         (
             DENIED,

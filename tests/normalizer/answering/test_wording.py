@@ -13,9 +13,8 @@ from alphita.normalizer.answering.wording import (
     UNSAID,
     contradiction,
     is_opposite,
-    key,
-    rest_of,
 )
+from alphita.normalizer.answering.word_pairs import key, rest_of
 
 
 @pytest.mark.parametrize(
@@ -95,18 +94,34 @@ OTHER_WORDS = [
     ("ritis", "Iritis"),
     ("hypona", "Hyponatremia"),
     ("elevated glutamate", "Elevated glutamine"),
+    ("hyprtonia", "Hypotonia"),
+    ("hyprplasia of thymus", "Hypoplasia of the thymus"),
+    ("viruria", "Viremia"),
+    ("glucosemia", "Glucosuria"),
+    ("polydontia", "Polyotia"),
+    ("limfoma", "Lipoma"),
+    ("scab", "Scar"),
+    ("lassa", "lyssa"),
+    ("weeding", "weeping"),
+    ("mutter", "Muttermal"),
 ]
 
 
 @pytest.mark.parametrize(("mention", "name"), OTHER_WORDS)
 def test_another_word_is_no_misspelling(mention, name):
-    assert contradiction(mention, (name, name), common={"homeless", "infected", "affected"}) == OTHER_WORD
+    assert (
+        contradiction(mention, (name, name), common={"homeless", "infected", "affected", "weed", "mal"}) == OTHER_WORD
+    )
 
 
 @pytest.mark.parametrize(
     ("mention", "name"),
     [
         ("hypotonai", "Hypotonia"),
+        ("hyprtension", "Hypertension"),
+        ("hypkalemia", "Hypokalemia"),
+        ("fevre", "Fever"),
+        ("edma", "Edema"),
         ("seizurs", "Seizures"),
         ("diabetis mellitus", "Diabetes mellitus"),
         ("haemoglobinuria", "Hemoglobinuria"),

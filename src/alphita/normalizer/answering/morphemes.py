@@ -83,6 +83,24 @@ def is_suffix(end: str) -> bool:
     return end in table()[SUFFIX]
 
 
+def is_ending(end: str) -> bool:
+    """Tell whether the end of a word is an inflection, or a suffix."""
+    return end in table()[ENDING] or is_suffix(end)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _ends(word: str) -> frozenset[str]:
+    """Return what the longest suffix of a word may mean; nothing: it has none behind a beginning."""
+    forms = table()[SUFFIX]
+    return next((forms[word[at:]] for at in range(SHORTEST_ROOT, len(word)) if word[at:] in forms), frozenset())
+
+
+def end_otherwise(word: str, other: str) -> bool:
+    """Tell whether two words have suffixes that mean other things: "viruria" is no viremia."""
+    mine, theirs = _ends(word), _ends(other)
+    return bool(mine and theirs) and mine.isdisjoint(theirs)
+
+
 def differ_by_prefix(word: str, other: str) -> bool:
     """Tell whether one word is the other behind a prefix, but one of much or little, which may be said otherwise."""
     short, long = sorted((word, other), key=len)

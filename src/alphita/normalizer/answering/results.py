@@ -63,12 +63,13 @@ class Maker:
         if result.decision != "accept":
             return result
         first, *others = result.candidates
-        doubt = doubt_of(mention)
+        expansion = first.expansion if EXPANDED in first.routes else None
+        doubt = doubt_of(mention) or (doubt_of(expansion) if expansion else None)
         if doubt is None or doubt == doubt_of(first.matched_term):
             doubt = contradiction(
                 mention,
                 (first.matched_term, result.concept_name or ""),
-                expansion=first.expansion if EXPANDED in first.routes else None,
+                expansion=expansion,
                 spelling=first.expansion if SPELLING in first.routes else None,
                 common=common_words(self.index.model_path),
             )

@@ -70,6 +70,8 @@ def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
     ends, alone = lexicon.pattern("ends", "denied"), lexicon.pattern("alone", "denied")
     patterns = (
         (POSSIBLE, rf"^(?:{lexicon.pattern('begins', 'possible')})\s|\?\)?$"),
+        (POSSIBLE, r"^(?:\(\?\)|\(?(?:±|\+/-)\)?)\s"),
+        (DENIED, rf"^(?:{lexicon.pattern('begins', 'denied')})\s|^\(\s*[-–—−]+\s*\)|^[-–—−]+\s*ve\b"),
         (DENIED, rf"{_SIGNS}|\s(?:{ends})\.?$|[:=]\s*(?:{alone})\.?$|\(\s*(?:{ends}|{alone})\.?\s*\)$"),
         (POSSIBLE, rf"\b(?:{lexicon.pattern('ends', 'possible')})\)?$"),
         (OVER, rf"\b(?:{lexicon.pattern('ends', 'over')})\)?$"),
