@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alphita.normalizer.answering import lexicon, morphemes
+from alphita.normalizer.answering.word_pairs import key, rest_of
 from alphita.normalizer.answering.wording import (
     NO_FINDING,
     OPPOSITE,
@@ -14,7 +15,6 @@ from alphita.normalizer.answering.wording import (
     contradiction,
     is_opposite,
 )
-from alphita.normalizer.answering.word_pairs import key, rest_of
 
 
 @pytest.mark.parametrize(
