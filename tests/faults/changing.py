@@ -14,6 +14,7 @@ import re
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -313,7 +314,7 @@ def _zip(content: bytes, rng: random.Random) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
-    except Exception:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError):
         return _bytes(content, rng)
     if not members:
         return _bytes(content, rng)
@@ -368,7 +369,7 @@ def _parquet(content: bytes, rng: random.Random) -> bytes:
         made = io.BytesIO()
         pq.write_table(table, made, compression=rng.choice(("snappy", "gzip", "zstd", "none")))
         return made.getvalue()
-    except Exception:
+    except (pa.ArrowException, OSError, ValueError, TypeError):
         return _bytes(content, rng)
 
 

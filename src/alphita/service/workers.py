@@ -57,6 +57,7 @@ class Opening:
         Raises:
             InputError: there is another index now.
         """
+        # The server verified it; only that it is still the same is asked.
         index = Index.open(self.index, verify=False)
         if index.content_hash != self.content_hash:
             raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
