@@ -18,11 +18,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from alphita import drafts, textio
+from alphita import clock, drafts, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FORMAT_VERSION = 1
@@ -365,7 +364,7 @@ def _write_manifest(draft: Draft, kind: str) -> None:
     # Time and command say how it came to be, not what it is: they stay out of the content hash.
     manifest |= {
         "alphita_version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": clock.now().isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"

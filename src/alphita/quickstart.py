@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from alphita import artefact, printing, registry, shipped, textio
+from alphita import artefact, clock, printing, registry, shipped, textio
 from alphita.errors import InputError, Rejects
 from alphita.progress import say
 
@@ -134,16 +134,10 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
 
     given = Header(set_id=SET_ID, licence=LICENCE, source_vocabulary=CODES_PREFIX, prefixes={CODES_PREFIX: CODES_URI})
     table = MentionFile("-", "csv", code_column="code", frequency_column="count")
-    header = header_of(normalizer, Job(table, "-", explain=True, header=given), _today())
+    header = header_of(normalizer, Job(table, "-", explain=True, header=given), clock.today().isoformat())
     for name, file in FORMATS.items():
         with Rejects(folder / f"{file}.rejects.csv") as rejects:
             write(mappings(), registry.load("alphita.mappings.formats", name), header, folder / file, rejects)
-
-
-def _today() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).date().isoformat()
 
 
 @dataclass

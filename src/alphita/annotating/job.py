@@ -15,12 +15,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from alphita import __version__, artefact
+from alphita import __version__, artefact, clock
 from alphita.annotating.annotator import Annotator
 from alphita.annotating.formats import Header, chosen
 from alphita.annotating.formats.jsonl import line_of, read_line
@@ -105,7 +104,7 @@ def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = F
         AlphitaError: the output cannot be written; what is durable stays for `resume`.
     """
     writer = chosen(job.format, job.out)
-    today = datetime.now(UTC).date().isoformat()
+    today = clock.today().isoformat()
     if str(job.out) == STDOUT:
         return _to_stdout(annotator, job, writer, today)
     out = Path(job.out)

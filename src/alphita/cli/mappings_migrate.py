@@ -6,13 +6,12 @@ import csv
 import getpass
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita import artefact, progress, textio
+from alphita import artefact, clock, progress, textio
 from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 
@@ -109,7 +108,7 @@ def _report(
     """Write the diff as JSON and table, readable by their owner only, for they hold mentions; return it."""
     from alphita.mappings.review.migrate import COLUMNS
 
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = clock.now().isoformat(timespec="seconds")
     report = planned.to_json(by=by, at=now, applied=applied, earlier=earlier)
     with artefact.atomic_file(out / TABLE, "w", private=True, newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

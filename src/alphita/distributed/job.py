@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import alphita
-from alphita import artefact, progress
+from alphita import artefact, clock, progress
 from alphita.distributed.answering import Answering
 from alphita.distributed.engine import Engine, Opening, SameVersion
 from alphita.distributed.files import Place
@@ -243,7 +242,7 @@ def _finish(
         "engine": engine,
         "seconds": seconds,
         "alphita_version": alphita.__version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": clock.now().isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
     plan.write_json(out / MANIFEST, manifest)

@@ -15,10 +15,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from alphita import __version__, artefact, machine, progress, registry, textio
+from alphita import __version__, artefact, clock, machine, progress, registry, textio
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
@@ -282,16 +280,24 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
             if (found := _opened(target, open_)) is None:
                 raise
             return found
-        _remove_unused(target.parent, kind)
+        _remove_unused(target, kind)
         return open_(target)
 
 
-def _remove_unused(folder: Path, kind: str) -> None:
-    """Remove what nobody opened for long; each opening is marked at the lock's time."""
-    oldest = time.time() - UNUSED_DAYS * 86_400
-    for lock in folder.glob("*.lock"):
+def _remove_unused(made: Path, kind: str) -> None:
+    """Remove what nobody opened for long before the last of the others; openings are marked at the locks' times.
+
+    Not before now: the clock may have been set forward, and all would seem to be unused.
+    """
+    used: dict[Path, float] = {}
+    for lock in made.parent.glob("*.lock"):
         with contextlib.suppress(OSError):
-            if lock.stat().st_mtime < oldest:
+            used[lock] = lock.stat().st_mtime
+    used.pop(made.with_suffix(".lock"), None)
+    oldest = min(clock.seconds(), max(used.values(), default=0.0)) - UNUSED_DAYS * 86_400
+    for lock, opened in used.items():
+        with contextlib.suppress(OSError):
+            if opened < oldest:
                 shutil.rmtree(lock.with_suffix(f".{kind}"), ignore_errors=True)
                 lock.with_suffix(f".{kind}.rejects.csv").unlink(missing_ok=True)
                 lock.unlink()
@@ -301,7 +307,7 @@ def _opened(target: Path, open_: Callable[[Path], T]) -> T | None:
     if not target.exists():
         return None
     with contextlib.suppress(OSError):
-        os.utime(target.with_suffix(".lock"))
+        clock.mark(target.with_suffix(".lock"))
     try:
         return open_(target)
     except InputError as error:

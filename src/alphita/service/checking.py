@@ -6,9 +6,10 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
+from alphita import clock
 from alphita.errors import AlphitaError
 from alphita.mappings.review import place, rows, schema
 from alphita.mappings.review.failures import explained
@@ -67,7 +68,7 @@ def check(parts: Parts) -> Iterator[Finding]:
         yield from _index(opened[0])
 
     for name, findings in (
-        ("keys", lambda: _keys(parts.settings, datetime.now(UTC).date())),
+        ("keys", lambda: _keys(parts.settings)),
         ("address", lambda: _address(parts)),
         ("index", index),
         ("terminology", lambda: _terminology(parts.terminology, opened)),
@@ -79,12 +80,13 @@ def check(parts: Parts) -> Iterator[Finding]:
             yield Finding(name, str(error), "wrong")
 
 
-def _keys(settings: Settings, today: date) -> Iterator[Finding]:
+def _keys(settings: Settings) -> Iterator[Finding]:
     if settings.keys is None:
         who = {"header": f"whom {settings.trust_user_header} names", "local": "this machine alone"}[settings.access]
         yield Finding("keys", f"none: {who} may ask")
         return
     held = keys.load(settings.keys)
+    today = clock.today(settings.keys.stat().st_mtime)
     for key in held:
         renew = f"make a new one: alphita serve --keys {settings.keys} --new-key {key.name} --key-days 90"
         if key.last_day is not None and key.last_day < today:

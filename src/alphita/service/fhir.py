@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from alphita import clock
 from alphita.index.store import Index
 from alphita.mappings.review.settled import SettledMappings
 from alphita.mappings.review.store import ReviewStore
@@ -65,7 +65,7 @@ def router(store: ReviewStore | None, index: Index) -> APIRouter:
         index: its concepts are looked up.
     """
     routes = APIRouter(prefix="/fhir", route_class=Route, tags=["FHIR"])
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    started = clock.now().isoformat(timespec="seconds")
     for release in RELEASES:
         _add(routes, release, store, index, started)
     routes.add_api_route(

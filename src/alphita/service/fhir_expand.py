@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import uuid
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita import clock
 from alphita.index.store import Index
 from alphita.mappings.review import codings
 from alphita.service import fhir_lookup
@@ -104,7 +104,7 @@ def _found(index: Index, finder: Finder, text: str, prefix: str | None, most: in
 def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], total: int | None) -> dict[str, Any]:
     expansion: dict[str, Any] = {
         "identifier": f"urn:uuid:{uuid.uuid4()}",
-        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "timestamp": clock.now().isoformat(timespec="seconds"),
     }
     if total is not None:
         expansion["total"] = total

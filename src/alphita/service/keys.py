@@ -12,16 +12,16 @@ import ipaddress
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from alphita import textio
+from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.service.failures import Refusal, refuse
 from alphita.service.limits import TOO_MANY, Pause, Rate
@@ -156,13 +156,7 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
 class Doors:
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: Settings,
-        open_paths: Collection[str] = (),
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = ()) -> None:
         """Guard `app`; `open_paths` (the page's files) need no key.
 
         Raises:
@@ -171,9 +165,10 @@ class Doors:
         self.app, self.settings = app, settings
         self._open = {*OPEN, *open_paths}
         self._keys = load(settings.keys) if settings.keys is not None else []
+        # The clock may have been set back before the server started, but not before its keys were written.
+        self._written = settings.keys.stat().st_mtime if settings.keys is not None else 0.0
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
-        self._today = today
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -214,7 +209,8 @@ class Doors:
         if len(given) != 1:
             raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
         scheme, _, key = given[0].partition(" ")
-        found = find(self._keys, key.strip(), self._today()) if scheme.lower() == "bearer" else None
+        today = clock.today(self._written)
+        found = find(self._keys, key.strip(), today) if scheme.lower() == "bearer" else None
         if found is None:
             raise Refusal(401, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
         return found.name
@@ -256,6 +252,6 @@ def days_from_today(days: int) -> date:
         UsageError: the date is beyond the calendar.
     """
     try:
-        return date.fromordinal(datetime.now(UTC).date().toordinal() + days)
+        return date.fromordinal(clock.today().toordinal() + days)
     except (ValueError, OverflowError):
         raise UsageError(f"{days} days from today is no date") from None

@@ -317,8 +317,10 @@ def moment(text: str | None, field: str) -> str:
         remedy = "as in 2026-01-31T09:30:00+00:00"
         raise InputError("not a time", field=field, value=text, remedy=remedy) from None
     # It would count as newer than all that is decided until then.
-    if found - datetime.now(UTC) > (timedelta() if read.tzinfo else _AHEAD):
-        raise InputError("a time in the future", field=field, value=text, remedy="give the time of the review")
+    here = rows.now()
+    if found - datetime.fromisoformat(here) > (timedelta() if read.tzinfo else _AHEAD):
+        remedy = f"give the time of the review; by this machine's clock it is {here}"
+        raise InputError("a time in the future", field=field, value=text, remedy=remedy)
     return found.isoformat(timespec="milliseconds")
 
 

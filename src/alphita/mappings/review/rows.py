@@ -8,10 +8,9 @@ import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from alphita import registry
+from alphita import clock, registry
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.mappings.review.failures import Damaged, Unknown, check_kinds, stored
@@ -39,7 +38,7 @@ def now() -> str:
     """
     global _told
     with _telling:
-        _told = max(_told, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        _told = max(_told, clock.now().isoformat(timespec="milliseconds"))
         return _told
 
 

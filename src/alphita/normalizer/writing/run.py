@@ -26,12 +26,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from alphita import progress
+from alphita import clock, progress
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.mappings.formats import Header
 from alphita.mappings.record import Mapping
@@ -90,7 +89,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     start = time.monotonic()
     if normalizer.calibration is not None and (normalizer.filters is not None or normalizer.target is not None):
         progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
-    today = datetime.now(UTC).date().isoformat()
+    today = clock.today().isoformat()
     if job.to_stdout:
         header = header_of(normalizer, job, today)
         check_concepts(normalizer, job, writer, header)

@@ -19,7 +19,7 @@ export class Outbox extends EventTarget {
     this.newest = new Map(); // newest decision id by "project/row", of those that this page has had acknowledged
     this.undos = new Set(); // uids of the undos that this page has had acknowledged
     this.trouble = null; // why the first item waits
-    this.until = 0; // when it is tried again, ms
+    this.until = 0; // when it is tried again, ms of performance.now(), which nobody sets
     this.failures = 0;
     this.busy = false;
     this.timer = 0;
@@ -50,7 +50,8 @@ export class Outbox extends EventTarget {
   }
 
   add(item) {
-    const kept = { ...item, at: Date.now() + this.items.length / 1000 };
+    // Later than what waits already, though the clock may have been set back since.
+    const kept = { ...item, at: Math.max(Date.now(), (this.items.at(-1)?.at || 0) + 0.001) };
     this.items.push(kept);
     try {
       localStorage.setItem(PREFIX + kept.uid, JSON.stringify(kept));
@@ -92,7 +93,7 @@ export class Outbox extends EventTarget {
   }
 
   async #send() {
-    if (this.busy || !this.items.length || Date.now() < this.until) return;
+    if (this.busy || !this.items.length || performance.now() < this.until) return;
     this.busy = true;
     const item = this.items[0];
     const place = `${item.project}/${item.row}`;
@@ -135,7 +136,7 @@ export class Outbox extends EventTarget {
     this.trouble = error.message;
     this.failures += 1;
     const seconds = error.seconds || Math.min(2 ** (this.failures - 1), SLOWEST);
-    this.until = Date.now() + 1000 * seconds;
+    this.until = performance.now() + 1000 * seconds;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => { this.until = 0; this.#send(); }, 1000 * seconds);
   }

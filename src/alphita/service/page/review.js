@@ -318,7 +318,7 @@ function notices() {
 }
 
 function countDown() {
-  const seconds = Math.ceil((outbox.until - Date.now()) / 1000);
+  const seconds = Math.ceil((outbox.until - performance.now()) / 1000);
   const place = byId("countdown");
   if (place) place.textContent = seconds > 0 ? `Trying again in ${seconds} s.` : "Trying …";
 }
