@@ -31,6 +31,12 @@ MANIFEST = "manifest.json"
 # only the sizes are checked, unless asked.
 VERIFY_UP_TO_BYTES = 512 * 2**20
 FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
+# The code that decides an answer, from the row that is read to what is written, and that which decides trained weights.
+ANSWERING = (
+    *("annotating", "distributed", "encoder", "index", "mappings", "normalizer", "terminology"),
+    *("csv_lines.py", "machine.py", "textio.py", "workbooks.py"),
+)
+TRAINING = ("encoder", "graph", "index", "objectives", "recipes", "terminology", "training")
 # What the manifest says itself; a draft's fields cannot replace it.
 RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", "created", "command")
 REBUILD = {
@@ -197,6 +203,23 @@ def hash_file(path: Path | str) -> str:
     """Return the sha256 of a file as 64 hex digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def build(parts: tuple[str, ...] = ANSWERING) -> str:
+    """Return the version with the hash of the code that decides a result: a job goes on with the same one only."""
+    from alphita import __version__
+
+    return f"{__version__}+{code_hash(*parts)[:12]}"
+
+
+def other_build(begun: Mapping[str, Any], parts: tuple[str, ...]) -> str:
+    """Return what to say of long work that was begun by another build, which its note names; "" if it was this one."""
+    before, now = begun.get("build"), build(parts)
+    if before == now:
+        return ""
+    return (
+        f"begun by alphita {before or 'of an earlier build'}, gone on with by {now}: start again for one of this alone"
+    )
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from alphita.service import keys
 from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
 from alphita.training.engine import tokens
-from tests.faults.writers import WRITERS, Place, content, prepare
+from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "job-sssom", "annotation-jsonl", "index")]
 YEAR = 365 * 86_400.0
@@ -68,18 +68,9 @@ def test_a_job_is_gone_on_with_at_an_earlier_time(
 ) -> None:
     writer = next(writer for writer in WRITERS if writer.name == name)
     writer.write(place, tmp_path / f"good{writer.suffix}")
-    out, step = tmp_path / f"out{writer.suffix}", itertools.count()
-    kept = os.fsync
-
-    def cut(descriptor: int) -> None:
-        kept(descriptor)
-        if next(step) == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", cut)
-    with pytest.raises(KeyboardInterrupt):
-        writer.write(place, out)
-    monkeypatch.setattr(os, "fsync", kept)
+    out = tmp_path / "cut" / f"out{writer.suffix}"
+    out.parent.mkdir()
+    broken_off(writer, place, out)
     days = itertools.count()
     monkeypatch.setattr(clock, "today", lambda: datetime.now(UTC).date() - timedelta(days=next(days)))
     writer.write(place, out)

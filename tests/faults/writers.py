@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -154,6 +155,28 @@ WRITERS = [
 REVIEWS = Writer("reviews", ".sqlite", _reviews)
 # Files that grow row by row under their own name, and say so.
 GROWING = ("rejects", "reviews")
+
+
+def broken_off(writer: Writer, place: Place, target: Path) -> None:
+    """Write until the first chunk is durable, and break off when more is to be."""
+    kept, journals = os.fsync, functools.partial(target.parent.glob, "*.journal")
+
+    seen: list[int] = []
+
+    def cut(descriptor: int) -> None:
+        # The first time the chunk's own line is on its way.
+        if seen:
+            raise KeyboardInterrupt
+        seen.extend(descriptor for path in journals() if path.read_bytes().count(b"\n") > 1)
+        kept(descriptor)
+
+    os.fsync = cut
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            writer.write(place, target)
+    finally:
+        os.fsync = kept
+    assert list(journals())
 
 
 def content(path: Path) -> dict[str, bytes]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import alphita
+from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
 
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
@@ -93,15 +93,15 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class SameVersion:
-    """An opening that refuses a machine with another version of this package than the one the job began on.
+    """An opening that refuses a machine with another build of this package than the one the job began on.
 
     Attributes:
         opening: the job's.
-        version: of the package where the job began.
+        version: of the package where the job began, with the hash of its code (`artefact.build`).
     """
 
     opening: Opening
-    version: str = alphita.__version__
+    version: str = field(default_factory=artefact.build)
 
     def __call__(self) -> Worker:
         """Open the worker.
@@ -109,9 +109,9 @@ class SameVersion:
         Raises:
             UsageError: the versions differ.
         """
-        if alphita.__version__ != self.version:
+        if (here := artefact.build()) != self.version:
             raise UsageError(
-                f"the job began with alphita {self.version}, and this worker has {alphita.__version__}; "
+                f"the job began with alphita {self.version}, and this worker has {here}; "
                 "install the same on every machine"
             )
         return self.opening()

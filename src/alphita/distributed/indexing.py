@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-import alphita
 from alphita import artefact, progress
 from alphita.distributed.engine import Engine, Receipt, SameVersion
 from alphita.distributed.files import Place
@@ -156,7 +155,7 @@ def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: Encod
         digest.update(_packed(strings, block))
     return {
         "job": "index",
-        "alphita": alphita.__version__,
+        "alphita build": artefact.build(),
         "strings": len(strings),
         "strings_hash": digest.hexdigest(),
         "block": encoding.STRINGS_A_BLOCK,

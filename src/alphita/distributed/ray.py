@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-import alphita
-from alphita import machine
+from alphita import artefact, machine
 from alphita.distributed.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up, sealed, unsealed
 from alphita.errors import AlphitaError, UsageError, require
 
@@ -114,20 +113,21 @@ class RayEngine:
         # Sent whole, for a function of this package can only be called where the same package is.
         def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
             try:
-                import alphita
+                from alphita.artefact import build
             except ImportError:
                 return None, None
-            if alphita.__version__ != version:
-                return alphita.__version__, None
+            if build() != version:
+                return build(), None
             from alphita.distributed.ray import failure
 
             return version, failure(opening)
 
-        answers = self._everywhere(look, sealed(opening), alphita.__version__)
+        here = artefact.build()
+        answers = self._everywhere(look, sealed(opening), here)
         for host, (found, _) in answers:
-            if found != alphita.__version__:
+            if found != here:
                 raise UsageError(
-                    f"the job began with alphita {alphita.__version__}, and {host} has "
+                    f"the job began with alphita {here}, and {host} has "
                     f"{'none' if found is None else found}; install the same on every machine"
                 )
         for host, (_, failed) in answers:

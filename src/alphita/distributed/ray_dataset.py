@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import alphita
-from alphita import machine
+from alphita import artefact, machine
 from alphita.errors import UsageError, require
 from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, opened, schema_of
 
@@ -64,7 +63,7 @@ def normalize_dataset(
     )
     return together.map_batches(
         _Answering,
-        fn_constructor_args=(settings, cores, alphita.__version__),
+        fn_constructor_args=(settings, cores, artefact.build()),
         batch_size=None,
         batch_format="pyarrow",
         compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
@@ -77,9 +76,9 @@ class _Answering:
     """An actor of Ray Data: opens the index once, and answers tables."""
 
     def __init__(self, settings: NormalizerSettings, cores: int, version: str) -> None:
-        if alphita.__version__ != version:
+        if (here := artefact.build()) != version:
             raise UsageError(
-                f"the dataset was made with alphita {version}, and this worker has {alphita.__version__}; "
+                f"the dataset was made with alphita {version}, and this worker has {here}; "
                 "install the same on every machine"
             )
         machine.set_threads(cores)

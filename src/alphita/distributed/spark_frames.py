@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-import alphita
+from alphita import artefact
 from alphita.errors import UsageError, require
 from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, schema_of
 
@@ -75,13 +75,12 @@ class _Answering:
     """Answers batches; goes to the Python workers."""
 
     def __init__(self, settings: NormalizerSettings) -> None:
-        self._settings, self._version = settings, alphita.__version__
+        self._settings, self._version = settings, artefact.build()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if alphita.__version__ != self._version:
+        if (here := artefact.build()) != self._version:
             raise UsageError(
-                f"the driver has alphita {self._version}, and this worker {alphita.__version__}; "
-                "install the same on every machine"
+                f"the driver has alphita {self._version}, and this worker {here}; install the same on every machine"
             )
         yield from normalize_batches(batches, self._settings)
 

@@ -26,7 +26,7 @@ from alphita.graph.ranks import figures, ranks
 from alphita.graph.settings import ENGINE_ONLY, GraphTraining
 from alphita.graph.store import EntityVectors
 from alphita.graph.triples import Division, divide
-from alphita.progress import Bar, bar
+from alphita.progress import Bar, bar, say
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 
@@ -62,7 +62,13 @@ class _Course:
 
     def facts(self, fingerprint: str) -> dict[str, Any]:
         """Return what a checkpoint tells."""
-        return {"epoch": self.epoch, "best_epoch": self.best_epoch, "log": self.log, "fingerprint": fingerprint}
+        return {
+            "epoch": self.epoch,
+            "best_epoch": self.best_epoch,
+            "log": self.log,
+            "fingerprint": fingerprint,
+            "build": artefact.build(artefact.TRAINING),
+        }
 
 
 def train(
@@ -267,6 +273,8 @@ def _run(
                 file=work,
                 remedy="give those it was begun with, or start again with --force",
             )
+        if told := artefact.other_build(facts, artefact.TRAINING):
+            say(f"{work}: {told} (--force)")
         course = _Course(facts["epoch"], facts["best_epoch"], facts["log"], best)
     sample = _sample(division.validation, config)
     train = torch.from_numpy(division.train).to(device)

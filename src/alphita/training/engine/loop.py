@@ -339,12 +339,13 @@ def _adamw(modules: Mapping[str, Module], plan: LoopPlan) -> torch.optim.AdamW:
 def _open_run(training: Training) -> None:
     """Begin the run in its folder or go on with it; the size of a batch's parts is the one that it began with."""
     run, wanted, kinds = training.work / "run.json", training.plan.tokens_at_once, training.micro.kinds
+    build = artefact.build(artefact.TRAINING)
     if training.ranks.first:
         if run.exists() and not training.resume:
             raise UsageError(
                 f"{training.work} holds an unfinished run; go on with --resume, or start again with --force"
             )
-        begun = _begun(run) if run.exists() else {"fingerprint": training.fingerprint}
+        begun = _begun(run) if run.exists() else {"fingerprint": training.fingerprint, "build": build}
         sizes = [wanted or kind.tokens_at_once for kind in kinds]
         if wanted or "tokens_at_once" not in begun:
             with artefact.atomic_file(run) as file:
@@ -357,6 +358,8 @@ def _open_run(training: Training) -> None:
             file=training.work,
             remedy="give what it was started with, or start again with --force",
         )
+    if training.ranks.first and (told := artefact.other_build(begun, artefact.TRAINING)):
+        say(f"{training.label}: {told} (--force)")
     for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):
         kind.tokens_at_once = size
 

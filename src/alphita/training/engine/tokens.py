@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, machine
+from alphita import artefact, clock, machine
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -70,7 +70,7 @@ def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     folder = machine.cache_dir() / "tokens" / key[:32]
     if not folder.is_dir():
         _store(folder, *_make(encoder, strings))
-    os.utime(folder)
+    clock.mark(folder)
     ids, offsets = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets"))
     return TokenTable(ids, offsets)
 
