@@ -7,8 +7,8 @@ and sha256 of every file, one content hash over all of them) and where it comes 
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import functools
 import hashlib
 import itertools
 import json
@@ -21,22 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from alphita import clock, drafts, textio
+from alphita import clock, drafts, machine, progress, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FORMAT_VERSION = 1
 READABLE_VERSIONS = (FORMAT_VERSION,)
 MANIFEST = "manifest.json"
-# Every file up to this much in all is rehashed when an artefact is opened (some tenths of a second); of a larger one
-# only the sizes are checked, unless asked.
+# Every file up to this much in all is rehashed whenever an artefact is opened (some tenths of a second); a larger one
+# once, and then only when a file of it was written since.
 VERIFY_UP_TO_BYTES = 512 * 2**20
 FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
-# The code that decides an answer, from the row that is read to what is written, and that which decides trained weights.
-ANSWERING = (
-    *("annotating", "distributed", "encoder", "index", "mappings", "normalizer", "terminology"),
-    *("csv_lines.py", "machine.py", "textio.py", "workbooks.py"),
-)
-TRAINING = ("encoder", "graph", "index", "objectives", "recipes", "terminology", "training")
 # What the manifest says itself; a draft's fields cannot replace it.
 RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", "created", "command")
 REBUILD = {
@@ -85,7 +79,10 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
     with atomic_folder(Path(target), force=force) as aside:
         draft = Draft(aside)
         yield draft
-        _write_manifest(draft, kind)
+        manifest = _write_manifest(draft, kind)
+    if _size(manifest) > VERIFY_UP_TO_BYTES:
+        # Its hashes were taken a moment ago.
+        _write_note(_note_of(Path(target), manifest))
 
 
 @contextmanager
@@ -180,63 +177,55 @@ def verify(path: Path | str, kind: str) -> dict[str, Any]:
 
 
 def open_checked(path: Path | str, kind: str, verify_all: bool | None = None) -> dict[str, Any]:
-    """Check an artefact that is about to be opened: like `verify` where that takes no time, else like `open_manifest`.
+    """Check an artefact that is about to be opened: what is mapped into memory is believed.
 
-    What is mapped into memory is believed: a byte that is changed would be found out by a wrong answer.
+    Every file is rehashed. One larger than `VERIFY_UP_TO_BYTES` is so once: what was found sound is noted in the cache,
+    by place, size and times of each file. Nothing but `verify_all` sees what a disk loses without being written to.
 
     Args:
         path: the artefact.
         kind: what it is.
-        verify_all: rehash every file (True), check sizes only (False), or decide by the size (None).
+        verify_all: rehash every file (True), check sizes only (False), or a larger one only if it is not noted (None).
 
     Raises:
         InputError: see `open_manifest` and `verify`.
     """
     manifest = open_manifest(path, kind)
-    size = sum(int(facts["size"]) for facts in manifest["files"].values())
-    if verify_all or (verify_all is None and size <= VERIFY_UP_TO_BYTES):
+    if verify_all is False:
+        return manifest
+    if verify_all or (size := _size(manifest)) <= VERIFY_UP_TO_BYTES:
         return verify(path, kind)
+    note = _note_of(Path(path), manifest)
+    if not note.exists():
+        progress.say(f"checking {path} for damage ({size / 2**30:.1f} GB): once, and again when it was changed")
+        verify(path, kind)
+        _write_note(note)
     return manifest
+
+
+def _size(manifest: dict[str, Any]) -> int:
+    return sum(int(facts["size"]) for facts in manifest["files"].values())
+
+
+def _note_of(path: Path, manifest: dict[str, Any]) -> Path:
+    """Return the file whose being there says that an artefact was found sound as it now lies there."""
+    facts = [(path / name).stat() for name in manifest["files"]]
+    lies = [[fact.st_size, fact.st_ino, fact.st_dev, fact.st_mtime_ns, fact.st_ctime_ns] for fact in facts]
+    name = hash_json([str(resolved(path)), manifest["content_hash"], lies])[:32]
+    return machine.cache_dir() / "sound" / name
+
+
+def _write_note(note: Path) -> None:
+    # Without it the next opening looks again.
+    with contextlib.suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        note.touch()
 
 
 def hash_file(path: Path | str) -> str:
     """Return the sha256 of a file as 64 hex digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def build(parts: tuple[str, ...] = ANSWERING) -> str:
-    """Return the version with the hash of the code that decides a result: a job goes on with the same one only."""
-    from alphita import __version__
-
-    return f"{__version__}+{code_hash(*parts)[:12]}"
-
-
-def other_build(begun: Mapping[str, Any], parts: tuple[str, ...]) -> str:
-    """Return what to say of long work that was begun by another build, which its note names; "" if it was this one."""
-    before, now = begun.get("build"), build(parts)
-    if before == now:
-        return ""
-    return (
-        f"begun by alphita {before or 'of an earlier build'}, gone on with by {now}: start again for one of this alone"
-    )
-
-
-@functools.cache
-def code_hash(*parts: str) -> str:
-    """Return the hash of the code that makes what a cache keeps: two builds of one version may make two things.
-
-    Args:
-        parts: folders and files of this package, as in "terminology" and "textio.py".
-    """
-    root = Path(__file__).parent
-    files = sorted(
-        file
-        for part in parts
-        for file in ([root / part] if (root / part).is_file() else (root / part).rglob("*"))
-        if file.is_file() and "__pycache__" not in file.parts
-    )
-    return hash_json([[file.relative_to(root).as_posix(), hash_file(file)] for file in files])
 
 
 def hash_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -370,7 +359,7 @@ def _not_written(target: Path, error: Exception, so_far: str = "nothing was chan
     return AlphitaError(f"could not write {target}: {problem}{other}; {so_far}")
 
 
-def _write_manifest(draft: Draft, kind: str) -> None:
+def _write_manifest(draft: Draft, kind: str) -> dict[str, Any]:
     from alphita import __version__
 
     if taken := sorted(draft.fields.keys() & set(RESERVED)):
@@ -393,6 +382,7 @@ def _write_manifest(draft: Draft, kind: str) -> None:
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     # A file name that is not UTF-8 reaches us as lone surrogates; escaped by a backslash they are JSON's own escapes.
     (draft.path / MANIFEST).write_bytes(text.encode("utf-8", errors="backslashreplace"))
+    return manifest
 
 
 def _content_hash(manifest: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from alphita import artefact, clock
+from alphita import artefact, builds, clock
 from alphita.annotating.annotator import Annotator
 from alphita.annotating.formats import Header, chosen
 from alphita.annotating.formats.jsonl import line_of, read_line
@@ -140,7 +140,7 @@ def _identity(annotator: Annotator, job: Job, name: str) -> dict[str, object]:
     """Return what must be the same for a broken job to go on."""
     settings = {key: value if value is None else str(value) for key, value in asdict(annotator.settings).items()}
     return {
-        "alphita build": artefact.build(),
+        "alphita build": builds.build(),
         "index hash": annotator.normalizer.index.content_hash,
         "error": annotator.normalizer.error,
         "filters": None if annotator.normalizer.filters is None else repr(annotator.normalizer.filters),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from alphita import artefact
+from alphita import builds
 from alphita.errors import AlphitaError, UsageError
 
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
@@ -97,11 +97,11 @@ class SameVersion:
 
     Attributes:
         opening: the job's.
-        version: of the package where the job began, with the hash of its code (`artefact.build`).
+        version: of the package where the job began, with the hash of its code (`builds.build`).
     """
 
     opening: Opening
-    version: str = field(default_factory=artefact.build)
+    version: str = field(default_factory=builds.build)
 
     def __call__(self) -> Worker:
         """Open the worker.
@@ -109,7 +109,7 @@ class SameVersion:
         Raises:
             UsageError: the versions differ.
         """
-        if (here := artefact.build()) != self.version:
+        if (here := builds.build()) != self.version:
             raise UsageError(
                 f"the job began with alphita {self.version}, and this worker has {here}; "
                 "install the same on every machine"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from alphita import artefact, progress
+from alphita import artefact, builds, progress
 from alphita.distributed.engine import Engine, Receipt, SameVersion
 from alphita.distributed.files import Place
 from alphita.errors import InputError, UsageError
@@ -155,7 +155,7 @@ def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: Encod
         digest.update(_packed(strings, block))
     return {
         "job": "index",
-        "alphita build": artefact.build(),
+        "alphita build": builds.build(),
         "strings": len(strings),
         "strings_hash": digest.hexdigest(),
         "block": encoding.STRINGS_A_BLOCK,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from alphita import artefact, machine
+from alphita import builds, machine
 from alphita.distributed.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up, sealed, unsealed
 from alphita.errors import AlphitaError, UsageError, require
 
@@ -122,7 +122,7 @@ class RayEngine:
 
             return version, failure(opening)
 
-        here = artefact.build()
+        here = builds.build()
         answers = self._everywhere(look, sealed(opening), here)
         for host, (found, _) in answers:
             if found != here:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, builds
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.graph import models
 from alphita.graph.models import GraphModel
@@ -67,7 +67,7 @@ class _Course:
             "best_epoch": self.best_epoch,
             "log": self.log,
             "fingerprint": fingerprint,
-            "build": artefact.build(artefact.TRAINING),
+            "build": builds.build(builds.TRAINING),
         }
 
 
@@ -273,7 +273,7 @@ def _run(
                 file=work,
                 remedy="give those it was begun with, or start again with --force",
             )
-        if told := artefact.other_build(facts, artefact.TRAINING):
+        if told := builds.other_build(facts, builds.TRAINING):
             say(f"{work}: {told} (--force)")
         course = _Course(facts["epoch"], facts["best_epoch"], facts["log"], best)
     sample = _sample(division.validation, config)

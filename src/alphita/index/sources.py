@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from alphita import __version__, artefact, clock, machine, progress, registry, textio
+from alphita import __version__, artefact, builds, clock, machine, progress, registry, textio
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
@@ -193,7 +193,7 @@ def _found(source: Path | str) -> DetectedSource:
 
 
 def _made_by(kind: str) -> list[Any]:
-    return [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION, artefact.code_hash(*MAKERS[kind])]
+    return [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION, builds.code_hash(*MAKERS[kind])]
 
 
 def _content(path: Path) -> list[list[str]]:

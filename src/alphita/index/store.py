@@ -189,7 +189,7 @@ class Index:
         Args:
             path: its folder.
             backend: search with this one instead of the one it was built with.
-            verify: rehash every file (True), check sizes only (False), or decide by the size (None).
+            verify: rehash every file (True), check sizes only (False), or a large one only when it was changed (None).
 
         Raises:
             InputError: it is not an index, a file is damaged, or its parts do not belong together.

@@ -203,7 +203,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
 
     Args:
         path: its folder.
-        verify: rehash every file (True), check sizes only (False), or decide by the size (None).
+        verify: rehash every file (True), check sizes only (False), or a large one only when it was changed (None).
 
     Raises:
         InputError: it is none, a file is damaged, or its parts do not belong together.

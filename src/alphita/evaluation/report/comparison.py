@@ -106,7 +106,7 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    artefact.open_manifest(folder, KIND)
+    artefact.open_checked(folder, KIND)
     path = folder / "report.json"
     try:
         report = textio.json_value(path.read_text(encoding="utf-8"))

@@ -135,5 +135,5 @@ def read(folder: Path) -> Targets:
     Raises:
         InputError: there are none.
     """
-    artefact.open_manifest(folder, "targets")
+    artefact.open_checked(folder, "targets")
     return Targets(*(np.load(folder / f"{part}.npy", mmap_mode="r") for part in PARTS))
