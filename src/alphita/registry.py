@@ -55,6 +55,19 @@ class BrokenPlugin(AlphitaError):
     """A choice that another package offers cannot be used."""
 
 
+def by_suffix(package: str, file: str) -> ModuleType | None:
+    """Return the choice whose `SUFFIXES` fit a file's name best, or None: .usagi.csv goes before .csv.
+
+    So does a choice's own name before one of its endings: x.omop.csv is of the format "omop".
+    """
+    low, fitting = file.lower(), []
+    for name, module in load_all(package).items():
+        endings = {suffix.rpartition(".")[2] for suffix in module.SUFFIXES}
+        suffixes = {*module.SUFFIXES, *(f".{name}.{ending}" for ending in endings if ending != name)}
+        fitting += [(len(suffix), name, module) for suffix in suffixes if low.endswith(suffix)]
+    return max(fitting)[2] if fitting else None
+
+
 def names(package: str) -> list[str]:
     """Return the choices in `package` (e.g. "alphita.recipes"), those of plug-ins too, sorted; none is imported."""
     return sorted({*_own(package), *_plugins(package)})

@@ -12,7 +12,7 @@ from alphita.encoder import resolve as module
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.learned import has_learned
 from alphita.encoder.resolve import TRAINED, best_start, check_files, resolve
-from alphita.errors import AlphitaError, InputError
+from alphita.errors import AlphitaError, InputError, UsageError
 
 
 def test_a_folder_is_itself(tiny):
@@ -25,7 +25,7 @@ def test_unknown_names_are_named(name, tmp_path, monkeypatch):
     if name == "":
         assert resolve(name).is_dir()  # "" is the current folder, which layout.read then refuses
         return
-    with pytest.raises(InputError, match="no such encoder") as caught:
+    with pytest.raises(UsageError, match="no such encoder") as caught:
         resolve(name)
     assert name in str(caught.value)
     assert "owner/model" in str(caught.value)
@@ -59,7 +59,7 @@ def test_what_comes_with_alphita_is_found_and_whole():
 
 
 def test_a_near_name_is_told():
-    with pytest.raises(InputError, match="did you mean 'alphita-en'"):
+    with pytest.raises(UsageError, match="did you mean 'alphita-en'"):
         resolve("alphita-eng")
 
 

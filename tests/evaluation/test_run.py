@@ -156,6 +156,9 @@ def test_wrong_use(folds, tmp_path, capsys):
     assert "hub name like owner/model" in error_of_a_word
     assert "unknown system 'bm52'" in error("psytar", "-m", "bm52:", "--data", folds)
     assert "needs its files: --data FOLDER" in error("psytar", "-m", "tfidf")
+    # Before the data are read, which take long, whatever is mistyped.
+    for system in ("tfdf", "bm25,k=1", "tfidf:x"):
+        assert "needs its files" not in error("psytar", "-m", system)
     assert "there is no folder" in error("psytar", "-m", "tfidf", "--data", tmp_path / "no")
     assert "two systems are called 'tfidf'" in error("psytar", "-m", "tfidf", "-b", "tfidf", "--data", folds)
     assert "unknown option 'kk'" in error("psytar", "-m", "tfidf", "--data", folds, "--set", "kk=3")

@@ -63,6 +63,14 @@ def test_the_formats_are_the_files():
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_each_is_told_by_its_endings_and_by_its_own_name(name):
+    module = registry.load("alphita.mappings.formats", name)
+    endings = {suffix.rpartition(".")[2] for suffix in module.SUFFIXES}
+    for suffix in (*module.SUFFIXES, *(f".{name}.{ending}" for ending in endings - {name})):
+        assert _names.chosen(Path(f"a.b{suffix}".upper()), "", "--format") is module
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_each_says_what_it_is(name):
     module = registry.load(PACKAGE, name)
     assert len(module.DESCRIPTION) > 5

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
+import zipfile
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,6 +143,19 @@ def test_facts_of_concepts(tmp_path):
     assert found["SNOMEDCT:100"] == (31, "Condition", "SNOMED", None, "")
     assert found["OMOP:32"] == (32, "Drug", "Mine", None, "")
     assert "SNOMEDCT:101" not in found
+    # As Athena gives it.
+    (tmp_path / "CONCEPT.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with zipfile.ZipFile(tmp_path / "athena.zip", "w") as archive:
+        archive.writestr("CONCEPT_SYNONYM.csv", "x")
+        archive.write(path, "vocabulary/CONCEPT.csv")
+    (tmp_path / "folder").mkdir()
+    shutil.copy(path, tmp_path / "folder" / "concept.csv")
+    for packed in ("CONCEPT.csv.gz", "athena.zip", "folder"):
+        assert concepts.load(tmp_path / packed, {"SNOMEDCT:100", "OMOP:32", "HP:1"}) == found
+    with zipfile.ZipFile(tmp_path / "athena.zip", "w") as archive:
+        archive.writestr("CONCEPT_SYNONYM.csv", "x")
+    with pytest.raises(InputError, match=r"no CONCEPT\.csv in it"):
+        concepts.load(tmp_path / "athena.zip", {"OMOP:32"})
     path.write_text("concept_id\tname\n")
     with pytest.raises(InputError, match="no column 'domain_id'"):
         concepts.load(path, set())

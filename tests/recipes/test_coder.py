@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
+from alphita.errors import UsageError
 from alphita.objectives.multi_similarity import term_term
 from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
 from alphita.recipes import coder
@@ -157,7 +157,7 @@ def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminolog
         coder.train(terminology, str(model), tmp_path / "m", config)
     coder.train(terminology, str(model), tmp_path / "m", config, force=True)
     assert (tmp_path / "m.old-1").is_dir()
-    with pytest.raises(InputError, match="no such encoder"):
+    with pytest.raises(UsageError, match="no such encoder"):
         coder.train(terminology, "minlim", tmp_path / "n", config)
 
 

@@ -270,7 +270,7 @@ def test_a_teacher_that_cannot_teach_is_refused(
     def run(encoder: Path, teacher: str) -> None:
         multilingual.train(terminology, str(encoder), tmp_path / "m", multilingual.Config(**SMALL, teacher=teacher))
 
-    with pytest.raises(InputError, match=r"no such encoder.*nowhere"):
+    with pytest.raises(UsageError, match=r"no such encoder.*nowhere"):
         run(model, "nowhere")
     with pytest.raises(UsageError, match=r"cannot teach itself.*--set teacher=MODEL"):
         run(student, "")

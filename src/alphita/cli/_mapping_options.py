@@ -25,7 +25,7 @@ class Writing:
     said: Header = group(Header, panel=SET)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=SET)
     concepts: Path | None = option(
-        None, panel=SET, help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need."
+        None, panel=SET, help="Athena's CONCEPT.csv, or its zip, for the OMOP ids that usagi and omop need."
     )
     strict: bool = option(False, like=STRICT)
     force: bool = option(False, help="Replace an existing output.")

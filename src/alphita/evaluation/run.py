@@ -81,8 +81,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
     """
     if plan.pictures and plan.terminology is None:
         raise UsageError("pictures show a terminology: --terminology X.terminology")
-    tasks = _read(plan)
-    systems = _open([*plan.models, *plan.baselines])
+    tasks, systems = _read(plan)
     baseline = _baseline(plan, systems)
     shown = None
     if plan.pictures and plan.terminology is not None:
@@ -132,7 +131,8 @@ def _baseline(plan: EvaluationPlan, systems: Mapping[str, Any]) -> str | None:
     return list(systems)[len(plan.models)] if plan.baselines else None
 
 
-def _read(plan: EvaluationPlan) -> list[_Task]:
+def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:
+    """Open the systems, then read the data of the benchmarks."""
     everything = list(plan.benchmarks) == [ALL]
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
@@ -142,9 +142,12 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
         if name not in modules:
             raise UsageError(registry.unknown("benchmark", name, modules))
     settings = settings_of(plan.settings, modules)
+    chosen = {name: config.resolve(module.Options, sets=settings[name]) for name, module in modules.items()}
+    # What is mistyped is told before anything is read: of the benchmarks above, of the systems here.
+    systems = _open([*plan.models, *plan.baselines])
     tasks = []
-    for name, module in modules.items():
-        options = config.resolve(module.Options, sets=settings[name])
+    for name, options in chosen.items():
+        module = modules[name]
         if name in plan.skipped:
             tasks.append(_Task(name, module, options, not_run="left out on request (--skip)"))
             continue
@@ -153,8 +156,8 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
             data = module.load(source, options)
         except AlphitaError as error:
             # Where nothing was set but a seed, nothing was set wrongly: what was given does not suit the benchmark.
-            chosen = [item for item in settings[name] if not item.startswith("seed=")]
-            unsuited = isinstance(error, UsageError) and not chosen
+            is_set = any(not item.startswith("seed=") for item in settings[name])
+            unsuited = isinstance(error, UsageError) and not is_set
             if not (everything and (unsuited or isinstance(error, NotGiven) or _is_missing(error, plan.terminology))):
                 raise
             tasks.append(_Task(name, module, options, not_run=str(error)))
@@ -165,7 +168,7 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
             "no benchmark has its data: give --data FOLDER, or --terminology X.terminology; "
             "alphita evaluate --about NAME says what a benchmark needs"
         )
-    return tasks
+    return tasks, systems
 
 
 def _is_missing(error: AlphitaError, terminology: Terminology | None) -> bool:

@@ -62,13 +62,6 @@ def chosen(name: str, out: Path | str) -> ModuleType:
         return registry.load(PACKAGE, name)
     if str(out) == "-":
         return registry.load(PACKAGE, "jsonl")
-    low = Path(out).name.lower()
-    fitting = [
-        (len(suffix), choice)
-        for choice in choices
-        for suffix in registry.load(PACKAGE, choice).SUFFIXES
-        if low.endswith(suffix)
-    ]
-    if not fitting:
+    if (found := registry.by_suffix(PACKAGE, Path(out).name)) is None:
         raise UsageError(f"cannot tell the format of {out} by its name; say --format, one of {choices}")
-    return registry.load(PACKAGE, max(fitting)[1])
+    return found

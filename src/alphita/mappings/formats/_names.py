@@ -31,13 +31,9 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
     offered = [choice for choice, module in modules.items() if module.READS or not to_read]
     if name:
         raise UsageError(registry.unknown("format", name, offered))
-    suffixed = path.name.lower().removesuffix(".gz") if to_read else path.name.lower()
-    fitting = [
-        (len(suffix), module) for module in modules.values() for suffix in module.SUFFIXES if suffixed.endswith(suffix)
-    ]
-    if not fitting:
+    found = registry.by_suffix(PACKAGE, path.name.lower().removesuffix(".gz") if to_read else path.name)
+    if found is None:
         raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")
-    found: ModuleType = max(fitting, key=lambda one: one[0])[1]
     if to_read and found is modules["tsv"] and not found.is_plain(path):
         return modules["sssom"]
     return found
