@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import sys
 import time
 from pathlib import Path
 
-from alphita import machine
 from alphita.encoder.resolve import resolve
+from alphita.evaluation import report
 
 ROOT = Path(__file__).parents[1]
 MODELS = ("minilm", "alphita-en")
@@ -38,7 +37,7 @@ def main(words: list[str] | None = None) -> None:
     sys.path.append(str(ROOT / "examples"))
     from alphita_mteb import task
 
-    rows = []
+    scores = []
     for name in given.model or MODELS:
         # Ours brings the code that opens its int8 weights.
         model = SentenceTransformer(str(resolve(name)), trust_remote_code=True, device="cpu")
@@ -46,13 +45,13 @@ def main(words: list[str] | None = None) -> None:
             ours = task(benchmark, data=str(given.data / benchmark))
             started = time.perf_counter()
             (result,) = mteb.evaluate(model, [ours], cache=None).task_results
-            (scores,) = result.scores["test"]
-            kept = {metric: round(float(value), 4) for metric, value in scores.items() if isinstance(value, float)}
             seconds = round(time.perf_counter() - started, 1)
-            rows.append({"model": name, "task": ours.metadata.name, "type": ours.metadata.type, "seconds": seconds, **kept})
-            print(rows[-1], flush=True)
-    about = {"mteb": importlib.metadata.version("mteb"), "seed": "none is drawn", "machine": machine.describe()}
-    given.out.write_text(json.dumps({**about, "scores": rows}, indent=1) + "\n", encoding="utf-8")
+            (found,) = result.scores["test"]
+            kept = {metric: round(value, 4) for metric, value in found.items() if isinstance(value, float)}
+            scores.append({"model": name, "task": ours.metadata.name, "seconds": seconds, **kept})
+            print(scores[-1], flush=True)
+    about = report.provenance(config={"mteb": importlib.metadata.version("mteb")})
+    report.write(given.out, {"scores": scores}, provenance=about)
 
 
 if __name__ == "__main__":
