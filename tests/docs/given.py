@@ -231,6 +231,11 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
             "SnomedCT_InternationalRF2_PRODUCTION_20260101T120000Z",
         ),
     ),
+    (
+        "terminologies/snomed_ct.md",
+        "",
+        zipped(TERMINOLOGIES / "snomed_ct_gps", "SnomedINTL_GPSRelease_PRODUCTION_20260101T120000Z.zip"),
+    ),
     ("terminologies/subset.md", "", written("codes.csv", LIST)),
     ("terminologies/table.md", "", written("relations.tsv", "head\trelation\ttail\nGLU-F\tpart_of\tGLU\n")),
     ("terminologies/umls.md", "", copied(TERMINOLOGIES / "umls", "2026AA/META")),

@@ -50,6 +50,7 @@ SOURCES = {
     "products": "products/products.csv",
     "rxnorm": "rxnorm",
     "snomed_ct": "snomed_ct",
+    "snomed_ct_gps": "snomed_ct_gps",
     "table": "terms.csv",
     "umls": "umls",
 }

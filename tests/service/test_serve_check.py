@@ -92,11 +92,18 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 
 
-def test_keys_that_have_all_expired(said, tmp_path):
-    keys.add(tmp_path / "keys.tsv", "ann", datetime.now(UTC).date() - timedelta(days=1))
-    code, lines = said("--keys", tmp_path / "keys.tsv")
+def test_keys_that_have_all_expired(said, tmp_path, capsys):
+    path = tmp_path / "keys.tsv"
+    keys.add(path, "ann", datetime.now(UTC).date() - timedelta(days=1))
+    code, lines = said("--keys", path)
     assert code == 1
-    assert any(one.startswith("wrong  keys") and "nobody could ask" in one for one in lines)
+    (wrong,) = [one for one in lines if one.startswith("wrong  keys")]
+    assert "nobody could ask" in wrong
+    # Nor does it start, and says the same before it opens anything.
+    assert alphita("serve", "--keys", path, "--to", "no.index") == 1
+    told = capsys.readouterr().err
+    assert wrong.removeprefix("wrong  keys").strip() in told
+    assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 
 
 def test_a_missing_extra(said, monkeypatch):

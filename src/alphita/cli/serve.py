@@ -7,6 +7,7 @@ import socket
 import sys
 import types
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,9 @@ def serve(spec: ServeSpec) -> None:
         return
     settings.check()
     if settings.keys is not None:
-        keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
+        held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
+        if not spec.check:
+            keys.usable(settings.keys, held, datetime.now(UTC).date())
     if settings.is_loopback and settings.access != "header":
         settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
     _run(replace(spec, settings=settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,8 @@ def _choose(folder: Path, precision: str) -> tuple[str, Path]:
 
 
 def _open(file: Path, threads: int) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
+    # Or it tells its maker of every session, by an id that it keeps in the user's cache (its Privacy.md).
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime as runtime
 
     options = runtime.SessionOptions()

@@ -93,11 +93,8 @@ def _keys(settings: Settings) -> Iterator[Finding]:
             yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and take its line out", "note")
         elif key.last_day is not None and key.last_day <= today + SOON:
             yield Finding("keys", f"{key.name}'s key ends on {key.last_day}; {renew}", "note")
-    valid = [key for key in held if key.last_day is None or key.last_day >= today]
-    if not valid:
-        yield Finding("keys", f"{settings.keys} holds no key that is still valid, so nobody could ask", "wrong")
-    else:
-        yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
+    valid = keys.usable(settings.keys, held, today)
+    yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
 
 
 def _address(parts: Parts) -> Iterator[Finding]:

@@ -91,6 +91,21 @@ def load(path: Path) -> list[Key]:
     return list(keys.values())
 
 
+def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
+    """Return the keys of a file that are not over.
+
+    Raises:
+        InputError: all are: nobody could ask.
+    """
+    valid = [key for key in held if key.last_day is None or key.last_day >= today]
+    if not valid:
+        command = f"alphita serve --keys {path} --new-key {held[-1].name} --key-days 90"
+        raise InputError(
+            "holds no key that is still valid, so nobody could ask", file=path, remedy=f"make a new one: {command}"
+        )
+    return valid
+
+
 def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
     """Return the name of a reviewer.
 

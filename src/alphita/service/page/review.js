@@ -194,7 +194,7 @@ function leavesList({ decision, settled = false }) {
   return false;
 }
 
-outbox.addEventListener("saved", (/** @type {CustomEvent} */ { detail: { item, answer } }) => {
+outbox.addEventListener("saved", (/** @type {any} */ { detail: { item, answer } }) => {
   if (item.project !== page.project) return;
   if (item.row === null) undone(answer);
   else {
@@ -241,14 +241,14 @@ async function bring(id) {
   }
 }
 
-outbox.addEventListener("refused", (/** @type {CustomEvent} */ { detail: { item, error } }) => {
+outbox.addEventListener("refused", (/** @type {any} */ { detail: { item, error } }) => {
   page.problems.set(item.uid, { project: item.project, row: item.row, text: `${item.mention ? `“${item.mention}”` : "The undo"} was not saved: ${error.message}.` });
   if (item.project === page.project && item.row !== null) queue.mark(item.row, "problem");
   notices();
   if (page.row?.id === item.row) draw();
 });
 
-outbox.addEventListener("conflict", (/** @type {CustomEvent} */ { detail: { item, newest } }) => {
+outbox.addEventListener("conflict", (/** @type {any} */ { detail: { item, newest } }) => {
   if (item.row === null || !newest) {
     outbox.dispatchEvent(new CustomEvent("refused", { detail: { item, error: new Error("somebody decided meanwhile") } }));
     return;

@@ -55,7 +55,8 @@ def read_unquoted(
 ) -> pl.DataFrame:
     """Read the columns of that name, and the column `line`, of a file with tabs, a header and no quoting.
 
-    A line with more or fewer cells than the header, that is not UTF-8, or that has a NUL byte goes to `rejects`.
+    A line with more or fewer cells than the header, that is not UTF-8, or that has a NUL byte goes to `rejects`. A
+    header may end in a tab where its lines do not.
 
     Args:
         member: the file.
@@ -79,7 +80,7 @@ def read_unquoted(
                 remedy="is it another kind of file?",
             )
         wanted = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
-        parser = _Parser(member, len(header), wanted, rejects)
+        parser = _Parser(member, header, wanted, rejects)
         # The same order whatever the file's, so that files can be put together.
         asked = [pl.col(name) if name in wanted else pl.lit("").alias(name) for name in (*columns, *optional)]
         frames = [prepare(parser.frame(block).select(*asked, "line")) for block in _blocks(file, member)]
@@ -118,13 +119,14 @@ def _blocks(file: IO[bytes], member: Member) -> Iterator[bytes]:
 class _Parser:
     """Turns blocks of lines into frames, counting lines on the way."""
 
-    def __init__(self, member: Member, n_cells: int, wanted: dict[str, int], rejects: Rejects) -> None:
-        self.member, self.n_cells, self.rejects = member, n_cells, rejects
+    def __init__(self, member: Member, header: list[str], wanted: dict[str, int], rejects: Rejects) -> None:
+        self.member, self.n_cells, self.rejects = member, len(header), rejects
+        self.fewest = len(header) - (header[-1] == "")
         # Two wanted names are never one place.
         self.wanted = wanted
         marks = DELIMITER.encode() + b"\n"
         self.others = bytes(set(range(256)) - set(marks))
-        self.marks_of_a_line = DELIMITER.encode() * (n_cells - 1) + b"\n"
+        self.marks_of_a_line = DELIMITER.encode() * (self.n_cells - 1) + b"\n"
         self.line = 2
 
     def empty(self) -> pl.DataFrame:
@@ -190,7 +192,7 @@ class _Parser:
         except UnicodeDecodeError as error:
             return f"not UTF-8: byte 0x{raw[error.start]:02x}", ""
         n_cells = line.count(DELIMITER) + 1
-        if n_cells != self.n_cells:
+        if not self.fewest <= n_cells <= self.n_cells:
             return f"{n_cells} cells, but the header has {self.n_cells}", ""
         return "", line
 

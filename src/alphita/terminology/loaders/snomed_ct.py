@@ -53,7 +53,9 @@ _KINDS = "Concept|Description|TextDefinition|Relationship|RelationshipConcreteVa
 _COMPONENT = re.compile(rf"x?sct2_({_KINDS})_{_RELEASE_TYPE}")
 _REFSET = re.compile(rf"x?der2_cRefset_\w*?(Association|Language){_RELEASE_TYPE}")
 _OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Association|Language)).*\.txt")
-_TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
+# A fully specified name and the tag at its end: "Myocardial infarction (disorder)".
+TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
+SCTID = r"^[1-9][0-9]{5,17}$"
 
 
 class Options(Config):
@@ -201,7 +203,7 @@ class _Reader:
                 InputError: under strict rejects, the first bad row.
             """
             if key == "sctid":
-                bad = ~pl.col("id").str.contains(r"^[1-9][0-9]{5,17}$")
+                bad = ~pl.col("id").str.contains(SCTID)
                 frame = refuse(frame, bad, "not an SCTID: 6 to 18 digits", self.rejects, file=place, field="id")
             frame = refuse(
                 frame, ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1", self.rejects, file=place, field="active"
@@ -298,7 +300,7 @@ class _Reader:
         """Return names without their tags, and synonyms; the same string of a concept and language once."""
         names = self._in_languages(descriptions.filter(pl.col("typeId") != DEFINITION))
         is_name = pl.col("typeId") == FSN
-        stripped = pl.col("term").str.extract(_TAG, 1)
+        stripped = pl.col("term").str.extract(TAG, 1)
         names = names.select(
             "id",
             "concept",
@@ -353,7 +355,7 @@ class _Reader:
     def _semantic_types(self, descriptions: pl.DataFrame) -> pl.DataFrame:
         """Return the tag of each concept's name; of the English one where there is one, for tags are translated."""
         names = descriptions.filter(pl.col("typeId") == FSN)
-        names = names.with_columns(tag=pl.col("term").str.extract(_TAG, 2).str.strip_chars())
+        names = names.with_columns(tag=pl.col("term").str.extract(TAG, 2).str.strip_chars())
         without = names["tag"].null_count()
         if without:
             self.dropped["names without a tag: no semantic type"] += without
@@ -376,7 +378,7 @@ class _Reader:
         names = names.filter(pl.col("term").str.contains(r"\((attribute|linkage concept)\)\s*$"))
         english = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
         words = {
-            int(self.ids[row]): model.snake_case(re.sub(_TAG, r"\1", term))
+            int(self.ids[row]): model.snake_case(re.sub(TAG, r"\1", term))
             for row, term in english.select("concept", "term").iter_rows()
         }
         live = {int(self.ids[row]) for row in english["concept"].to_list() if self.active[row]}

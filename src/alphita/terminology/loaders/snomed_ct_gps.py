@@ -1,0 +1,114 @@
+"""SNOMED CT's Global Patient Set, and its other free sets: a table of concepts with two names each, and nothing else.
+
+The file is told by its first line, `ConceptID Active FSN USPreferredTerm` with tabs between. It needs no licence of
+SNOMED CT's, and has neither synonyms nor relations; what has them is read by `snomed_ct`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects
+from alphita.terminology import model
+from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
+from alphita.terminology.loaders._release import refuse
+from alphita.terminology.loaders.snomed_ct import SCTID, SOURCE, TAG
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "SNOMED CT's Global Patient Set, and other free sets of its concepts: zip archives or files"
+
+COLUMNS = ("ConceptID", "Active", "FSN", "USPreferredTerm")
+# What lies beside it in the archive is a PDF and a text.
+ENDINGS = (".txt", ".tsv")
+
+
+class Options(Config):
+    """Options of the loader of free sets."""
+
+    inactive_concepts: bool = Field(True, description="read retired concepts and their names")
+
+
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: the four columns."""
+    return None if seen.first(_is_set, ENDINGS) is None else {}
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read the sets. Of a concept that stands in several files, the first row counts.
+
+    Raises:
+        InputError: no file has the four columns, or one cannot be read or has no concept.
+    """
+    members = _files.members(paths)
+    sets = [member for member in members if _is_set(Beginning(member.path, member.inside))]
+    if not sets:
+        raise InputError(
+            f"no file here has the columns {', '.join(COLUMNS)}",
+            file=paths[0] if paths else None,
+            remedy="give the zip archive of the Global Patient Set as it came; RF2 files are read by snomed_ct",
+        )
+    dropped = {"files that are not read": len(members) - len(sets)}
+    rows = pl.concat([_rows(member, rejects) for member in sets])
+    once = rows.unique("ConceptID", keep="first", maintain_order=True)
+    dropped["concepts that stand in an earlier file"] = len(rows) - len(once)
+    if not options.inactive_concepts:
+        dropped["inactive concepts"] = int((~once["Active"]).sum())
+        once = once.filter("Active")
+    if once.is_empty():
+        raise InputError("no concept in this file", file=sets[0].place)
+    once = once.with_row_index("concept").with_columns(
+        pl.col("concept").cast(pl.Int32),
+        name=pl.col("FSN").str.extract(TAG, 1).fill_null(pl.col("FSN")),
+        tag=pl.col("FSN").str.extract(TAG, 2).str.strip_chars(),
+    )
+    tagged = once.filter(pl.col("tag").fill_null("") != "")
+    dropped["names without a tag: no semantic type"] = len(once) - len(tagged)
+    concept = pl.lit(f"{SOURCE}:") + pl.col("ConceptID")
+    return Tables(
+        concepts=once.select(id=concept, source=pl.lit(SOURCE), retired=~pl.col("Active")),
+        terms=_terms(once),
+        semantic_types=tagged.select("concept", semantic_type="tag", source=pl.lit(SOURCE)),
+        sources=_release.sources(sets, "SNOMED CT Global Patient Set", _release.release_date),
+        dropped={what: count for what, count in dropped.items() if count},
+    )
+
+
+def _is_set(file: Beginning) -> bool:
+    header = [name.strip().casefold() for name in file.first_line.rstrip("\t").split("\t")]
+    return header == [name.casefold() for name in COLUMNS]
+
+
+def _rows(member: Member, rejects: Rejects) -> pl.DataFrame:
+    """Return the good rows of a file: the four columns, names without blanks around them, `Active` as bool."""
+    frame = _release.read_unquoted(member, COLUMNS, rejects)
+    frame = frame.with_columns(pl.col("FSN", "USPreferredTerm").str.strip_chars())
+    length = pl.max_horizontal(pl.col("FSN", "USPreferredTerm").str.len_chars())
+    for bad, problem, field in (
+        (~pl.col("ConceptID").str.contains(SCTID), "not an SCTID: 6 to 18 digits", "ConceptID"),
+        (~pl.col("Active").is_in(["0", "1"]), "must be 0 or 1", "Active"),
+        # A retired concept may have no preferred term.
+        (length == 0, "neither a fully specified name nor a preferred term", "FSN"),
+        (length > model.MAX_TERM_CHARACTERS, "longer than any term may be", "FSN"),
+        (~pl.col("ConceptID").is_first_distinct(), "its id was defined before in this file", "ConceptID"),
+    ):
+        frame = refuse(frame, bad, problem, rejects, file=member.place, field=field)
+    return frame.select("ConceptID", pl.col("Active") == "1", "FSN", "USPreferredTerm")
+
+
+def _terms(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the preferred terms, and the names without their tags where they are others."""
+    common = {"language": pl.lit("en"), "source": pl.lit(SOURCE), "code": pl.col("ConceptID")}
+    preferred = rows.filter(pl.col("USPreferredTerm") != "").select(
+        "concept", string="USPreferredTerm", preferred=True, term_type=pl.lit("SYN"), **common
+    )
+    names = rows.filter((pl.col("name") != "") & (pl.col("name") != pl.col("USPreferredTerm"))).select(
+        "concept", string="name", preferred=False, term_type=pl.lit("FSN"), **common
+    )
+    return pl.concat([preferred, names]).sort("concept", maintain_order=True)
