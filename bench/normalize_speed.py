@@ -91,7 +91,7 @@ def main() -> None:
         check=True,
     )
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     normalizer = Normalizer(index, ranking=arguments.ranking, precision=arguments.precision)
     normalizer.normalize(distinct[:50])
     times = []
@@ -108,7 +108,8 @@ def main() -> None:
         "seconds": round(seconds, 1),
         "rows/s": round(arguments.rows / seconds),
         "distinct/s": round(arguments.distinct / seconds),
-        "peak GB": round(peak / 1e9, 2),
+        "processor s": round(used.ru_utime + used.ru_stime, 1),
+        "peak GB": round(used.ru_maxrss * 1024 / 1e9, 2),
         "single p50 ms": round(1e3 * float(np.median(times)), 2),
         "single p95 ms": round(1e3 * float(np.quantile(times, 0.95)), 2),
         "machine": machine.describe(),

@@ -149,11 +149,11 @@ async def compare(given: argparse.Namespace) -> dict[str, Any]:
     def draw() -> list[str]:
         return [noisy(index.strings[row], chance) for row in chance.choices(range(len(index)), k=given.rows)]
 
-    checkouts = [HERE, *given.beside]
+    checkouts = [(HERE, given.index), *((checkout, given.beside_index or given.index) for checkout in given.beside)]
     rounds: list[list[dict[str, Any]]] = []
     different = 0
     async with contextlib.AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(serving(checkout, given.index)) for checkout in checkouts]
+        servers = [await stack.enter_async_context(serving(*checkout)) for checkout in checkouts]
         for served in servers:
             await asyncio.gather(*(ask(served, draw()) for _ in range(4)))
         await asyncio.sleep(WARM_SECONDS)  # further processes come by and by
@@ -183,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--beside", type=Path, action="append", default=[], help="another checkout")
+    parser.add_argument("--beside-index", type=Path, help="the index that the others serve, if not the same")
     parser.add_argument("--output", "-o", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=12)

@@ -141,7 +141,9 @@ class _Graph:
         self.quantize, self.peaks, self.eps = peaks is not None, peaks or {}, eps
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.constant("minus_one", np.array([-1]))
         if self.quantize:
+            self.constant("unit", np.float32(1))
             for name, zero, step in (("even", MIDDLE, 1 / (255 - MIDDLE)), ("gelu", GELU_ZERO, 1 / (255 - GELU_ZERO))):
                 self.constant(f"{name}.zero", np.uint8(zero))
                 self.constant(f"{name}.zeros", np.array([zero], np.uint8))
@@ -188,11 +190,11 @@ class _Graph:
         for name, output in outputs.items():
             scale = np.maximum(np.abs(matrices[name]).max(1) / 127, 1e-12).astype(np.float32)
             steps = np.rint(matrices[name] / scale[:, None]).astype(np.int8)
-            self.constant(f"{output}.weight", steps.T.copy())
-            self.constant(f"{output}.weight_scale", scale)
-            self.node("MatMulInteger", [f"{x}.q", f"{output}.weight", f"{kind}.zero"], f"{output}.sum")
-            self.node("DequantizeLinear", [f"{output}.sum", f"{x}.scale"], f"{output}.rows", axis=0)
-            self.node("Mul", [f"{output}.rows", f"{output}.weight_scale"], output)
+            matrix = self.constant(f"{output}.weight", steps.T.copy())
+            columns = self.constant(f"{output}.weight_scale", scale)
+            product = [f"{x}.q", matrix, "unit", columns, f"{kind}.zero"]
+            self.node("MatMulIntegerToFloat", product, f"{output}.columns", domain=CONTRIB)
+            self.node("Mul", [f"{output}.columns", f"{x}.rows"], output)
 
     def _quantized(self, x: str, kind: str) -> None:
         """Add x (tokens, d) as {x}.q uint8 with one {x}.scale (tokens,) a token."""
@@ -203,14 +205,14 @@ class _Graph:
         self.node("Shape", [f"{x}.scale"], f"{x}.tokens")
         self.node("Expand", [f"{kind}.zeros", f"{x}.tokens"], f"{x}.zeros")
         self.node("QuantizeLinear", [x, f"{x}.scale", f"{x}.zeros"], f"{x}.q", axis=0)
+        self.node("Unsqueeze", [f"{x}.scale", "minus_one"], f"{x}.rows")
 
 
 def _embeddings(graph: _Graph, weights: Mapping[str, NDArray[np.float32]], first_position: int) -> str:
     words = weights["embeddings.word_embeddings.weight"]
     positions = weights["embeddings.position_embeddings.weight"][first_position:]
     graph.constant("positions", positions + weights["embeddings.token_type_embeddings.weight"][0])
-    minus_one = graph.constant("minus_one", np.array([-1]))
-    graph.node("Reshape", ["input_ids", minus_one], "ids")
+    graph.node("Reshape", ["input_ids", "minus_one"], "ids")
     if graph.quantize:
         scale = np.maximum(np.abs(words).max(1) / 127, 1e-12).astype(np.float32)
         graph.constant("words", np.rint(words / scale[:, None]).astype(np.int8))
@@ -258,14 +260,10 @@ def _layer(graph: _Graph, x: str, prefix: str, weights: Mapping[str, NDArray[np.
 def _after(
     graph: _Graph, x: str, residual: str, prefix: str, weights: Mapping[str, NDArray[np.float32]], *, gelu: bool = False
 ) -> str:
-    """Add norm(residual + x W^T + b)."""
+    """Add norm(residual + x W^T + b), without the runtime's SkipLayerNormalization, which is not vectorised."""
     graph.products(x, weights, {prefix + "dense": prefix + "flat"}, gelu=gelu)
     names = ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
-    constants = [graph.constant(prefix + name, weights[prefix + name]) for name in names]
-    return graph.node(
-        "SkipLayerNormalization",
-        [prefix + "flat", residual, *constants],
-        prefix + "states",
-        domain=CONTRIB,
-        epsilon=graph.eps,
-    )
+    *norm, bias = (graph.constant(prefix + name, weights[prefix + name]) for name in names)
+    graph.node("Add", [prefix + "flat", bias], prefix + "biased")
+    graph.node("Add", [prefix + "biased", residual], prefix + "sum")
+    return graph.node("LayerNormalization", [prefix + "sum", *norm], prefix + "states", axis=-1, epsilon=graph.eps)

@@ -132,10 +132,11 @@ class Rounded:
     def _searched(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
         """Let FAISS find some more than are wanted."""
         products, rows = self._numbers.search(rounded, k + SPARE)
+        least = (products[:, k - 1] - margin)[:, None]
         # "Not below": what is not finite is unsure.
-        unsure = ~(products[:, -1] < products[:, k - 1] - margin)
-        sure = np.flatnonzero(~unsure)
-        return Candidates(np.repeat(sure, k + SPARE), rows[sure].ravel(), unsure)
+        unsure = ~(products[:, -1] < least[:, 0])
+        query, place = np.nonzero((products >= least) & ~unsure[:, None])
+        return Candidates(query, rows[query, place], unsure)
 
 
 def multiplies_fast() -> bool:
@@ -152,12 +153,13 @@ def multiplies_rightly() -> bool:
     """
     if importlib.util.find_spec("torch") is None:
         return False
-    import torch
-
     try:
+        import torch
+
         extremes = torch.tensor([[GREATEST] * 64, [-GREATEST] * 64], dtype=torch.int8)
         product = torch._int_mm(extremes, extremes.t())
-    except (AttributeError, RuntimeError):
+    except (AttributeError, RuntimeError, ImportError, OSError, MemoryError):
+        # Too little memory to load it is told in one of the last three ways.
         return False
     most = 64 * GREATEST**2
     return bool((product == torch.tensor([[most, -most], [-most, most]])).all())
