@@ -210,6 +210,54 @@ def test_borrowed_names_are_not_held_out_nor_exported_as_the_terminologys_own(tm
 # The user's choice.
 
 
+def lent_by(tmp_path: Path, own: str, rows: str) -> set[tuple[str, str]]:
+    """Return the concepts and the names that they get of vocabularies, given as lines of source, id and name."""
+    terms = load_terminology(terminology_of(table(tmp_path / "own.csv", "id,term\n" + own)))
+    names = pl.DataFrame([(*row.split("|"), "en") for row in rows.split()], schema=borrowing.COLUMNS, orient="row")
+    names = borrowing.prepared(names.with_columns(pl.col("name").str.replace_all("_", " ")))
+    lender = Lender(names, pl.DataFrame(schema={"id": pl.String, "other": pl.String}), "")
+    index = build(terms, HashEncoder(), tmp_path / "own.index", enrichment=Enrichment(lender, None, "no"))
+    return {(concept, name) for concept, name, _, _ in borrowed(index)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "lent"),
+    [
+        # A disease is not the sign that it is called by, whose name is no vocabulary's first;
+        ("A|A:1|rabies A|A:1|hydrophobia A|A:1|lyssa", set()),
+        # it is, where another vocabulary has it first, two names are the same, or a word has the same root.
+        ("A|A:1|rabies A|A:1|hydrophobia B|B:1|hydrophobia B|B:1|shyness_of_water", {"rabies", "shyness of water"}),
+        ("A|A:1|rabies A|A:1|hydrophobia A|A:1|fear_of_water A|A:1|lyssa", {"rabies", "lyssa"}),
+        ("A|A:1|hydrophobic_state A|A:1|hydrophobia A|A:1|aquaphobia", {"hydrophobic state", "aquaphobia"}),
+        # A list of our own is not refused by its own order, but by that of the others.
+        ("Alphita|A:1|rabies Alphita|A:1|hydrophobia", {"rabies"}),
+        ("Alphita|A:1|rabies Alphita|A:1|hydrophobia B|B:1|Rabies B|B:1|hydrophobia B|B:1|lyssa", set()),
+    ],
+)
+def test_a_disease_is_not_the_sign_that_it_is_called_by(tmp_path, rows, lent):
+    assert lent_by(tmp_path, "X:1,Hydrophobia\nX:1,Fear of water\n", rows) == {("X:1", name) for name in lent}
+
+
+@pytest.mark.parametrize(
+    ("others", "lent"),
+    [
+        ("", {"turner syndrome", "x0"}),
+        ("B|B:1|turner_syndrome B|B:2|gonadal_dysgenesis", {"turner syndrome", "x0"}),
+        ("B|B:1|turner_syndrome B|B:2|gonadal_dysgenesis C|C:1|turner_syndrome C|C:2|gonadal_dysgenesis", {"x0"}),
+        ("B|B:2|gonadal_dysgenesis C|C:2|gonadal_dysgenesis", {"turner syndrome", "x0"}),
+    ],
+)
+def test_what_more_vocabularies_have_as_two_than_as_one_is_not_lent(tmp_path, others, lent):
+    rows = f"A|A:1|gonadal_dysgenesis A|A:1|turner_syndrome A|A:1|x0_syndrome {others}"
+    lent = {name.replace("x0", "x0 syndrome") for name in lent}
+    assert lent_by(tmp_path, "X:1,Gonadal dysgenesis\n", rows) == {("X:1", name) for name in lent}
+
+
+def test_a_short_form_joins_nothing(tmp_path):
+    rows = "A|A:1|Anemia_of_prematurity A|A:1|AOP"
+    assert lent_by(tmp_path, "X:1,Apnea of prematurity\nX:1,AOP\n", rows) == set()
+
+
 def test_a_users_names_and_those_that_come_along_are_all_lent(tmp_path):
     own, names = table(tmp_path / "own.csv", OWN), table(tmp_path / "mine.csv", "id,name\n1,Dyspnea\n1,Puffed out\n")
     index = index_of(own, Choice(names=(str(names),), learn="no"))

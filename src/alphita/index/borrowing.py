@@ -4,7 +4,11 @@ A concept and one of a lender are the same if an exact name of the one is, clean
 lender's vocabulary, or if their ids are the same, or the terminology or the lender says that they are equivalent. Then
 the concept gets the other names, unless a name is one of the terminology's own, or would come to two of its concepts.
 Left out too is what adds nothing: a plural, or the words of another name in another order. A short form among them
-("DM") is no name: it has other meanings. It becomes a meaning of a short form.
+("DM") is no name, and joins nothing: it has other meanings. It becomes a meaning of a short form.
+
+A disease is not its sign, though it may be called so. "Hydrophobia" is another name of rabies, and no vocabulary's
+first of anything: such a name alone does not make a concept that of a lender whose first name has no word like it. And
+what more vocabularies have as two things than as one ("Turner syndrome", "gonadal dysgenesis") is not lent.
 
 A lender is any terminology (one's own synonyms, a licensed vocabulary), or a folder as models/alphita-names:
 
@@ -17,7 +21,7 @@ short_forms.tsv      short, long, share, language, english (see `normalizer.clin
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +35,7 @@ from alphita.errors import InputError
 from alphita.index.choice import KIND, shipped_folder
 from alphita.index.codes import equivalents
 from alphita.index.segment import BORROWED_STANDING, Content
-from alphita.terminology.text import DEFAULT_RULES, clean_many, plain_words
+from alphita.terminology.text import DEFAULT_RULES, clean, clean_many, plain_words
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -53,11 +57,13 @@ class Lender(NamedTuple):
         names: `PREPARED`; names of one id are synonyms, the preferred one first.
         equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
         hash: of its content.
+        given: sources that a user gives: which of their names is the first need mean nothing.
     """
 
     names: pl.DataFrame
     equivalents: pl.DataFrame
     hash: str
+    given: frozenset[str] = frozenset()
 
 
 def shipped_lender() -> Lender:
@@ -70,7 +76,8 @@ def shipped_lender() -> Lender:
     manifest = artefact.verify(folder, KIND)
     try:
         names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
-        return Lender(names.select(PREPARED), equivalents.select("id", "other"), str(manifest["content_hash"]))
+        names = names.with_columns(_FIRST).select(PREPARED)
+        return Lender(names, equivalents.select("id", "other"), str(manifest["content_hash"]))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"damaged table of names: {error}", file=folder, remedy="install alphita again") from None
 
@@ -78,7 +85,8 @@ def shipped_lender() -> Lender:
 def lender_of(terminology: Terminology) -> Lender:
     """Return a terminology as one that lends."""
     source = str(terminology.manifest.get("sources", [{}])[0].get("name") or terminology.path.stem)
-    return Lender(prepared(names_of(terminology, source)), _no_equivalents(), terminology.content_hash)
+    names = prepared(names_of(terminology, source))
+    return Lender(names, _no_equivalents(), terminology.content_hash, frozenset([source]))
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
@@ -117,10 +125,7 @@ def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.Da
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
     keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MOST_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
-    number = pl.int_range(pl.len())
-    return keyed.with_columns(
-        alone=alone & ~pl.col("source").str.ends_with(OF_CODES), first=number == number.min().over("source", "id")
-    )
+    return keyed.with_columns(_FIRST, alone=alone & ~pl.col("source").str.ends_with(OF_CODES)).select(PREPARED)
 
 
 def _text(terms: object, name: str) -> list[str | None]:
@@ -138,9 +143,14 @@ def together(lenders: Sequence[Lender]) -> Lender:
         pl.concat([lender.names for lender in lenders]),
         pl.concat([lender.equivalents for lender in lenders]),
         artefact.hash_json([lender.hash for lender in lenders]),
+        frozenset().union(*(lender.given for lender in lenders)),
     )
 
 
+# The preferred name stands before the others of its concept.
+_FIRST = pl.struct("source", "id").is_first_distinct().alias("first")
+# Words with so many first letters in common are of one root.
+_ROOT = 4
 # "DM", "T2DM", "HbA1c", "cpc", "crd", but neither "Zika" nor "itch".
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
 
@@ -177,10 +187,10 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
     total = len(borrowed)
     borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
-    is_short = pl.Series([_SHORT.fullmatch(name) is not None for name in borrowed["name"].to_list()], dtype=pl.Boolean)
+    is_short = _are_short(borrowed["name"])
     short = borrowed.filter(is_short)
     borrowed = borrowed.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
-    borrowed = _adding(borrowed, own)
+    borrowed = _adding(_not_told_apart(borrowed, own, lent), own)
     report = {
         "hash": lender.hash,
         "names": len(borrowed),
@@ -256,11 +266,14 @@ def _links(
     name = pl.from_arrow(content.concepts.table.column("name").combine_chunks())
     concepts = pl.DataFrame({"concept": np.arange(len(ids), dtype=np.int32), "own_id": ids, "label": name})
     leading = lent.filter("alone").select("key", "source", "id", "first")
-    named = own.filter("exact").join(leading, on="key", how="inner")
+    long = own.filter("exact").filter(~_are_short(own.filter("exact")["name"]))
+    named = long.join(leading, on="key", how="inner")
     named = named.with_columns(
         strength=2 * pl.col("first").cast(pl.Int8) + (pl.col("standing") == 0).cast(pl.Int8)
     ).sort("concept", "strength", descending=[False, True], maintain_order=True)
-    named = named.unique(["concept", "source", "id"], keep="first", maintain_order=True)
+    shared = pl.len().over("concept", "source", "id").alias("shared")
+    named = named.with_columns(shared).unique(["concept", "source", "id"], keep="first", maintain_order=True)
+    named = _without_signs(named.join(concepts, on="concept", maintain_order="left"), lent, lender.given)
     # Where a lender counts several of the concepts as one, the one that it is named for has its names.
     best = pl.col("strength") == pl.col("strength").max().over("source", "id")
     named = named.filter(best).filter(pl.len().over("source", "id") == 1)
@@ -284,6 +297,60 @@ def _links(
     itself = pl.col("own_id").str.split(":").list.first() == pl.col("id").str.split(":").list.first()
     itself &= (pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES)
     return links.filter(~itself).select("concept", "source", "id", "via")
+
+
+def _are_short(names: pl.Series) -> pl.Series:
+    """Return which of some names are short forms."""
+    return pl.Series([_SHORT.fullmatch(name) is not None for name in names.to_list()], dtype=pl.Boolean)
+
+
+def _without_signs(named: pl.DataFrame, lent: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
+    """Return the links but those of a sign to the disease that is called so, too; see the module.
+
+    Args:
+        named: concept, own_id, source, id, key and name (by which they are joined), shared (how many names they
+            share), label (the concept's first name).
+        lent: the lender's names.
+        given: sources of which nothing is refused.
+    """
+    firsts = lent.filter("first")
+    called = firsts.select("source", "id", called="name")
+    named = named.join(called, on=["source", "id"], how="left", maintain_order="left")
+    others = firsts.join(named.select(id="own_id"), on="id", how="anti")
+    is_first = pl.col("key").is_in(others["key"].implode())
+    by_the_way = named.select((pl.col("shared") == 1) & ~is_first).to_series()
+    other = [
+        weak and not _akin(called, name) and not _akin(called, label)
+        for weak, called, name, label in zip(by_the_way, *named["called", "name", "label"], strict=True)
+    ]
+    named = named.with_columns(pl.col("called").str.to_lowercase(), sign=pl.Series(other, dtype=pl.Boolean))
+    is_given = pl.col("source").is_in(given)
+    # Our own list is refused what another vocabulary is.
+    refused = named.filter(pl.col("sign") & ~is_given & (pl.col("source") != OURS)).select("concept", "called").unique()
+    told = named.join(refused.with_columns(refused=True), on=["concept", "called"], how="left", maintain_order="left")
+    return told.filter(pl.col("refused").is_null() | is_given)
+
+
+def _akin(name: str | None, other: str) -> bool:
+    """Tell whether two names have a word of one root."""
+    mine, theirs = ({word[:_ROOT] for word in plain_words(clean(text)) if word} for text in (name or "", other))
+    return not mine.isdisjoint(theirs)
+
+
+def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, lent: pl.DataFrame) -> pl.DataFrame:
+    """Leave out names that more vocabularies have, and the concept's first name, as first names of two things than as
+    names of one.
+    """
+    label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
+    told = lent.select("key", "source", "id", "first")
+    pairs = borrowed.select("concept", "key").join(label, on="concept")
+    both = pairs.join(told, on="key").join(told.rename({"key": "label"}), on=["label", "source"], suffix="_of_label")
+    by_source = both.group_by("concept", "key", "source").agg(
+        same=(pl.col("id") == pl.col("id_of_label")).any(), two=pl.col("first").any() & pl.col("first_of_label").any()
+    )
+    apart = (~pl.col("same") & pl.col("two")).sum() > pl.col("same").sum()
+    found = by_source.group_by("concept", "key").agg(apart=apart).filter("apart")
+    return borrowed.join(found, on=["concept", "key"], how="anti", maintain_order="left")
 
 
 def _stated(terminology: Terminology) -> pl.DataFrame:

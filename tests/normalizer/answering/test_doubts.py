@@ -12,18 +12,35 @@ from alphita.normalizer.answering.spelling import ABBREVIATION, SPELLING, Readin
 NAMES = ["fever", "cough", "abnormal heart sound", "normal pressure hydrocephalus", "paroxysmal dyspnea", "pnd"]
 
 
-def rows(strings):
-    return np.array([NAMES.index(one) if one in NAMES else -1 for one in strings], np.int64)
+class Named:
+    """An index whose names are `NAMES`, each of one concept; terms below 1 are written in capitals."""
+
+    def rows(self, strings):
+        return np.array([NAMES.index(one) if one in NAMES else -1 for one in strings], np.int64)
+
+    def concepts(self, string):
+        return self.rows([string])
+
+    def is_short_form(self, term):
+        return term < 1
 
 
-def asked(mention, candidate, *, own=True, equal=False, readings=(), values=()):
+def asked(mention, candidate, *, own=True, equal=False, readings=(), values=(), term=0, concept=0):
     """Return the reason, and whether it holds for a candidate of this name."""
+    zero = np.zeros(1, np.int64)
     candidates = Candidates(
-        np.zeros(1, np.int64), np.array([own]), np.array([equal]), np.zeros(1, bool), np.zeros(1, np.int64), [candidate]
+        zero,
+        np.array([own]),
+        np.array([equal]),
+        np.zeros(1, bool),
+        zero,
+        [candidate],
+        np.array([term]),
+        np.array([concept]),
     )
     known = {(0, number): reading for number, reading in enumerate(readings, 1)}
     denies = np.array([mention.startswith(("no ", "denies "))])
-    doubts = doubts_of([mention], known, values, denies, candidates, rows)
+    doubts = doubts_of([mention], known, values, denies, candidates, Named())
     return doubts.reason[0], bool(doubts.vetoed[0])
 
 
@@ -67,9 +84,29 @@ def test_short_forms(readings, expected):
     assert asked("pnd", "paroxysmal dyspnea", own=False, equal=True, readings=readings) == expected
 
 
-def test_a_short_form_that_is_a_name_itself_is_spared():
-    readings = [short("paroxysmal dyspnea", 0.65)]
-    assert asked("pnd", "pnd", own=True, equal=True, readings=readings) == (AMBIGUOUS, False)
+PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
+
+
+@pytest.mark.parametrize(
+    ("readings", "term", "expected"),
+    [
+        # Of the concept that has it as a name, or seldom another: accepted.
+        ([short("paroxysmal dyspnea", 0.65)], 0, (AMBIGUOUS, False)),
+        ([short("paroxysmal dyspnea", 0.85), short("postnasal drip", 0.1)], 0, (AMBIGUOUS, False)),
+        # Often, or always, another: not, but where the text around decides, or a word is spelt so.
+        ([short("paroxysmal dyspnea", 0.65), short("postnasal drip", 0.25)], 0, (AMBIGUOUS, True)),
+        ([short("liver function tests", 1.0)], 0, (AMBIGUOUS, True)),
+        ([short("postnasal drip", 1.0, decided=True)], 0, ("", False)),
+        ([short("postnasal drip", 1.0)], 1, ("", False)),
+    ],
+)
+def test_a_short_form_that_is_a_name_itself(readings, term, expected):
+    found = asked("pnd", "pnd", equal=True, readings=readings, term=term, concept=PAROXYSMAL)
+    assert found == expected
+
+
+def test_a_longer_one_is_meant_so():
+    assert asked("pndxy", "pndxy", equal=True, readings=[short("other", 1.0)]) == ("", False)
 
 
 def test_a_short_form_among_words_is_no_case_of_this():

@@ -7,8 +7,8 @@ stands for several things ("PND"), or for a denial ("NKDA", no known drug allerg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,11 @@ from alphita.normalizer.rules import negation, read
 
 # A short form without context is accepted where it is meant so at least this often.
 SURE_SHARE = 0.95
+# One that is a name itself is accepted unless it is meant otherwise at least this often. Letters of such a form.
+OTHERWISE_SHARE = 0.25
+SHORT_LETTERS = 4
+# The origin of readings whose share is counted.
+CLINIC = "clinic"
 OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE, OTHER_UNIT)
 KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS, *OF_VALUES)
 _WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
@@ -48,6 +53,19 @@ class Doubts(NamedTuple):
     vetoed: NDArray[np.bool_]
 
 
+class Names(Protocol):
+    """What the doubts ask about the names of an index."""
+
+    def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
+        """See `name_several`."""
+
+    def concepts(self, string: str) -> NDArray[np.integer]:
+        """Return the concepts that a cleaned string names."""
+
+    def is_short_form(self, term: int) -> bool:
+        """Tell whether a term is written as a short form."""
+
+
 class Candidates(NamedTuple):
     """What the doubts look at, of c candidates.
 
@@ -58,6 +76,8 @@ class Candidates(NamedTuple):
         same_words: (c,) bool: of the same words.
         text: (c,) row in `texts`.
         texts: the cleaned strings of terms.
+        term: (c,) their terms.
+        concept: (c,) their concepts.
     """
 
     request: NDArray[np.int64]
@@ -66,6 +86,8 @@ class Candidates(NamedTuple):
     same_words: NDArray[np.bool_]
     text: NDArray[np.int64]
     texts: Sequence[str]
+    term: NDArray[np.int64]
+    concept: NDArray[np.int64]
 
 
 def doubts_of(
@@ -74,7 +96,7 @@ def doubts_of(
     values: Sequence[str],
     denies: NDArray[np.bool_],
     candidates: Candidates,
-    rows: Callable[[Sequence[str]], NDArray[np.int64]],
+    names: Names,
 ) -> Doubts:
     """Return the doubts of some mentions; a candidate that has the mention's very name is spared.
 
@@ -84,9 +106,9 @@ def doubts_of(
         values: (n,) what is doubtful about a value (`OF_VALUES`), "" for nothing; empty: there are none.
         denies: (n,) bool: there is a word of denial in it, wherever.
         candidates: see above.
-        rows: see `name_several`.
+        names: of the index.
     """
-    several = name_several(mentions, rows)
+    several = name_several(mentions, names.rows)
     short: dict[int, list[Reading]] = {}
     for (request, _), reading in readings.items():
         if reading.source == ABBREVIATION:
@@ -113,7 +135,20 @@ def doubts_of(
     by_reading = np.isin(candidates.request, list(short)) & ~(candidates.equal & candidates.own)
     single = np.array([" " not in mention for mention in mentions], bool)[candidates.request]
     vetoed |= (ambiguous | (denied & single)) & by_reading
+    for row in np.flatnonzero(candidates.equal & candidates.own & np.isin(candidates.request, list(short))).tolist():
+        request = int(candidates.request[row])
+        is_open = reason[request] in ("", AMBIGUOUS) and len(mentions[request]) <= SHORT_LETTERS
+        if is_open and _means_another(short[request], candidates, row, names):
+            reason[request], vetoed[row] = AMBIGUOUS, True
     return Doubts(reason, vetoed)
+
+
+def _means_another(known: Sequence[Reading], candidates: Candidates, row: int, names: Names) -> bool:
+    """Tell whether the short form that a candidate has as a name is often meant otherwise."""
+    if any(reading.decided for reading in known) or not names.is_short_form(int(candidates.term[row])):
+        return False
+    others = (reading for reading in known if candidates.concept[row] not in names.concepts(reading.string))
+    return sum(reading.share for reading in others if reading.origin == CLINIC) >= OTHERWISE_SHARE
 
 
 def _of_short_form(known: Sequence[Reading]) -> str:

@@ -109,6 +109,7 @@ MENTION_NAMES: tuple[str, ...] = (
 # Short forms: this many capitals at most.
 SHORT_CAPITALS = 6
 CLOSE = 0.05
+NO_ROWS = np.zeros(0, np.int64)
 _AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "vetoes")
 
 
@@ -218,13 +219,27 @@ class Featurizer:
             context.readings,
             context.doubts,
             _denies(self, asked, own),
-            Candidates(request, table.query == own[request], equal, same, place, texts),
-            self.segment.strings.rows,
+            Candidates(request, table.query == own[request], equal, same, place, texts, table.term, table.concept),
+            self,
         )
         vetoed |= doubts.vetoed
         candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
         mentions = np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1)
         return Features(candidates, mentions, vetoed, doubts.reason)
+
+    def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each cleaned string, -1 where the index lacks it."""
+        return self.segment.strings.rows(strings)
+
+    def concepts(self, string: str) -> NDArray[np.integer]:
+        """Return the concepts that a cleaned string names."""
+        row, segment = int(self.rows([string])[0]), self.segment
+        return segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]] if row >= 0 else NO_ROWS
+
+    def is_short_form(self, term: int) -> bool:
+        """Tell whether a term is written as a short form, in capitals."""
+        written = self.segment.terms.column("string")[term].as_py()
+        return len(written) <= SHORT_CAPITALS and sum(sign.isupper() for sign in written) > 1
 
     def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
         """Return what some of the index's strings say."""
