@@ -190,7 +190,6 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
         written("hp-2025.obo", OBO.format(ontology="HP", first="Seizure", synonym="Convulsion")),
     ),
     ("terminologies/hpoa.md", "", written("phenotype.hpoa", ANNOTATIONS)),
-    ("start/rare_disease.md", "", written("phenotype.hpoa", ANNOTATIONS)),
     ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_tabular.xml", "icd10cm-tabular-2025.xml")),
     ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_index.xml", "icd10cm-index-2025.xml")),
     ("terminologies/loinc.md", "", copied(TERMINOLOGIES / "loinc", "Loinc_2.81")),
