@@ -98,8 +98,10 @@ def table(found: dict[str, Any], facts: str, before: dict[str, Any] | None = Non
             then = before["counts"].get(kind, {})
             pairs = [f"{int(then.get(name, 0))} → {int(now[name])}" for name in ("accepted", "accepted_wrong")]
             lines.append(f"| {kind} | {' | '.join(pairs)} |")
-    lines += ["", "Accepted though wrong:" if found["accepted_wrong"] else "None is accepted though wrong.", ""]
-    lines += [f"- {row['mention']}: {row['accepted']}; right is {row['right']}" for row in found["accepted_wrong"]]
+    if wrong := "; ".join(row["mention"] for row in found["accepted_wrong"]):
+        lines += ["", f"Accepted though wrong ([with their answers](adversarial.json)): {wrong}."]
+    else:
+        lines += ["", "None is accepted though wrong."]
     return "\n".join(lines).rstrip() + "\n"
 
 

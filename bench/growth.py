@@ -338,7 +338,7 @@ def draw(steps: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 2, figsize=(10, 8), sharex="col", layout="constrained")
+    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), sharex="col", layout="constrained")
     for column, by in enumerate(("names", "rows")):
         for row, (what, scale) in enumerate((("seconds", 1.0), ("bytes", 1e-6))):
             axis = axes[row][column]
@@ -351,7 +351,8 @@ def draw(steps: dict[str, Any], path: Path) -> None:
             axis.set_ylabel("processor seconds" if what == "seconds" else "memory added, MB")
             axis.set_xlabel(by)
             axis.grid(alpha=0.3)
-            axis.legend(title="slope at the end", fontsize=8)
+            # Beside the lines, for some begin low and others high.
+            axis.legend(title="slope at the end", fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
 

@@ -1,7 +1,7 @@
 // A field above every long table: only the rows that hold all of its words stay.
 function filterable(table) {
   const rows = [...table.querySelectorAll("tbody tr")];
-  if (rows.length < 12) return;
+  if (rows.length < 20) return;
   const field = document.createElement("input");
   field.type = "search";
   field.placeholder = `filter ${rows.length} rows`;
@@ -20,8 +20,8 @@ function element(name, text, ...below) {
   return made;
 }
 
-// Cells are as a report writes them: Markdown's signs of stress are not shown.
-const plain = (text) => text.replace(/\*\*|^\*|\*$/g, "");
+// Cells are as a report writes them: Markdown's signs of stress are not shown, and a figure stays with its spread.
+const plain = (text) => text.replace(/\*\*|^\*|\*$/g, "").replace(/ (?=[±[])|(?<=±|\[[^\]]*) /g, "\u00a0");
 
 function drawn({ columns, rows }) {
   const line = (kind, cells) => element("tr", null, ...cells.map((cell) => element(kind, plain(cell))));

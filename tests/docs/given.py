@@ -163,11 +163,6 @@ LANGUAGES = (
     "id,term,language\nA:1,headache,en\nA:1,cefalea,es\nA:2,fever,en\nA:2,fiebre,es\nA:2,febbre,it\nA:3,toux,fr\n"
 )
 LIST = "concept\nHP:0001250\nHP:0000458\n"
-USAGI = (
-    "sourceCode,sourceName,sourceFrequency,sourceAutoAssignedConceptIds,matchScore,mappingStatus,equivalence,statusSetBy,"
-    "statusSetOn,conceptId,conceptName,domainId,mappingType,comment,createdBy,createdOn,assignedReviewer\n"
-    "L1,blue ear,7,101,0.9,APPROVED,EQUIVALENT,ann,1769817600000,101,Blue lantern,Condition,MAPS_TO,,,,\n"
-)
 HPO = ran("terminology import obo hpo --packaged -o hpo.terminology")
 
 # A page, the words that a block of it has, and what is made before that block: a page's, before its first.
@@ -190,7 +185,6 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
         written("hp-2025.obo", OBO.format(ontology="HP", first="Seizure", synonym="Convulsion")),
     ),
     ("terminologies/hpoa.md", "", written("phenotype.hpoa", ANNOTATIONS)),
-    ("start/rare_disease.md", "", written("phenotype.hpoa", ANNOTATIONS)),
     ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_tabular.xml", "icd10cm-tabular-2025.xml")),
     ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_index.xml", "icd10cm-index-2025.xml")),
     ("terminologies/loinc.md", "", copied(TERMINOLOGIES / "loinc", "Loinc_2.81")),
@@ -273,10 +267,6 @@ GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
     ("vocabulary.md", "romance/", ran("terminology split open.terminology --fraction 0.5 -o open.split")),
     ("vocabulary.md", "italian/", written("notes.txt", "mal di testa da tre giorni\nfebbre e tosse secca\n" * 50)),
     ("vocabulary.md", "italian/", written("leaflets.txt", "in caso di febbre consultare il medico\n" * 50)),
-    ("with-other-tools.md", "athena.zip", zipped(TERMINOLOGIES / "omop", "athena.zip")),
-    ("with-other-tools.md", "athena.zip", copied(TERMINOLOGIES / "omop" / "CONCEPT.csv", "CONCEPT.csv")),
-    ("with-other-tools.md", "athena.zip", written("reviewed.usagi.csv", USAGI)),
-    ("with-other-tools.md", "athena.zip", written("codes.csv", "code,name\nL1,blue ear\nL2,cold toe\n")),
 ]
 
 

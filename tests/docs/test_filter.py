@@ -81,7 +81,7 @@ def test_the_site_is_searched_from_a_disk(page, site):
 def test_only_long_tables_have_a_field(page, site):
     page.goto((site / "glossary.html").as_uri())
     long = page.evaluate(
-        "() => [...document.querySelectorAll('article table')].filter(t => t.tBodies[0].rows.length >= 12).length"
+        "() => [...document.querySelectorAll('article table')].filter(t => t.tBodies[0].rows.length >= 20).length"
     )
     assert page.locator("article input[type=search]").count() == long
 
