@@ -273,7 +273,7 @@ def test_ids_of_another_shape_take_the_long_way(load: Load, tmp_path: Path, smal
 BAD_ROWS = [
     ("MRCONSO", "C0000009|ENG|too|few|\n", "4 fields, but there must be 18"),
     ("MRCONSO", FIRST_LINE.replace("Grumbling, knee", "a|pipe"), "19 fields"),
-    ("MRCONSO", FIRST_LINE.replace("A0000001", "A0000099").replace("Grumbling, knee", " "), "without a string"),
+    ("MRCONSO", FIRST_LINE.replace("A0000001", "A0000099").replace("Grumbling, knee", " "), "an empty term"),
     ("MRCONSO", FIRST_LINE.replace("A0000001", "A0000099").replace("knee", "x" * 10_000), "longer than"),
     ("MRCONSO", FIRST_LINE.replace("A0000001", "A0000099").replace("ENG", "KLI"), "unknown language"),
     ("MRCONSO", FIRST_LINE.replace("A0000001", "A0000099").replace("|MSH|", "||"), "without a source"),

@@ -145,6 +145,25 @@ class Tables:
     dropped: dict[str, int] = field(default_factory=dict)
 
 
+def predicate(replaces: pl.Expr) -> pl.Expr:
+    """Return what kind of successor an object of the table `replacements` is: one that replaces, or one to consider."""
+    return pl.when(replaces).then(pl.lit(REPLACED_BY)).otherwise(pl.lit(CONSIDER)).alias("predicate")
+
+
+def successors(targets: pl.DataFrame, replaces: pl.Expr) -> pl.DataFrame:
+    """Return concept, predicate and object of the table `replacements`, by concept, those that replace first.
+
+    Args:
+        targets: columns concept and object; a target that both replaces and is to be considered does replace.
+        replaces: whether it replaces the concept without a person.
+    """
+    targets = targets.with_columns(predicate(replaces))
+    targets = targets.sort("concept", pl.col("predicate") == CONSIDER, maintain_order=True)
+    return targets.unique(["concept", "object"], keep="first", maintain_order=True).select(
+        "concept", "predicate", "object"
+    )
+
+
 def complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Return `frame` with the columns of `SCHEMAS[table]` in order, then file and line if given; defaults filled in.
 

@@ -200,6 +200,14 @@ def source(file: Path | Member, *, name: str, version: str | None = None, licenc
     return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}
 
 
+def is_utf8(raw: bytes) -> bool:
+    """Tell whether some bytes are UTF-8."""
+    try:
+        return raw.isascii() or bool(raw.decode())
+    except UnicodeDecodeError:
+        return False
+
+
 # A line longer than this is not of a terminology; reading stops growing there.
 MAX_LINE_BYTES = 16 * 2**20
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

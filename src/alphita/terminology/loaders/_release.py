@@ -2,7 +2,9 @@
 
 The bulk files (SNOMED CT's RF2, OMOP's CSV) are lines of cells with one delimiter and no quoting, millions of them.
 They are read in blocks. A block in which every line has its number of cells goes through polars at once; any other is
-read line by line, so that each bad line is reported with its number.
+read line by line, so that each bad line is reported with its number. Those with quotes (LOINC's CSV) are read row by
+row. Frames have the asked columns in the asked order whatever the file's, so that files can be put together, then
+`file` and `line`.
 """
 
 from __future__ import annotations
@@ -12,37 +14,29 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from alphita import artefact, textio
+from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._files import UTF16, Member
 
 BLOCK_BYTES = 32 * 2**20
 DELIMITER = "\t"
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def sources(read: Sequence[Member], name: str, version: Callable[[Member], str | None]) -> list[dict[str, Any]]:
     """Return the manifest's entries: one a file, an archive being one file, whatever was read of it."""
-    entries = {}
+    first: dict[Path, Member] = {}
     for member in read:
-        if member.path not in entries:
-            entries[member.path] = {
-                "name": name,
-                "file": member.path.name,
-                "version": version(member),
-                "licence": None,
-                "sha256": artefact.hash_file(member.path),
-            }
-    return list(entries.values())
+        first.setdefault(member.path, member)
+    return [_files.source(path, name=name, version=version(member)) for path, member in first.items()]
 
 
-# --- bulk reading ----------------------------------------------------------------------------------------------------
+# --- without quotes --------------------------------------------------------------------------------------------------
 
 
 def read_unquoted(
@@ -53,7 +47,7 @@ def read_unquoted(
     optional: Sequence[str] = (),
     prepare: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
 ) -> pl.DataFrame:
-    """Read the columns of that name, and the column `line`, of a file with tabs, a header and no quoting.
+    """Read columns of a file with tabs, a header and no quoting.
 
     A line with more or fewer cells than the header, that is not UTF-8, or that has a NUL byte goes to `rejects`. A
     header may end in a tab where its lines do not.
@@ -70,26 +64,44 @@ def read_unquoted(
     """
     with member.open() as file:
         header = _header(file, member)
-        names = [name.casefold() for name in header]
-        missing = [name for name in columns if name.casefold() not in names]
-        if missing:
-            raise InputError(
-                f"no column {missing[0]!r}; its first line has {[name[:40] for name in header[:20]]}",
-                file=member.place,
-                line=1,
-                remedy="is it another kind of file?",
-            )
-        wanted = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
+        wanted = _places(header, columns, optional, member)
         parser = _Parser(member, header, wanted, rejects)
-        # The same order whatever the file's, so that files can be put together.
-        asked = [pl.col(name) if name in wanted else pl.lit("").alias(name) for name in (*columns, *optional)]
-        frames = [prepare(parser.frame(block).select(*asked, "line")) for block in _blocks(file, member)]
-    return pl.concat(frames or [prepare(parser.empty().select(*asked, "line"))])
+        asked = _asked(wanted, (*columns, *optional), member)
+        frames = [prepare(parser.frame(block).select(asked)) for block in _blocks(file, member)]
+    return pl.concat(frames or [prepare(_frame(wanted, [], []).select(asked))])
+
+
+def _places(header: Sequence[str], columns: Sequence[str], optional: Sequence[str], member: Member) -> dict[str, int]:
+    """Return the places of the asked columns that a header has, whatever their case.
+
+    Raises:
+        InputError: one of `columns` is not there.
+    """
+    names = [name.strip().casefold() for name in header]
+    missing = [name for name in columns if name.casefold() not in names]
+    if missing:
+        raise InputError(
+            f"no column {missing[0]!r}; its first line has {[name[:40] for name in header[:20]]}",
+            file=member.place,
+            line=1,
+            remedy="is it another kind of file?",
+        )
+    return {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
+
+
+def _asked(wanted: dict[str, int], names: Sequence[str], member: Member) -> list[pl.Expr]:
+    there = [pl.col(name) if name in wanted else pl.lit("").alias(name) for name in names]
+    return [*there, pl.lit(member.place, dtype=pl.Categorical).alias("file"), pl.col("line")]
+
+
+def _frame(wanted: dict[str, int], lines: list[int], rows: Sequence[Sequence[str]]) -> pl.DataFrame:
+    columns = {name: [row[place] for row in rows] for name, place in wanted.items()}
+    return pl.DataFrame({**columns, "line": lines}, schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64})
 
 
 def _header(file: IO[bytes], member: Member) -> list[str]:
     raw = file.readline(2**20)
-    if raw.startswith(_UTF16):
+    if raw.startswith(UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
     if not raw.strip():
         raise InputError("the file is empty" if not raw else "its first line is empty", file=member.place)
@@ -129,10 +141,6 @@ class _Parser:
         self.marks_of_a_line = DELIMITER.encode() * (self.n_cells - 1) + b"\n"
         self.line = 2
 
-    def empty(self) -> pl.DataFrame:
-        """Return the frame of no rows."""
-        return pl.DataFrame(schema={**dict.fromkeys(self.wanted, pl.String), "line": pl.Int64})
-
     def frame(self, block: bytes) -> pl.DataFrame:
         """Return the wanted cells of the block's lines, with their line numbers."""
         if b"\r" in block:
@@ -143,16 +151,12 @@ class _Parser:
         if cells is not None:
             return cells.with_columns(pl.int_range(first, first + n_lines, dtype=pl.Int64).alias("line"))
         lines, good = self._good_lines(block, first)
-        if not lines:
-            return self.empty()
-        rows = [line.split(DELIMITER) for line in good]
-        columns = {name: [row[place] for row in rows] for name, place in self.wanted.items()}
-        return pl.DataFrame({**columns, "line": lines}, schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64})
+        return _frame(self.wanted, lines, [line.split(DELIMITER) for line in good])
 
     def _at_once(self, block: bytes, n_lines: int) -> pl.DataFrame | None:
         """Return the cells, or None unless every line has the header's number of them and all is UTF-8."""
         marks = block.translate(None, self.others)
-        if marks != self.marks_of_a_line * n_lines or b"\0" in block or not _is_utf8(block):
+        if marks != self.marks_of_a_line * n_lines or b"\0" in block or not _files.is_utf8(block):
             return None
         places = sorted(set(self.wanted.values()))
         schema = {str(place): pl.String for place in range(self.n_cells)}
@@ -197,18 +201,29 @@ class _Parser:
         return "", line
 
 
-def _is_utf8(block: bytes) -> bool:
-    try:
-        return block.isascii() or bool(block.decode())
-    except UnicodeDecodeError:
-        return False
+# --- with quotes -----------------------------------------------------------------------------------------------------
 
 
-def csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
+def read_quoted(
+    member: Member, columns: Sequence[str], rejects: Rejects, *, optional: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Read columns of a CSV file, their cells stripped; otherwise as `read_unquoted`."""
+    rows = _csv_rows(member, rejects)
+    _, header = next(rows)
+    wanted = _places(header, columns, optional, member)
+    places = {name: at for at, name in enumerate(wanted)}
+    lines, cells = [], []
+    for line, row in rows:
+        lines.append(line)
+        cells.append([row[place].strip() for place in wanted.values()])
+    return _frame(places, lines, cells).select(_asked(wanted, (*columns, *optional), member))
+
+
+def _csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of a CSV file, its header first; lines that cannot be read go to `rejects`."""
     with member.open() as file:
         data = file.read()
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith(UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
     rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
     try:
@@ -246,56 +261,6 @@ def _text(data: bytes, member: Member, rejects: Rejects) -> str:
             line = ""
         lines.append(line)
     return "\n".join(lines)
-
-
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
-def refuse(frame: pl.DataFrame, bad: pl.Expr, problem: str, rejects: Rejects, *, file: str, field: str) -> pl.DataFrame:
-    """Take the rows for which `bad` holds out of `frame`; report each with its line and the value of `field`."""
-    mask = frame.select(bad.fill_null(True).alias("bad"))["bad"]
-    if not mask.any():
-        return frame
-    for value, line in frame.filter(mask).select(field, "line").iter_rows():
-        rejects.add(problem, file=file, line=line, field=field, value=value)
-    return frame.filter(~mask)
-
-
-def at_concepts(
-    frame: pl.DataFrame,
-    column: str,
-    wanted: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    left_out: NDArray[np.int64],
-    refuse_unknown: Callable[[pl.DataFrame, pl.Expr, str], pl.DataFrame],
-) -> tuple[pl.DataFrame, int]:
-    """Replace ids by rows of the concepts.
-
-    Args:
-        frame: its rows of other ids are taken out.
-        column: to replace.
-        wanted: (n,) what stands there, as numbers.
-        ids: of the concepts, sorted.
-        left_out: of those that are left out by a choice of the user's, which is no fault of the row.
-        refuse_unknown: (frame, which rows, problem) -> the frame without them, reported; for ids of no concept.
-
-    Returns:
-        The frame, and how many rows of `left_out` it had.
-    """
-    rows = np.searchsorted(ids, wanted).clip(max=max(len(ids) - 1, 0))
-    known = ids[rows] == wanted
-    frame = frame.with_columns(_row=pl.Series(rows.astype(np.int32)), _known=pl.Series(known))
-    by_choice = np.isin(wanted, left_out) & ~known
-    if not known.all():
-        frame = refuse_unknown(frame.filter(pl.Series(~by_choice)), ~pl.col("_known"), "no concept has this id")
-    return frame.with_columns(pl.col("_row").alias(column)).drop("_row", "_known"), int(by_choice.sum())
-
-
-def not_a_date(column: str) -> pl.Expr:
-    """Hold where a cell is not a date of the form YYYYMMDD."""
-    cell = pl.col(column)
-    # The calendar alone would take fewer digits, too.
-    return ~cell.str.contains(r"^[0-9]{8}$") | cell.str.to_date("%Y%m%d", strict=False).is_null()
 
 
 def release_date(member: Member) -> str | None:

@@ -18,12 +18,13 @@ from alphita.progress import say
 from alphita.terminology import model, prefixes
 from alphita.terminology.loaders._rrf_release import Release as Release
 from alphita.terminology.loaders._rrf_release import recognised as recognised
-from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Int32, Sieve, not_an_id
+from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Int32, not_an_id
 from alphita.terminology.loaders._rrf_sieve import Dialect as Dialect
 from alphita.terminology.loaders._rrf_sieve import Filters as Filters
 from alphita.terminology.loaders._rrf_sieve import language_codes as language_codes
-from alphita.terminology.loaders._rrf_sieve import listed as listed
 from alphita.terminology.loaders._rrf_terms import Terms
+from alphita.terminology.loaders._sieve import Sieve
+from alphita.terminology.loaders._sieve import listed as listed
 from alphita.terminology.model import Tables
 
 COLUMNS = ["CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"]
@@ -32,30 +33,27 @@ _LABELS = pl.Categorical(pl.Categories("relation", "alphita", physical=pl.UInt16
 _SOURCES = pl.Categorical(pl.Categories("source", "alphita", physical=pl.UInt16))
 
 
-def read_relations(
-    sieve: Sieve, terms: Terms, label: str, *, self_relations: bool
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def read_relations(terms: Terms, label: str, *, self_relations: bool) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Read the relations as places of the concepts: REL reads from the second concept to the first.
 
     Args:
-        sieve: of the release.
-        terms: its terms, read before.
+        terms: of the release, read before.
         label: "rel" or "rela" (the other one where it is empty), or "both" (REL:RELA, or the one that is there).
         self_relations: keep those between two terms of one concept.
 
     Returns:
         The table `relations`, and those of its labels that lead from a concept to its parents.
     """
-    name = sieve.dialect.relations
-    columns = COLUMNS + (["AUI1", "AUI2"] if sieve.dialect.atom_relations else [])
+    sieve, name = terms.sieve, terms.dialect.relations
+    columns = COLUMNS + (["AUI1", "AUI2"] if terms.dialect.atom_relations else [])
     heads, tails, labels, sources = [], [], [], []
-    for frame in sieve.release.blocks(name, columns):
+    for frame in terms.release.blocks(name, columns):
         unnamed = (pl.col("REL") == "") & (pl.col("RELA") == "")
-        frame = sieve.refuse(name, frame, unnamed, "a relation with neither REL nor RELA", "REL")
-        frame = sieve.filtered(name, frame)
+        frame = sieve.refuse(frame, "REL", unnamed, "a relation with neither REL nor RELA")
+        frame = terms.filters.passed(name, frame, sieve)
         if not len(frame):
             continue
-        head, tail, keep = _ends(sieve, terms, frame)
+        head, tail, keep = _ends(terms, frame)
         if not self_relations:
             same = keep & (head == tail)
             if same.any():
@@ -84,28 +82,27 @@ def read_relations(
     return frame, tuple(sorted(label for label in frame["relation"].unique().to_list() if _leads_up(label)))
 
 
-def _ends(sieve: Sieve, terms: Terms, frame: pl.DataFrame) -> tuple[Int32, Int32, NDArray[np.bool_]]:
+def _ends(terms: Terms, frame: pl.DataFrame) -> tuple[Int32, Int32, NDArray[np.bool_]]:
     """Return head and tail of each relation, and which have both; complain of those that lead nowhere."""
-    name = sieve.dialect.relations
+    dialect = terms.dialect
     keep = np.ones(len(frame), bool)
     known = np.ones(len(frame), bool)
     ends = []
     for number in ("2", "1"):
         rows = terms.rows.of(frame["CUI" + number])
-        if sieve.dialect.atom_relations and (rows < 0).any():
+        if dialect.atom_relations and (rows < 0).any():
             empty = (frame["CUI" + number] == "").to_numpy()
             atoms = terms.atom_rows.of(frame["AUI" + number])
             rows = np.where(empty & (atoms >= 0), terms.atom_concept[atoms], rows)
         if (rows < 0).any():
             unknown = pl.Series((rows < 0) & known)
-            problem = f"no term of {sieve.dialect.terms} has this id"
-            sieve.refuse(name, frame, pl.lit(unknown), problem, "CUI" + number)
+            terms.sieve.refuse(frame, "CUI" + number, pl.lit(unknown), dialect.unknown)
             known &= rows >= 0
         place = terms.place[rows]
         keep &= place >= 0
         ends.append(place)
     if (known & ~keep).any():
-        sieve.dropped[f"{name}: of a concept that was left out"] += int((known & ~keep).sum())
+        terms.sieve.dropped[f"{dialect.relations}: of a concept that was left out"] += int((known & ~keep).sum())
     return ends[0], ends[1], keep & known
 
 
@@ -139,9 +136,9 @@ class Builder:
     ) -> None:
         """Start with nothing read; `ranks` has the rank of each source and term type, beside the release's own."""
         self.release, self.dialect, self.filters = release, dialect, filters
-        self.sieve = Sieve(release, dialect, filters, rejects)
+        self.sieve = Sieve(rejects)
         self.languages: dict[str, str] = {}
-        self.terms = Terms(self.sieve, self.languages, ranks)
+        self.terms = Terms(release, dialect, filters, self.sieve, self.languages, ranks)
         self.extra: dict[str, list[pl.DataFrame]] = {}
         self.relations, self.parent_labels = model.empty("relations"), tuple[str, ...]()
         self._tell_lacking()
@@ -165,16 +162,14 @@ class Builder:
 
     def read_relations(self, label: str, *, self_relations: bool) -> None:
         """Read the relations; see `_rrf_relations.read_relations`."""
-        self.relations, self.parent_labels = read_relations(
-            self.sieve, self.terms, label, self_relations=self_relations
-        )
+        self.relations, self.parent_labels = read_relations(self.terms, label, self_relations=self_relations)
 
     def concept_rows(self, name: str, frame: pl.DataFrame, column: str) -> tuple[pl.DataFrame, Int32]:
         """Return the rows whose concept is kept, and its place in the table of concepts."""
         rows = self.terms.rows.of(frame[column])
         if (rows < 0).any():
             known = pl.Series(rows >= 0)
-            self.sieve.refuse(name, frame, ~pl.lit(known), f"no term of {self.dialect.terms} has this id", column)
+            self.sieve.refuse(frame, column, ~pl.lit(known), self.dialect.unknown)
             frame, rows = frame.filter(known), rows[rows >= 0]
         places = self.terms.place[rows]
         if (places < 0).any():
@@ -186,15 +181,13 @@ class Builder:
         """Read the definitions; their language is that of their source."""
         name = self.dialect.definitions
         for frame in self.release.blocks(name, ["CUI", "ATUI", "SAB", "DEF", "SUPPRESS"]):
-            long = pl.col("DEF").str.len_chars() > model.MAX_TEXT_CHARACTERS
-            frame = self.sieve.refuse(name, frame, pl.col("DEF").str.strip_chars() == "", "an empty definition", "DEF")
-            frame = self.sieve.refuse(name, frame, long, f"longer than {model.MAX_TEXT_CHARACTERS:,} characters", "DEF")
-            frame = self.sieve.filtered(name, frame)
+            frame = self.sieve.strings(frame, "DEF", "definition", model.MAX_TEXT_CHARACTERS)
+            frame = self.filters.passed(name, frame, self.sieve)
             tags = {source: self.languages.get(source, "en") for source in frame["SAB"].unique()}
             frame = frame.with_columns(language=pl.col("SAB").replace(tags))
             if self.filters.languages:
                 chosen = pl.col("language").is_in([LANGUAGES[code] for code in self.filters.languages])
-                frame = self.sieve.drop(frame, chosen, f"{name}: language not chosen")
+                frame = self.sieve.drop(frame, ~chosen, f"{name}: language not chosen")
             frame, places = self.concept_rows(name, frame, "CUI")
             sources = {source: prefixes.canonical(source) for source in frame["SAB"].unique()}
             self.add(
@@ -220,9 +213,9 @@ class Builder:
         """
         found = []
         for frame in self.release.blocks(name, columns):
-            frame = self.sieve.refuse(name, frame, not_an_id("CUI1"), "not a concept id", "CUI1")
-            gone = pl.Series(self.terms.rows.of(frame["CUI1"]) < 0)
-            found.append(self.sieve.drop(frame, pl.lit(gone), f"{name}: of a concept that has terms"))
+            frame = self.sieve.refuse(frame, "CUI1", not_an_id("CUI1"), "not a concept id")
+            has_terms = pl.Series(self.terms.rows.of(frame["CUI1"]) >= 0)
+            found.append(self.sieve.drop(frame, has_terms, f"{name}: of a concept that has terms"))
         rows = pl.concat(found) if found else pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
         ids = rows.select("CUI1").unique(maintain_order=True)
         concepts = ids.select(
@@ -237,7 +230,7 @@ class Builder:
 
     def add_replacements(self, rows: pl.DataFrame, replaced: pl.Expr) -> None:
         """Add CUI2 of the rows as what to use instead: as replacement where `replaced` holds, else to consider."""
-        predicate = pl.when(replaced).then(pl.lit(model.REPLACED_BY)).otherwise(pl.lit(model.CONSIDER))
+        predicate = model.predicate(replaced)
         target = pl.concat_str(pl.lit(f"{self.dialect.prefix}:"), pl.col("CUI2"))
         source = pl.lit(self.dialect.prefix)
         self.add("replacements", rows, rows["concept"].to_numpy(), predicate=predicate, object=target, source=source)

@@ -130,7 +130,7 @@ class Release:
         for raw in _raw_blocks(parts):
             good, lines = checker.check(raw)
             if len(lines):
-                yield _split(good, lines, places, len(layout))
+                yield _split(good, lines, places, len(layout), shown)
         if checker.line and not checker.accepted:
             raise InputError(
                 f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'",
@@ -227,7 +227,7 @@ class _Checker:
             closed, bare = (int((counts == n % 256).sum()) for n in (self.n_fields, self.n_fields - 1))
             self.pipes = self.n_fields - (bare > closed)
         right = np.count_nonzero(pipes) == self.pipes * len(starts) and not (counts != self.pipes % 256).any()
-        if not right or b"\0" in raw or not _is_utf8(raw):
+        if not right or b"\0" in raw or not _files.is_utf8(raw):
             raw, lines = self._sort_out(raw, lines)
         self.accepted += len(lines)
         return raw, lines
@@ -243,7 +243,7 @@ class _Checker:
                 problem = f"{count + (self.pipes != self.n_fields)} fields, but there must be {self.n_fields}"
             elif b"\0" in text:
                 problem = "a NUL byte in the line"
-            elif not _is_utf8(text):
+            elif not _files.is_utf8(text):
                 problem = "not utf-8"
             if problem is None:
                 kept.append(text)
@@ -254,17 +254,7 @@ class _Checker:
         return b"\n".join([*kept, b""]), np.array(numbers, np.int64)
 
 
-def _is_utf8(raw: bytes) -> bool:
-    if raw.isascii():
-        return True
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fields: int) -> pl.DataFrame:
+def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fields: int, shown: str) -> pl.DataFrame:
     names = {place: column for column, place in places.items()}
     order = sorted(names)
     frame = pl.read_csv(
@@ -279,4 +269,4 @@ def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fi
         extra_columns="ignore",
     )
     frame.columns = [names[place] for place in order]
-    return frame.with_columns(pl.Series("line", lines.astype(np.int32)))
+    return frame.with_columns(pl.Series("line", lines.astype(np.int32)), file=pl.lit(shown, dtype=pl.Categorical))

@@ -1,17 +1,16 @@
-"""What to take of a release in Rich Release Format, and how it is told from what is bad or not wanted."""
+"""What to take of a release in Rich Release Format, and how distributions of it differ."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.errors import Rejects, UsageError
+from alphita.errors import UsageError
 from alphita.terminology import languages
-from alphita.terminology.loaders._rrf_release import Release
+from alphita.terminology.loaders._sieve import Sieve, listed
 
 # Ids whose number is below this find their row by a plain table.
 MAX_NUMBER = 200_000_000
@@ -63,11 +62,6 @@ class IdRows:
 LANGUAGES = {code.upper(): tag for code, tag in languages.by_code().items() if len(code) == 3}
 
 
-def listed(value: str) -> list[str]:
-    """Return the values of an option that takes several, separated by commas."""
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
 @dataclass(frozen=True)
 class Filters:
     """What to take; an empty list takes all.
@@ -85,6 +79,16 @@ class Filters:
     term_types: list[str] = field(default_factory=list)
     suppression: list[str] = field(default_factory=list)
     semantic_types: list[str] = field(default_factory=list)
+
+    def passed(self, name: str, frame: pl.DataFrame, sieve: Sieve) -> pl.DataFrame:
+        """Return the rows of a file that pass by source and suppression, where it has such columns."""
+        if self.sources and "SAB" in frame.columns:
+            frame = sieve.drop(frame, ~pl.col("SAB").is_in(self.sources), f"{name}: source not chosen")
+        if self.suppression and "SUPPRESS" in frame.columns:
+            # An empty one says no more than N.
+            values = [*self.suppression, *([""] if "N" in self.suppression else [])]
+            frame = sieve.drop(frame, ~pl.col("SUPPRESS").is_in(values), f"{name}: suppressed")
+        return frame
 
 
 def language_codes(option: str, value: str) -> list[str]:
@@ -125,48 +129,12 @@ class Dialect:
     atom_relations: bool = False
     retire_obsolete: bool = False
 
+    @property
+    def unknown(self) -> str:
+        """What is wrong with the id of no concept."""
+        return f"no term of {self.terms} has this id"
+
 
 def not_an_id(column: str) -> pl.Expr:
     """Hold where a cell is empty or has white space in it."""
     return (pl.col(column) == "") | pl.col(column).str.contains(r"\s")
-
-
-class Sieve:
-    """Takes bad and unwanted rows out of the blocks of a release.
-
-    Attributes:
-        dropped: what was left out on purpose, counted.
-    """
-
-    def __init__(self, release: Release, dialect: Dialect, filters: Filters, rejects: Rejects) -> None:
-        """Start with nothing left out."""
-        self.release, self.dialect, self.filters, self.rejects = release, dialect, filters, rejects
-        self.dropped: Counter[str] = Counter()
-
-    def refuse(self, name: str, frame: pl.DataFrame, bad: pl.Expr, problem: str, column: str) -> pl.DataFrame:
-        """Report the rows for which `bad` holds; return the others."""
-        mask = frame.select(bad.alias("bad"))["bad"]
-        if not mask.any():
-            return frame
-        shown = self.release.shown(name)
-        for value, line in frame.filter(mask).select(column, "line").iter_rows():
-            self.rejects.add(problem, file=shown, line=line, field=column, value=value)
-        return frame.filter(~mask)
-
-    def drop(self, frame: pl.DataFrame, keep: pl.Expr, reason: str) -> pl.DataFrame:
-        """Leave rows out on purpose, and count them."""
-        mask = frame.select(keep.alias("keep"))["keep"]
-        if mask.all():
-            return frame
-        self.dropped[reason] += len(frame) - int(mask.sum())
-        return frame.filter(mask)
-
-    def filtered(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Apply the filters by source and suppression, where the file has such columns."""
-        if self.filters.sources and "SAB" in frame.columns:
-            frame = self.drop(frame, pl.col("SAB").is_in(self.filters.sources), f"{name}: source not chosen")
-        if self.filters.suppression and "SUPPRESS" in frame.columns:
-            # An empty one says no more than N.
-            values = [*self.filters.suppression, *([""] if "N" in self.filters.suppression else [])]
-            frame = self.drop(frame, pl.col("SUPPRESS").is_in(values), f"{name}: suppressed")
-        return frame

@@ -7,8 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
-from alphita.terminology import model, prefixes
-from alphita.terminology.loaders._rrf_sieve import LANGUAGES, IdRows, Int32, Sieve, language_codes, not_an_id
+from alphita.terminology import prefixes
+from alphita.terminology.loaders._rrf_release import Release
+from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Dialect, Filters, IdRows, Int32, language_codes, not_an_id
+from alphita.terminology.loaders._sieve import Sieve
 
 COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "AUI", "SAB", "TTY", "CODE", "STR", "SUPPRESS"]
 # Term types whose meaning is the same in every source.
@@ -43,16 +45,27 @@ class Terms:
         atom_rows: every atom's id, where relations may name atoms; `atom_concept` has the row of its concept.
     """
 
-    def __init__(self, sieve: Sieve, languages: dict[str, str], ranks: pl.DataFrame) -> None:
+    def __init__(
+        self,
+        release: Release,
+        dialect: Dialect,
+        filters: Filters,
+        sieve: Sieve,
+        languages: dict[str, str],
+        ranks: pl.DataFrame,
+    ) -> None:
         """Read nothing as yet.
 
         Args:
-            sieve: of the release.
+            release: to read.
+            dialect: of the release.
+            filters: what to take.
+            sieve: takes the bad and the unwanted rows out.
             languages: language of each source, by its SAB, as far as it is known.
             ranks: rank of each source and term type (SAB, TTY, rank), the greater the better; the release's own are
                 added.
         """
-        self.sieve, self.dialect, self.filters, self.release = sieve, sieve.dialect, sieve.filters, sieve.release
+        self.release, self.dialect, self.filters, self.sieve = release, dialect, filters, sieve
         self.languages, self.ranks = languages, ranks
 
     def read(self, preferred_language: str) -> None:
@@ -90,7 +103,7 @@ class Terms:
         self._choose_concepts(terms["concept"].to_numpy())
         place = pl.Series(self.place[terms["concept"].to_numpy()])
         terms = self.sieve.drop(
-            terms.with_columns(concept=place), pl.col("concept") >= 0, f"{name}: semantic type not chosen"
+            terms.with_columns(concept=place), pl.col("concept") < 0, f"{name}: semantic type not chosen"
         )
         if terms.is_empty():
             raise InputError("no term is left: no row passes the filters", file=self.release.shown(name))
@@ -106,28 +119,19 @@ class Terms:
             self.concepts = self.concepts.with_columns(retired=pl.Series(~is_live[self.place >= 0]))
 
     def _good_terms(self, frame: pl.DataFrame) -> pl.DataFrame:
-        name = self.dialect.terms
-        length = pl.col("STR").str.len_bytes()
-        long = (length > model.MAX_TERM_CHARACTERS) & (pl.col("STR").str.len_chars() > model.MAX_TERM_CHARACTERS)
-        known = pl.col("LAT").is_in(list(LANGUAGES))
-        for bad, problem, column in (
-            (not_an_id("CUI"), "not a concept id", "CUI"),
-            (pl.col("SAB") == "", "a term without a source", "SAB"),
-            (~known, "unknown language code", "LAT"),
-            (pl.col("STR").str.strip_chars() == "", "a term without a string", "STR"),
-            (long, f"longer than {model.MAX_TERM_CHARACTERS:,} characters", "STR"),
-        ):
-            frame = self.sieve.refuse(name, frame, bad, problem, column)
-        return frame
+        frame = self.sieve.refuse(frame, "CUI", not_an_id("CUI"), "not a concept id")
+        frame = self.sieve.refuse(frame, "SAB", pl.col("SAB") == "", "a term without a source")
+        frame = self.sieve.refuse(frame, "LAT", ~pl.col("LAT").is_in(list(LANGUAGES)), "unknown language code")
+        return self.sieve.strings(frame, "STR", "term")
 
     def _chosen_terms(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the terms that pass the filters, with their columns as the table `terms` wants them."""
         name, filters = self.dialect.terms, self.filters
         if filters.languages:
-            frame = self.sieve.drop(frame, pl.col("LAT").is_in(filters.languages), f"{name}: language not chosen")
-        frame = self.sieve.filtered(name, frame)
+            frame = self.sieve.drop(frame, ~pl.col("LAT").is_in(filters.languages), f"{name}: language not chosen")
+        frame = filters.passed(name, frame, self.sieve)
         if filters.term_types:
-            frame = self.sieve.drop(frame, pl.col("TTY").is_in(filters.term_types), f"{name}: term type not chosen")
+            frame = self.sieve.drop(frame, ~pl.col("TTY").is_in(filters.term_types), f"{name}: term type not chosen")
         frame = frame.with_columns(score=self._score(frame))
         sources = {source: prefixes.canonical(source) for source in frame["SAB"].unique()}
         source = pl.col("SAB").replace(sources)
@@ -160,7 +164,7 @@ class Terms:
         for frame in self.release.blocks(name, ["RANK", "SAB", "TTY"]) if name else ():
             rank = frame["RANK"].cast(pl.Int32, strict=False)
             frame = frame.with_columns(rank=rank.set((rank < 0) | (rank >= MAX_RANK), None))
-            frame = self.sieve.refuse(name, frame, pl.col("rank").is_null(), "not a rank", "RANK")
+            frame = self.sieve.refuse(frame, "RANK", pl.col("rank").is_null(), "not a rank")
             found.append(frame.select("SAB", "TTY", "rank"))
         self.ranks = pl.concat(found).unique(["SAB", "TTY"], keep="first", maintain_order=True)
 
@@ -208,12 +212,9 @@ class Terms:
         found = [pl.DataFrame(schema=schema)]
         name = self.dialect.types
         for frame in self.release.blocks(name, ["CUI", "TUI", "STY"]):
-            frame = self.sieve.refuse(name, frame, pl.col("STY") == "", "a semantic type without a name", "STY")
-            rows = self.rows.of(frame["CUI"])
-            self.sieve.refuse(
-                name, frame, ~pl.lit(pl.Series(rows >= 0)), f"no term of {self.dialect.terms} has this id", "CUI"
-            )
-            frame = frame.with_columns(concept=pl.Series(rows)).filter(pl.col("concept") >= 0)
+            frame = self.sieve.refuse(frame, "STY", pl.col("STY") == "", "a semantic type without a name")
+            frame = frame.with_columns(concept=pl.Series(self.rows.of(frame["CUI"])))
+            frame = self.sieve.refuse(frame, "CUI", pl.col("concept") < 0, self.dialect.unknown)
             found.append(frame.select("concept", semantic_type="STY", code="TUI").cast(schema))
         return pl.concat(found)
 

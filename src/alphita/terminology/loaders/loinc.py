@@ -7,7 +7,6 @@ The files are CSV with quotes and hold 100,000 to a million rows.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from alphita.terminology import languages, model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import refuse
+from alphita.terminology.loaders._sieve import Sieve, listed
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"
@@ -29,6 +28,7 @@ SOURCE = "LOINC"
 AXES = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP")
 STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
+PART = ("PartNumber", "PartTypeName", "PartName", "PartDisplayName")
 PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
 TERMS = ("loinc.csv", "loinctablecore.csv")
 OTHERS = (*TERMS, "mapto.csv", "part.csv", "consumername.csv")
@@ -86,8 +86,7 @@ class _Reader:
     """Reads the files of a release, the terms' own first."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.dropped: Counter[str] = Counter()
+        self.options, self.sieve = options, Sieve(rejects)
         self.used: list[Member] = []
         self.files: dict[str, Member] = {}
         self.variants: list[tuple[str, Member]] = []
@@ -99,11 +98,11 @@ class _Reader:
                 if wanted is None or tag.lower() in wanted or variant[1] in wanted:
                     self.variants.append((tag, member))
                 else:
-                    self.dropped["linguistic variants that were not wanted"] += 1
+                    self.sieve.count("linguistic variants that were not wanted", 1)
             elif name in (*HIERARCHIES, *PART_LINKS, *OTHERS) and name not in self.files and _folder(member) != PANELS:
                 self.files[name] = member
             else:
-                self.dropped["files of the release that are not read"] += 1
+                self.sieve.count("files of the release that are not read", 1)
         if not self.files.keys() & {*TERMS}:
             raise InputError(
                 f"no Loinc.csv among the {len(members)} files",
@@ -147,7 +146,7 @@ class _Reader:
             properties=self._properties(loinc),
         )
         tables.sources = _release.sources(self.used, "LOINC", _version)
-        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        tables.dropped = dict(self.sieve.dropped)
         return tables
 
     # --- files -------------------------------------------------------------------------------------------------------
@@ -155,34 +154,7 @@ class _Reader:
     def _table(self, member: Member, columns: Sequence[str], optional: Sequence[str] = ()) -> pl.DataFrame:
         """Return the columns of a file as stripped strings, with file and line; optional ones are "" where lacking."""
         self.used.append(member)
-        rows = _release.csv_rows(member, self.rejects)
-        _, header = next(rows)
-        names = [name.strip().casefold() for name in header]
-        for name in columns:
-            if name.casefold() not in names:
-                shown = [name[:40] for name in header[:20]]
-                raise InputError(f"no column {name!r}; its first line has {shown}", file=member.place, line=1)
-        places = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
-        cells: dict[str, list[str]] = {name: [] for name in places}
-        lines: list[int] = []
-        for line, row in rows:
-            lines.append(line)
-            for name, place in places.items():
-                cells[name].append(row[place])
-        schema = {**dict.fromkeys(places, pl.String), "line": pl.Int64}
-        frame = pl.DataFrame({**cells, "line": lines}, schema=schema)
-        # The same order whatever the file's, so that files can be put together.
-        return frame.select(
-            *(
-                pl.col(name).str.strip_chars() if name in places else pl.lit("").alias(name)
-                for name in (*columns, *optional)
-            ),
-            "line",
-            file=pl.lit(member.place, dtype=pl.Categorical),
-        )
-
-    def _refuse(self, frame: pl.DataFrame, bad: pl.Expr, problem: str, member: Member, field: str) -> pl.DataFrame:
-        return refuse(frame, bad, problem, self.rejects, file=member.place, field=field)
+        return _release.read_quoted(member, columns, self.sieve.rejects, optional=optional)
 
     def _loinc(self) -> pl.DataFrame:
         member = self.files.get("loinc.csv") or self.files["loinctablecore.csv"]
@@ -200,11 +172,11 @@ class _Reader:
         ]
         frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], optional)
         number = pl.col("LOINC_NUM")
-        frame = self._refuse(frame, ~number.str.contains(_LOINC), "not a LOINC number", member, "LOINC_NUM")
-        frame = self._refuse(frame, ~number.is_first_distinct(), "this number was defined before", member, "LOINC_NUM")
+        frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.str.contains(_LOINC), "not a LOINC number")
+        frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.is_first_distinct(), "this number was defined before")
         frame = frame.with_columns(STATUS=pl.col("STATUS").str.to_uppercase().replace("", "ACTIVE"))
         unknown = ~pl.col("STATUS").is_in(STATUSES)
-        frame = self._refuse(frame, unknown, f"must be one of {list(STATUSES)}", member, "STATUS")
+        frame = self.sieve.refuse(frame, "STATUS", unknown, f"must be one of {list(STATUSES)}")
         if frame.is_empty():
             raise InputError("no usable term in this file", file=member.place)
         return frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
@@ -213,21 +185,13 @@ class _Reader:
         """Return the parts that Part.csv defines: concept, code, type, names, retired."""
         member = self.files.get("part.csv")
         if member is None:
-            return _no_parts()
+            return _no_rows(*PART).with_columns(retired=pl.lit(False))
         frame = self._table(member, ["PartNumber", "PartName"], ["PartTypeName", "PartDisplayName", "Status"])
         number = pl.col("PartNumber")
-        frame = self._refuse(frame, ~number.str.contains(_PART), "not a part number", member, "PartNumber")
-        frame = self._refuse(frame, ~number.is_first_distinct(), "this part was defined before", member, "PartNumber")
+        frame = self.sieve.refuse(frame, "PartNumber", ~number.str.contains(_PART), "not a part number")
+        frame = self.sieve.refuse(frame, "PartNumber", ~number.is_first_distinct(), "this part was defined before")
         status = pl.col("Status").str.to_uppercase()
-        return frame.select(
-            "PartNumber",
-            "PartTypeName",
-            "PartName",
-            "PartDisplayName",
-            "file",
-            "line",
-            retired=status.is_in(["DEPRECATED", "INACTIVE"]),
-        )
+        return frame.select(*PART, "file", "line", retired=status.is_in(["DEPRECATED", "INACTIVE"]))
 
     def _links(self) -> pl.DataFrame:
         columns = ["LoincNumber", "PartNumber"]
@@ -237,7 +201,7 @@ class _Reader:
             if member := self.files.get(name):
                 frame = self._table(member, columns, optional)
                 bad = ~pl.col("PartNumber").str.contains(_PART)
-                frames.append(self._refuse(frame, bad, "not a part number", member, "PartNumber"))
+                frames.append(self.sieve.refuse(frame, "PartNumber", bad, "not a part number"))
         return pl.concat(frames) if frames else _no_rows(*columns, *optional)
 
     def _edges(self) -> pl.DataFrame:
@@ -247,7 +211,7 @@ class _Reader:
             if member := self.files.get(name):
                 frame = self._table(member, columns, optional)
                 # The same hierarchy in another file of an older form says nothing new.
-                return self._refuse(frame, pl.col("CODE") == "", "an empty code", member, "CODE")
+                return self.sieve.refuse(frame, "CODE", pl.col("CODE") == "", "an empty code")
         return _no_rows(*columns, *optional)
 
     def _all_parts(self, parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
@@ -285,12 +249,11 @@ class _Reader:
         for tag, member in self.variants:
             terms = pl.concat([terms, self._variant(tag, member)])
         same = ["concept", "language", "string"]
-        once = terms.unique(same, keep="first", maintain_order=True)
-        self.dropped["names equal to another one of the same term"] += len(terms) - len(once)
+        once = self.sieve.once(terms, same, "names equal to another one of the same term")
         # Some variants repeat the English name where there is no translation.
         exact = once.filter((pl.col("language") == "en") & (pl.col("scope") == "exact")).select("concept", "string")
         untranslated = once.filter(pl.col("language") != "en").join(exact, on=["concept", "string"], how="semi")
-        self.dropped["translations equal to the English name"] += len(untranslated)
+        self.sieve.count("translations equal to the English name", len(untranslated))
         if len(untranslated):
             once = once.join(untranslated.select(same), on=same, how="anti", maintain_order="left")
         return _with_source(once)
@@ -381,12 +344,11 @@ class _Reader:
         frame = self._table(member, ["LOINC", "MAP_TO"]).with_columns(concept=_curie("LOINC"), object=_curie("MAP_TO"))
         for column, field in (("concept", "LOINC"), ("object", "MAP_TO")):
             unknown = ~pl.col(column).is_in(self.known)
-            frame = self._refuse(frame, unknown, "no concept has this number", member, field)
+            frame = self.sieve.refuse(frame, field, unknown, "no concept has this number")
         frame = frame.unique(["concept", "object"], keep="first", maintain_order=True)
         frame = frame.join(concepts.select("concept", "retired"), on="concept", maintain_order="left")
         follow = pl.col("retired") & (pl.len().over("concept") == 1)
-        predicate = pl.when(follow).then(pl.lit(model.REPLACED_BY)).otherwise(pl.lit(model.CONSIDER))
-        return _with_source(frame.select("concept", "object", "file", "line", predicate=predicate))
+        return _with_source(frame.select("concept", "object", "file", "line", model.predicate(follow)))
 
     def _properties(self, loinc: pl.DataFrame) -> pl.DataFrame:
         """Return the axes, the status where it is not ACTIVE, and the notice that third parties' content must carry."""
@@ -444,12 +406,7 @@ def _with_source(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _no_rows(*columns: str) -> pl.DataFrame:
-    return pl.DataFrame(schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64, "file": pl.Categorical})
-
-
-def _no_parts() -> pl.DataFrame:
-    columns = ("PartNumber", "PartTypeName", "PartName", "PartDisplayName")
-    return _no_rows(*columns).select(*columns, "file", "line", retired=pl.lit(False))
+    return pl.DataFrame(schema={**dict.fromkeys(columns, pl.String), "file": pl.Categorical, "line": pl.Int64})
 
 
 def _version(member: Member) -> str | None:
@@ -462,7 +419,7 @@ def _version(member: Member) -> str | None:
 
 def _language_option(option: str) -> frozenset[str] | None:
     """Return the wanted languages in lower case; None for all."""
-    words = [word.strip().lower().replace("_", "-") for word in option.split(",") if word.strip()]
+    words = [word.lower().replace("_", "-") for word in listed(option)]
     if not words:
         return None
     for word in words:

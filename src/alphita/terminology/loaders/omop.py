@@ -9,7 +9,6 @@ name one concept (the "OMOP generated" of metadata, codes used again for another
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import refuse
+from alphita.terminology.loaders._sieve import Sieve, listed
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
@@ -50,6 +49,7 @@ LANGUAGES = {int(row["concept_id"]): row["tag"] for row in textio.packaged(__pac
 
 REPLACED = ("Concept replaced by", "Concept same_as to")
 TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
+VALID = ("valid_start_date", "valid_end_date")
 # What is no relation but says what to use instead.
 POINTING = ("Maps to", *REPLACED, *TO_REVIEW)
 # Each relationship stands twice, once from each end. These are the ends that are not wanted.
@@ -108,10 +108,9 @@ class _Reader:
     """Reads the files, CONCEPT first, for all others name concepts by their OMOP id."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.dropped: Counter[str] = Counter()
+        self.options, self.sieve = options, Sieve(rejects)
         self.languages = LANGUAGES | _language_option(options.languages)
-        self.vocabularies = [word.strip() for word in options.vocabularies.split(",") if word.strip()]
+        self.vocabularies = listed(options.vocabularies)
         self.files: dict[str, Member] = {}
         for member in members:
             kind = _kind(member)
@@ -122,7 +121,7 @@ class _Reader:
                     )
                 self.files[kind] = member
             else:
-                self.dropped[f"file {member.name}"] += 1
+                self.sieve.dropped[f"file {member.name}"] += 1
         if "concept" not in self.files:
             raise InputError(
                 f"no CONCEPT.csv among the {len(members)} files",
@@ -145,7 +144,7 @@ class _Reader:
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
         concepts = concepts.sort("concept_id").with_columns(
-            row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefix_expression(concepts["vocabulary_id"])
+            row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefixes(concepts["vocabulary_id"])
         )
         self.ids: NDArray[np.int64] = concepts["concept_id"].to_numpy()
         self.retired = concepts["retired"].to_numpy()
@@ -168,23 +167,19 @@ class _Reader:
         )
         version = self._version()
         tables.sources = _release.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
-        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        tables.dropped = dict(self.sieve.dropped)
         return tables
 
     # --- concepts ----------------------------------------------------------------------------------------------------
 
     def _concepts(self) -> pl.DataFrame:
-        member = self.files["concept"]
-        place = member.place
-
-        def check(frame: pl.DataFrame, bad: pl.Expr, problem: str, field: str) -> pl.DataFrame:
-            return refuse(frame, bad, problem, self.rejects, file=place, field=field)
+        member, sieve = self.files["concept"], self.sieve
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
             """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats.
 
             Args:
-                frame: the columns below as strings, and `line`.
+                frame: the columns below as strings, `file` and `line`.
 
             Returns:
                 The good rows, with `retired` for invalid_reason and without the dates.
@@ -192,20 +187,13 @@ class _Reader:
             Raises:
                 InputError: under strict rejects, the first bad row.
             """
-            frame = check(frame, _not_an_id("concept_id"), "not a number", "concept_id")
-            name = pl.col("concept_name")
-            frame = check(frame, name.str.strip_chars() == "", "an empty name", "concept_name")
-            frame = check(
-                frame, name.str.len_chars() > model.MAX_TERM_CHARACTERS, "longer than any term", "concept_name"
-            )
-            frame = check(frame, pl.col("vocabulary_id") == "", "an empty vocabulary", "vocabulary_id")
-            frame = check(
-                frame, ~pl.col("invalid_reason").is_in(["", "D", "U"]), "must be D, U or empty", "invalid_reason"
-            )
-            frame = check(
-                frame, ~pl.col("standard_concept").is_in(["", "S", "C"]), "must be S, C or empty", "standard_concept"
-            )
-            frame = self._dates(frame, place)
+            not_an_id = ~pl.col("concept_id").str.contains(r"^(0|[1-9][0-9]{0,17})$")
+            frame = sieve.refuse(frame, "concept_id", not_an_id, "not a number")
+            frame = sieve.strings(frame, "concept_name", "name")
+            frame = sieve.refuse(frame, "vocabulary_id", pl.col("vocabulary_id") == "", "an empty vocabulary")
+            unknown = ~pl.col("standard_concept").is_in(["", "S", "C"])
+            frame = sieve.refuse(frame, "standard_concept", unknown, "must be S, C or empty")
+            frame = self._dated(self._with_reason(frame))
             return frame.select(
                 pl.col("concept_id").cast(pl.Int64),
                 "concept_name",
@@ -213,43 +201,37 @@ class _Reader:
                 "standard_concept",
                 *(pl.col(few).cast(pl.Categorical) for few in ("domain_id", "vocabulary_id", "concept_class_id")),
                 (pl.col("invalid_reason") != "").alias("retired"),
+                "file",
                 "line",
             )
 
-        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, self.rejects, prepare=prepare)
-        concepts = check(
-            concepts, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id"
-        )
+        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, sieve.rejects, prepare=prepare)
+        repeated = ~pl.col("concept_id").is_first_distinct()
+        concepts = sieve.refuse(concepts, "concept_id", repeated, "this id was defined before")
         # "No matching concept": it would name whatever has no name.
         self.left_out: NDArray[np.int64] = np.zeros(1, np.int64)
-        concepts = self._without("the concept 0", concepts, pl.col("concept_id") == 0)
+        concepts = sieve.drop(concepts, pl.col("concept_id") == 0, "the concept 0")
         if self.vocabularies:
             there = sorted(concepts["vocabulary_id"].unique().cast(pl.String).to_list())
             for name in self.vocabularies:
                 if name not in there:
                     raise UsageError(f"option vocabularies: no concept of {name!r}; the file has {there}")
-            wanted = concepts["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
+            unwanted = ~concepts["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
             self._learn_languages(concepts)
-            self.left_out = np.append(0, np.sort(concepts.filter(~wanted)["concept_id"].to_numpy()))
-            self.dropped["concepts of other vocabularies"] = len(self.left_out) - 1
-            concepts = concepts.filter(wanted)
+            self.left_out = np.append(0, np.sort(concepts.filter(unwanted)["concept_id"].to_numpy()))
+            concepts = sieve.drop(concepts, unwanted, "concepts of other vocabularies")
         if concepts.is_empty():
-            raise InputError("no usable concept in this file", file=place)
+            raise InputError("no usable concept in this file", file=member.place)
         return concepts
 
-    def _dates(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
-        for field in ("valid_start_date", "valid_end_date"):
-            bad = _release.not_a_date(field)
-            frame = refuse(frame, bad, "not a date of the form YYYYMMDD", self.rejects, file=place, field=field)
+    def _with_reason(self, frame: pl.DataFrame) -> pl.DataFrame:
+        unknown = ~pl.col("invalid_reason").is_in(["", "D", "U"])
+        return self.sieve.refuse(frame, "invalid_reason", unknown, "must be D, U or empty")
+
+    def _dated(self, frame: pl.DataFrame) -> pl.DataFrame:
+        frame = self.sieve.dates(frame, *VALID)
         backwards = pl.col("valid_start_date") > pl.col("valid_end_date")
-        return refuse(
-            frame,
-            backwards,
-            "valid_end_date lies before valid_start_date",
-            self.rejects,
-            file=place,
-            field="valid_end_date",
-        )
+        return self.sieve.refuse(frame, "valid_end_date", backwards, "valid_end_date lies before valid_start_date")
 
     def _with_curies(self, concepts: pl.DataFrame) -> pl.DataFrame:
         """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
@@ -291,8 +273,8 @@ class _Reader:
             preferred=pl.lit(True),
         )
         terms = pl.concat([names, self._synonyms()])
-        once = terms.unique(["concept", "string", "language"], keep="first", maintain_order=True)
-        self.dropped["synonyms equal to the name or to another synonym"] = len(terms) - len(once)
+        same = ("concept", "string", "language")
+        once = self.sieve.once(terms, same, "synonyms equal to the name or to another synonym")
         rows = once["concept"]
         return once.with_columns(
             source=concepts["source"].cast(pl.Categorical).gather(rows), code=concepts["code"].gather(rows)
@@ -303,7 +285,6 @@ class _Reader:
         schema = {"concept": pl.Int32, "string": pl.String, "language": pl.String, "preferred": pl.Boolean}
         if member is None:
             return pl.DataFrame(schema=schema)
-        place = member.place
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
             """Check a block of synonyms, and turn it into terms.
@@ -317,26 +298,18 @@ class _Reader:
             Raises:
                 InputError: under strict rejects, the first bad row.
             """
-            name = pl.col("concept_synonym_name")
-            for bad, problem in (
-                (name.str.strip_chars() == "", "an empty synonym"),
-                (name.str.len_chars() > model.MAX_TERM_CHARACTERS, "longer than any term"),
-            ):
-                frame = refuse(frame, bad, problem, self.rejects, file=place, field="concept_synonym_name")
-            frame = self._at_concepts(frame, "concept_id", place)
+            frame = self.sieve.strings(frame, "concept_synonym_name", "synonym")
+            frame = self._at_concepts(frame, "concept_id")
             language = pl.col("language_concept_id").cast(pl.Int64, strict=False)
             language = language.replace_strict(self.languages, default=None, return_dtype=pl.String)
             frame = frame.with_columns(language=language)
             problem = "no language is known for this concept; the option languages can name it"
-            frame = refuse(
-                frame, pl.col("language").is_null(), problem, self.rejects, file=place, field="language_concept_id"
-            )
-            return frame.select(
-                concept="concept_id", string=name.str.strip_chars(), language="language", preferred=pl.lit(False)
-            )
+            frame = self.sieve.refuse(frame, "language_concept_id", pl.col("language").is_null(), problem)
+            string = pl.col("concept_synonym_name").str.strip_chars()
+            return frame.select(concept="concept_id", string=string, language="language", preferred=pl.lit(False))
 
         columns = ["concept_id", "concept_synonym_name", "language_concept_id"]
-        return _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        return _release.read_unquoted(member, columns, self.sieve.rejects, prepare=prepare)
 
     def _learn_languages(self, concepts: pl.DataFrame) -> None:
         """Add the languages that have a concept of their own in this download: "Polish language" -> pl."""
@@ -353,7 +326,7 @@ class _Reader:
         member = self.files.get("concept_relationship")
         if member is None:
             return model.empty("relations"), model.empty("replacements"), model.empty("xrefs")
-        place, unwanted = member.place, self._unwanted()
+        sieve, unwanted = self.sieve, self._unwanted()
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
             """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops.
@@ -368,24 +341,16 @@ class _Reader:
             Raises:
                 InputError: under strict rejects, the first bad row.
             """
-            bad = ~pl.col("invalid_reason").is_in(["", "D", "U"])
-            frame = refuse(frame, bad, "must be D, U or empty", self.rejects, file=place, field="invalid_reason")
-            frame = self._without("invalid relationships", frame, pl.col("invalid_reason") != "")
-            frame = self._without(
-                "the other direction of relationships", frame, pl.col("relationship_id").is_in(unwanted)
-            )
+            frame, label = self._with_reason(frame), pl.col("relationship_id")
+            frame = sieve.drop(frame, pl.col("invalid_reason") != "", "invalid relationships")
+            frame = sieve.drop(frame, label.is_in(unwanted), "the other direction of relationships")
             itself = pl.col("concept_id_1") == pl.col("concept_id_2")
-            frame = self._without("relationships of a concept to itself", frame, itself)
+            frame = sieve.drop(frame, itself, "relationships of a concept to itself")
             if self.options.relations == "is_a":
-                others = ~pl.col("relationship_id").is_in(["Is a", *POINTING])
-                frame = self._without("relationships other than is_a", frame, others)
-            bad = pl.col("relationship_id").str.strip_chars() == ""
-            frame = refuse(frame, bad, "an empty label", self.rejects, file=place, field="relationship_id")
-            frame = self._dates(frame, place)
-            frame = self._at_concepts(frame, "concept_id_1", place)
-            frame = self._at_concepts(frame, "concept_id_2", place)
+                frame = sieve.drop(frame, ~label.is_in(["Is a", *POINTING]), "relationships other than is_a")
+            frame = self._dated(sieve.strings(frame, "relationship_id", "label"))
+            frame = self._at_concepts(self._at_concepts(frame, "concept_id_1"), "concept_id_2")
             # Here, block by block, for labels as strings would be a GB or more in a whole download.
-            label = pl.col("relationship_id")
             words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
             words |= {name: name for name in POINTING}
             return frame.select(
@@ -395,15 +360,8 @@ class _Reader:
                 points=label.is_in(POINTING),
             )
 
-        columns = [
-            "concept_id_1",
-            "concept_id_2",
-            "relationship_id",
-            "valid_start_date",
-            "valid_end_date",
-            "invalid_reason",
-        ]
-        rows = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        columns = ["concept_id_1", "concept_id_2", "relationship_id", *VALID, "invalid_reason"]
+        rows = _release.read_unquoted(member, columns, sieve.rejects, prepare=prepare)
         relations = rows.filter(~pl.col("points")).select(
             "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
         )
@@ -419,24 +377,21 @@ class _Reader:
 
         "Concept replaced by" and "Concept same_as to" come first; where a concept has neither, "Maps to" is followed.
         """
-        mine = pointed.filter(pl.Series(self.retired[pointed["head"].to_numpy()]))
-        succeeded = pl.col("label").is_in(REPLACED).any().over("head")
+        mine = pointed.filter(pl.Series(self.retired[pointed["head"].to_numpy()])).rename({"head": "concept"})
+        succeeded = pl.col("label").is_in(REPLACED).any().over("concept")
         followed = pl.col("label").is_in(REPLACED) | ((pl.col("label") == "Maps to") & ~succeeded)
         mine = mine.with_columns(followed=followed)
-        n_targets = pl.col("tail").filter(pl.col("followed")).n_unique().over("head")
+        n_targets = pl.col("tail").filter(pl.col("followed")).n_unique().over("concept")
         replaces = pl.col("followed") & (n_targets == 1)
-        predicate = pl.when(replaces).then(pl.lit(model.REPLACED_BY)).otherwise(pl.lit(model.CONSIDER))
-        mine = mine.filter(pl.col("followed") | pl.col("label").is_in(TO_REVIEW)).with_columns(predicate=predicate)
-        mine = mine.sort("head", pl.col("predicate") == model.CONSIDER, maintain_order=True)
-        mine = mine.unique(["head", "object"], keep="first", maintain_order=True)
-        return mine.select("predicate", "object", concept="head", source=pl.lit(PREFIX))
+        mine = mine.filter(pl.col("followed") | pl.col("label").is_in(TO_REVIEW))
+        return model.successors(mine, replaces).with_columns(source=pl.lit(PREFIX))
 
     def _unwanted(self) -> list[str]:
         """Return the relationships that say again, from the other end, what another one says."""
         member = self.files.get("relationship")
         if member is None:
             return sorted(INVERSES)
-        rows = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.rejects)
+        rows = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.sieve.rejects)
         unwanted = set(INVERSES)
         kept = {"Is a", *POINTING}
         for one, other in rows.select("relationship_id", "reverse_relationship_id").iter_rows():
@@ -445,30 +400,17 @@ class _Reader:
                 unwanted.add(max((one, other), key=lambda name: (name not in kept, not name.startswith("Has "), name)))
         return sorted(unwanted)
 
-    def _without(self, what: str, frame: pl.DataFrame, unwanted: pl.Expr) -> pl.DataFrame:
-        kept = frame.filter(~unwanted)
-        self.dropped[what] += len(frame) - len(kept)
-        return kept
-
-    def _at_concepts(self, frame: pl.DataFrame, column: str, place: str) -> pl.DataFrame:
+    def _at_concepts(self, frame: pl.DataFrame, field: str) -> pl.DataFrame:
         """Replace OMOP ids by rows of the concepts; refuse those that no concept has."""
-        frame, left_out = _release.at_concepts(
-            frame,
-            column,
-            frame[column].cast(pl.Int64, strict=False).fill_null(-1).to_numpy(),
-            self.ids,
-            self.left_out,
-            lambda some, bad, problem: refuse(some, bad, problem, self.rejects, file=place, field=column),
-        )
-        self.dropped["synonyms and relationships of concepts that are left out"] += left_out
-        return frame
+        what = "synonyms and relationships of concepts that are left out"
+        return self.sieve.at_concepts(frame, field, self.ids, self.left_out, what)
 
     def _version(self) -> str | None:
         """Return the vocabularies' version, which VOCABULARY.csv gives for the vocabulary "None"."""
         member = self.files.get("vocabulary")
         if member is None:
             return None
-        rows = _release.read_unquoted(member, ["vocabulary_id"], self.rejects, optional=["vocabulary_version"])
+        rows = _release.read_unquoted(member, ["vocabulary_id"], self.sieve.rejects, optional=["vocabulary_version"])
         versions = rows.filter(pl.col("vocabulary_id") == "None")["vocabulary_version"].to_list()
         return versions[0] if versions and versions[0] else None
 
@@ -477,15 +419,9 @@ def _omop(column: str) -> pl.Expr:
     return pl.lit(f"{PREFIX}:") + pl.col(column).cast(pl.String)
 
 
-def _not_an_id(column: str) -> pl.Expr:
-    return ~pl.col(column).str.contains(r"^(0|[1-9][0-9]{0,17})$")
-
-
-def _prefix_expression(vocabularies: pl.Series) -> pl.Expr:
+def _prefixes(vocabularies: pl.Series) -> pl.Series:
     names = vocabularies.unique().cast(pl.String).to_list()
-    return (
-        pl.col("vocabulary_id").cast(pl.String).replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String)
-    )
+    return vocabularies.cast(pl.String).replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String)
 
 
 def _prefix(vocabulary: str) -> str:
@@ -498,7 +434,7 @@ def _prefix(vocabulary: str) -> str:
 
 def _language_option(option: str) -> dict[int, str]:
     tags = {}
-    for part in filter(None, (part.strip() for part in option.split(","))):
+    for part in listed(option):
         concept, equals, written = part.partition("=")
         tag = languages.normalize(written)
         if not equals or not concept.strip().isdecimal() or tag is None:

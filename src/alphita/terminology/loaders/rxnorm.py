@@ -124,11 +124,9 @@ def _read_attributes(builder: _rrf.Builder, wanted: list[str]) -> None:
     """Add the wanted attributes: NDC as cross-references, the others as properties."""
     name = "RXNSAT"
     for frame in builder.release.blocks(name, ["CUI", "ATN", "SAB", "ATV", "SUPPRESS"]) if wanted else ():
-        frame = builder.sieve.drop(frame, pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
-        frame = builder.sieve.filtered(name, frame)
-        long = pl.col("ATV").str.len_chars() > model.MAX_TEXT_CHARACTERS
-        frame = builder.sieve.refuse(name, frame, pl.col("ATV").str.strip_chars() == "", "an empty attribute", "ATV")
-        frame = builder.sieve.refuse(name, frame, long, f"longer than {model.MAX_TEXT_CHARACTERS:,} characters", "ATV")
+        frame = builder.sieve.drop(frame, ~pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
+        frame = builder.filters.passed(name, frame, builder.sieve)
+        frame = builder.sieve.strings(frame, "ATV", "attribute", model.MAX_TEXT_CHARACTERS)
         frame, places = builder.concept_rows(name, frame, "CUI")
         source = pl.col("SAB").replace({source: prefixes.canonical(source) for source in frame["SAB"].unique()})
         is_ndc = (frame["ATN"] == NDC).to_numpy()

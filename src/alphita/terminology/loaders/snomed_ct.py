@@ -23,7 +23,7 @@ from alphita.terminology import languages, model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import refuse
+from alphita.terminology.loaders._sieve import Sieve, listed
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
@@ -56,6 +56,7 @@ _OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Associati
 # A fully specified name and the tag at its end: "Myocardial infarction (disorder)".
 TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
 SCTID = r"^[1-9][0-9]{5,17}$"
+NO_SCTID = "not an SCTID: 6 to 18 digits"
 
 
 class Options(Config):
@@ -108,8 +109,7 @@ class _Reader:
     """Reads the files of a release, kind by kind; concepts first, for all others name them."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.dropped: Counter[str] = Counter()
+        self.options, self.sieve = options, Sieve(rejects)
         self.languages = _language_option(options.languages)
         self.files: dict[str, list[Member]] = {}
         self.used: list[Member] = []
@@ -125,7 +125,7 @@ class _Reader:
                     rejects.add(problem, file=member.place)
         _check_kinds(self.files, members)
         if others:
-            self.dropped["files of the release that are not read"] = others
+            self.sieve.dropped["files of the release that are not read"] = others
 
     def read(self) -> Tables:
         """Read all snapshots that were found, concepts first.
@@ -155,7 +155,7 @@ class _Reader:
         tables.properties = self._concrete_values(labels)
         tables.replacements, tables.xrefs = self._associations()
         tables.sources = _release.sources(self.used, "SNOMED CT", _release.release_date)
-        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        tables.dropped = dict(self.sieve.dropped)
         return tables
 
     # --- files -------------------------------------------------------------------------------------------------------
@@ -168,32 +168,26 @@ class _Reader:
             columns: name -> "id" (a number) or "text".
             key: "sctid", or "uuid" for a reference set's members.
         """
-        frames = []
-        for number, member in enumerate(self.files.get(kind, ())):
-            self.used.append(member)
-            frames.append(self._component_file(member, columns, key).with_columns(file=pl.lit(number, dtype=pl.UInt16)))
-        if not frames:
+        members = self.files.get(kind, [])
+        self.used += members
+        if not members:
             kinds = {name: pl.Int64 if what == "id" else pl.String for name, what in columns.items()}
-            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds, "line": pl.Int64}
-            return pl.DataFrame(schema={**schema, "file": pl.UInt16})
-        versions = pl.concat(frames)
-        if len(frames) == 1:
+            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds}
+            return pl.DataFrame(schema={**schema, "file": pl.Categorical, "line": pl.Int64})
+        versions = pl.concat([self._component_file(member, columns, key) for member in members])
+        if len(members) == 1:
             return versions
-        current = versions.sort("effectiveTime", descending=True, maintain_order=True).unique(
-            "id", keep="first", maintain_order=True
-        )
-        if len(current) < len(versions):
-            self.dropped[f"{kind}: other versions of a component in another file"] += len(versions) - len(current)
-        return current
+        versions = versions.sort("effectiveTime", descending=True, maintain_order=True)
+        return self.sieve.once(versions, ["id"], f"{kind}: other versions of a component in another file")
 
     def _component_file(self, member: Member, columns: dict[str, str], key: str) -> pl.DataFrame:
-        place = member.place
+        sieve, is_member = self.sieve, key == "uuid"
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
             """Check and shrink a block: numbers for ids, so that millions of rows stay small.
 
             Args:
-                frame: id, effectiveTime, active and the kind's own columns as strings, and `line`.
+                frame: id, effectiveTime, active and the kind's own columns as strings, `file` and `line`.
 
             Returns:
                 The good rows: ids as integers (a member's is the hash of its UUID), the date as YYYYMMDD, active as
@@ -202,57 +196,27 @@ class _Reader:
             Raises:
                 InputError: under strict rejects, the first bad row.
             """
-            if key == "sctid":
-                bad = ~pl.col("id").str.contains(SCTID)
-                frame = refuse(frame, bad, "not an SCTID: 6 to 18 digits", self.rejects, file=place, field="id")
-            frame = refuse(
-                frame, ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1", self.rejects, file=place, field="active"
-            )
-            frame = refuse(
-                frame,
-                _release.not_a_date("effectiveTime"),
-                "not a date of the form YYYYMMDD",
-                self.rejects,
-                file=place,
-                field="effectiveTime",
-            )
+            if not is_member:
+                frame = sieve.refuse(frame, "id", ~pl.col("id").str.contains(SCTID), NO_SCTID)
+            frame = sieve.refuse(frame, "active", ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1")
+            frame = sieve.dates(frame, "effectiveTime")
             # An id that is no number becomes one that no concept has, and is refused as such with the others.
             ids = [name for name, what in columns.items() if what == "id"]
             return frame.with_columns(
                 pl.col("effectiveTime").cast(pl.Int32),
                 pl.col("active") == "1",
                 *(pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name in ids),
-                *([pl.col("id").cast(pl.Int64)] if key == "sctid" else [pl.col("id").hash()]),
+                pl.col("id").hash() if is_member else pl.col("id").cast(pl.Int64),
             )
 
-        frame = _release.read_unquoted(
-            member, ["id", "effectiveTime", "active", *columns], self.rejects, prepare=prepare
-        ).select("id", "effectiveTime", "active", *columns, "line")
-        field = "id" if key == "sctid" else "referencedComponentId"
-        repeated = ~pl.col("id").is_first_distinct()
-        return refuse(frame, repeated, "its id was defined before in this file", self.rejects, file=place, field=field)
+        names = ["id", "effectiveTime", "active", *columns]
+        frame = _release.read_unquoted(member, names, sieve.rejects, prepare=prepare)
+        field, repeated = "referencedComponentId" if is_member else "id", ~pl.col("id").is_first_distinct()
+        return sieve.refuse(frame, field, repeated, "its id was defined before in this file")
 
-    def _refuse(self, frame: pl.DataFrame, bad: pl.Expr, problem: str, kind: str, field: str) -> pl.DataFrame:
-        """Refuse rows of several files, each with its file."""
-        mask = frame.select(bad.fill_null(True).alias("bad"))["bad"]
-        if not mask.any():
-            return frame
-        for value, line, file in frame.filter(mask).select(field, "line", "file").iter_rows():
-            self.rejects.add(problem, file=self.files[kind][file].place, line=line, field=field, value=value)
-        return frame.filter(~mask)
-
-    def _at_concepts(self, frame: pl.DataFrame, column: str, kind: str) -> pl.DataFrame:
+    def _at_concepts(self, frame: pl.DataFrame, field: str, kind: str) -> pl.DataFrame:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
-        frame, left_out = _release.at_concepts(
-            frame,
-            column,
-            frame[column].to_numpy(),
-            self.ids,
-            self.left_out,
-            lambda some, bad, problem: self._refuse(some, bad, problem, kind, column),
-        )
-        self.dropped[f"{kind} of inactive concepts"] += left_out
-        return frame
+        return self.sieve.at_concepts(frame, field, self.ids, self.left_out, f"{kind} of inactive concepts")
 
     # --- concepts and terms ------------------------------------------------------------------------------------------
 
@@ -261,8 +225,7 @@ class _Reader:
         self.left_out = np.empty(0, np.int64)
         if not self.options.inactive_concepts:
             self.left_out = concepts.filter(~pl.col("active"))["id"].to_numpy()
-            self.dropped["inactive concepts"] += len(self.left_out)
-            concepts = concepts.filter(pl.col("active"))
+            concepts = self.sieve.drop(concepts, ~pl.col("active"), "inactive concepts")
         if concepts.is_empty():
             raise InputError("no concept in this file", file=self.files["Concept"][0].place)
         return concepts
@@ -271,19 +234,15 @@ class _Reader:
         """Return the active descriptions and text definitions: id, concept (a row), languageCode, typeId, term."""
         columns = {"conceptId": "id", "languageCode": "text", "typeId": "id", "term": "text"}
         frames = []
-        for kind in ("Description", "TextDefinition"):
-            frame = self._components(kind, columns)
-            self.dropped[f"inactive {kind.lower()}s"] += len(frame) - int(frame["active"].sum())
-            frame = frame.filter(pl.col("active")).with_columns(pl.col("languageCode").str.to_lowercase())
+        limits = {"Description": model.MAX_TERM_CHARACTERS, "TextDefinition": model.MAX_TEXT_CHARACTERS}
+        for kind, limit in limits.items():
+            frame = self.sieve.drop(self._components(kind, columns), ~pl.col("active"), f"inactive {kind.lower()}s")
+            frame = frame.with_columns(pl.col("languageCode").str.to_lowercase())
             unknown = ~pl.col("languageCode").is_in(list(languages.table()))
-            frame = self._refuse(frame, unknown, "unknown language code", kind, "languageCode")
+            frame = self.sieve.refuse(frame, "languageCode", unknown, "unknown language code")
             known = pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
-            frame = self._refuse(frame, ~known, "neither a name, a synonym nor a definition", kind, "typeId")
-            is_text = pl.col("typeId") == DEFINITION
-            limit = pl.when(is_text).then(model.MAX_TEXT_CHARACTERS).otherwise(model.MAX_TERM_CHARACTERS)
-            length = pl.col("term").str.len_chars()
-            frame = self._refuse(frame, pl.col("term").str.strip_chars() == "", "an empty string", kind, "term")
-            frame = self._refuse(frame, length > limit, "longer than any term may be", kind, "term")
+            frame = self.sieve.refuse(frame, "typeId", ~known, "neither a name, a synonym nor a definition")
+            frame = self.sieve.strings(frame, "term", "string", limit)
             frame = self._at_concepts(frame, "conceptId", kind)
             frames.append(frame.select("id", pl.col("conceptId").alias("concept"), "languageCode", "typeId", "term"))
         return pl.concat(frames)
@@ -292,9 +251,8 @@ class _Reader:
         """Leave out other languages; not before, for all names serve for semantic types and relation labels."""
         if not self.languages:
             return descriptions
-        wanted = descriptions.filter(pl.col("languageCode").is_in(sorted(self.languages)))
-        self.dropped["terms and definitions of other languages"] += len(descriptions) - len(wanted)
-        return wanted
+        others = ~pl.col("languageCode").is_in(sorted(self.languages))
+        return self.sieve.drop(descriptions, others, "terms and definitions of other languages")
 
     def _terms(self, descriptions: pl.DataFrame) -> pl.DataFrame:
         """Return names without their tags, and synonyms; the same string of a concept and language once."""
@@ -315,7 +273,8 @@ class _Reader:
         once = names.group_by("concept", "language", "string", maintain_order=True).agg(
             pl.col("is_name").any(), pl.col("is_name").all().alias("only_name"), pl.col("rank").min()
         )
-        self.dropped["strings equal to another of the concept (a name without its tag, say)"] += len(names) - len(once)
+        repeated = len(names) - len(once)
+        self.sieve.count("strings equal to another of the concept (a name without its tag, say)", repeated)
         # Best first, for that order is kept where preference does not tell them apart: it decides a concept's name.
         once = once.sort(
             "concept", "rank", ~pl.col("is_name"), pl.col("language") != "en", maintain_order=True, nulls_last=True
@@ -333,7 +292,7 @@ class _Reader:
 
     def _with_preference(self, names: pl.DataFrame) -> pl.DataFrame:
         """Add `rank`: the place in the option of the first dialect that prefers this synonym, or null."""
-        dialects = [_dialect(word) for word in self.options.dialect.split(",") if word.strip()]
+        dialects = [_dialect(word) for word in listed(self.options.dialect)]
         if not dialects:
             return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
         columns = {"refsetId": "id", "referencedComponentId": "id", "acceptabilityId": "id"}
@@ -356,10 +315,8 @@ class _Reader:
         """Return the tag of each concept's name; of the English one where there is one, for tags are translated."""
         names = descriptions.filter(pl.col("typeId") == FSN)
         names = names.with_columns(tag=pl.col("term").str.extract(TAG, 2).str.strip_chars())
-        without = names["tag"].null_count()
-        if without:
-            self.dropped["names without a tag: no semantic type"] += without
-        names = names.filter(pl.col("tag").is_not_null() & (pl.col("tag") != ""))
+        names = self.sieve.drop(names, pl.col("tag").is_null(), "names without a tag: no semantic type")
+        names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
         return names.sort("concept").select("concept", semantic_type="tag", source=_source())
 
@@ -408,7 +365,7 @@ class _Reader:
         columns = {"sourceId": "id", "value": "text", "typeId": "id", "characteristicTypeId": "id"}
         values = self._live(kind, columns)
         well_formed = pl.col("value").str.contains(r'^(#[-+]?[0-9]+(\.[0-9]+)?|"(?s:.+)"|true|false)$')
-        values = self._refuse(values, ~well_formed, 'must be #number, "text", true or false', kind, "value")
+        values = self.sieve.refuse(values, "value", ~well_formed, 'must be #number, "text", true or false')
         values = self._at_concepts(values, "sourceId", kind)
         text = pl.col("value").str.strip_prefix("#")
         text = pl.when(pl.col("value").str.starts_with('"')).then(text.str.slice(1, text.str.len_chars() - 2))
@@ -421,26 +378,19 @@ class _Reader:
 
     def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""
-        relationships = self._components(kind, columns)
-        self.dropped["inactive relationships"] += len(relationships) - int(relationships["active"].sum())
-        relationships = relationships.filter(pl.col("active"))
-        stated = pl.col("characteristicTypeId") == STATED
-        self.dropped["stated relationships"] += int(relationships.select(stated.sum()).item())
-        return relationships.filter(~stated)
+        relationships = self.sieve.drop(self._components(kind, columns), ~pl.col("active"), "inactive relationships")
+        return self.sieve.drop(relationships, pl.col("characteristicTypeId") == STATED, "stated relationships")
 
     def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
         kind = "Association"
         columns = dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id")
         associations = self._components(kind, columns, key="uuid").filter(pl.col("active"))
-        bad = pl.col("referencedComponentId") < 0
-        associations = self._refuse(associations, bad, "not an SCTID: 6 to 18 digits", kind, "referencedComponentId")
+        component = pl.col("referencedComponentId")
+        associations = self.sieve.refuse(associations, "referencedComponentId", component < 0, NO_SCTID)
         # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.
-        partition = pl.col("referencedComponentId") // 10 % 100
-        of_concepts = partition.is_in([0, 10])
-        of_others = len(associations)
-        associations = associations.filter(of_concepts)
-        self.dropped["associations of descriptions and other components"] += of_others - len(associations)
+        of_others = ~(component // 10 % 100).is_in([0, 10])
+        associations = self.sieve.drop(associations, of_others, "associations of descriptions and other components")
         associations = self._at_concepts(associations, "referencedComponentId", kind)
         target = pl.col("targetComponentId")
         associations = associations.with_columns(object=_curie("targetComponentId"))
@@ -454,12 +404,8 @@ class _Reader:
         associations = associations.filter(retired & associations.select(known.alias("known"))["known"])
         replacing = pl.col("refsetId").is_in(REPLACING)
         n_targets = target.filter(replacing).n_unique().over("concept")
-        predicate = pl.when(replacing & (n_targets == 1)).then(pl.lit(model.REPLACED_BY))
-        associations = associations.with_columns(predicate=predicate.otherwise(pl.lit(model.CONSIDER)))
-        # A target that both replaces and is to be considered does replace.
-        associations = associations.sort("concept", pl.col("predicate") == model.CONSIDER, maintain_order=True)
-        associations = associations.unique(["concept", "object"], keep="first", maintain_order=True)
-        return associations.select("concept", "predicate", "object", source=_source()), xrefs
+        replacements = model.successors(associations, replacing & (n_targets == 1))
+        return replacements.with_columns(source=_source()), xrefs
 
 
 def _source() -> pl.Expr:
@@ -478,7 +424,7 @@ def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
 
 
 def _language_option(option: str) -> frozenset[str]:
-    tags = frozenset(word.strip().lower() for word in option.split(",") if word.strip())
+    tags = frozenset(map(str.lower, listed(option)))
     if unknown := sorted(tags - languages.table().keys()):
         raise UsageError(f"option languages: {unknown[0]!r} is not a language such as en, es, fr")
     return tags
@@ -486,7 +432,7 @@ def _language_option(option: str) -> frozenset[str]:
 
 def _dialect(word: str) -> int:
     """Return the id of a language reference set."""
-    word = word.strip().lower().replace("_", "-")
+    word = word.lower().replace("_", "-")
     if word in DIALECTS:
         return DIALECTS[word]
     if re.fullmatch(r"[1-9]\d{5,17}", word):

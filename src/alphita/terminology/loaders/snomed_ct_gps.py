@@ -18,8 +18,8 @@ from alphita.terminology import model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
-from alphita.terminology.loaders._release import refuse
-from alphita.terminology.loaders.snomed_ct import SCTID, SOURCE, TAG
+from alphita.terminology.loaders._sieve import Sieve
+from alphita.terminology.loaders.snomed_ct import NO_SCTID, SCTID, SOURCE, TAG
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "SNOMED CT's Global Patient Set, and other free sets of its concepts: zip archives or files"
@@ -54,13 +54,12 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
             file=paths[0] if paths else None,
             remedy="give the zip archive of the Global Patient Set as it came; RF2 files are read by snomed_ct",
         )
-    dropped = {"files that are not read": len(members) - len(sets)}
-    rows = pl.concat([_rows(member, rejects) for member in sets])
-    once = rows.unique("ConceptID", keep="first", maintain_order=True)
-    dropped["concepts that stand in an earlier file"] = len(rows) - len(once)
+    sieve = Sieve(rejects)
+    sieve.count("files that are not read", len(members) - len(sets))
+    rows = pl.concat([_rows(member, sieve) for member in sets])
+    once = sieve.once(rows, ["ConceptID"], "concepts that stand in an earlier file")
     if not options.inactive_concepts:
-        dropped["inactive concepts"] = int((~once["Active"]).sum())
-        once = once.filter("Active")
+        once = sieve.drop(once, ~pl.col("Active"), "inactive concepts")
     if once.is_empty():
         raise InputError("no concept in this file", file=sets[0].place)
     once = once.with_row_index("concept").with_columns(
@@ -69,14 +68,14 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         tag=pl.col("FSN").str.extract(TAG, 2).str.strip_chars(),
     )
     tagged = once.filter(pl.col("tag").fill_null("") != "")
-    dropped["names without a tag: no semantic type"] = len(once) - len(tagged)
+    sieve.count("names without a tag: no semantic type", len(once) - len(tagged))
     concept = pl.lit(f"{SOURCE}:") + pl.col("ConceptID")
     return Tables(
         concepts=once.select(id=concept, source=pl.lit(SOURCE), retired=~pl.col("Active")),
         terms=_terms(once),
         semantic_types=tagged.select("concept", semantic_type="tag", source=pl.lit(SOURCE)),
         sources=_release.sources(sets, "SNOMED CT Global Patient Set", _release.release_date),
-        dropped={what: count for what, count in dropped.items() if count},
+        dropped=dict(sieve.dropped),
     )
 
 
@@ -85,20 +84,20 @@ def _is_set(file: Beginning) -> bool:
     return header == [name.casefold() for name in COLUMNS]
 
 
-def _rows(member: Member, rejects: Rejects) -> pl.DataFrame:
+def _rows(member: Member, sieve: Sieve) -> pl.DataFrame:
     """Return the good rows of a file: the four columns, names without blanks around them, `Active` as bool."""
-    frame = _release.read_unquoted(member, COLUMNS, rejects)
+    frame = _release.read_unquoted(member, COLUMNS, sieve.rejects)
     frame = frame.with_columns(pl.col("FSN", "USPreferredTerm").str.strip_chars())
     length = pl.max_horizontal(pl.col("FSN", "USPreferredTerm").str.len_chars())
-    for bad, problem, field in (
-        (~pl.col("ConceptID").str.contains(SCTID), "not an SCTID: 6 to 18 digits", "ConceptID"),
-        (~pl.col("Active").is_in(["0", "1"]), "must be 0 or 1", "Active"),
+    for field, bad, problem in (
+        ("ConceptID", ~pl.col("ConceptID").str.contains(SCTID), NO_SCTID),
+        ("Active", ~pl.col("Active").is_in(["0", "1"]), "must be 0 or 1"),
         # A retired concept may have no preferred term.
-        (length == 0, "neither a fully specified name nor a preferred term", "FSN"),
-        (length > model.MAX_TERM_CHARACTERS, "longer than any term may be", "FSN"),
-        (~pl.col("ConceptID").is_first_distinct(), "its id was defined before in this file", "ConceptID"),
+        ("FSN", length == 0, "neither a fully specified name nor a preferred term"),
+        ("FSN", length > model.MAX_TERM_CHARACTERS, "longer than any term may be"),
+        ("ConceptID", ~pl.col("ConceptID").is_first_distinct(), "its id was defined before in this file"),
     ):
-        frame = refuse(frame, bad, problem, rejects, file=member.place, field=field)
+        frame = sieve.refuse(frame, field, bad, problem)
     return frame.select("ConceptID", pl.col("Active") == "1", "FSN", "USPreferredTerm")
 
 
