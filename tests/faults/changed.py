@@ -1,10 +1,13 @@
-"""Reads changed files, one a seed: READER,... FROM TO. Prints those that give anything but rows or a user's error.
+"""Reads changed files, one a seed: READER,... FROM TO ("all": every reader). Prints those that give a fault.
+
+A fault is anything but rows or a user's error.
 
 A reader has an end in time, and takes no more than 2 GB in all; after an error nothing that it writes is there.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import random
 import resource
@@ -110,5 +113,10 @@ def main(names: Sequence[str], seeds: range) -> int:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
-    first, last = map(int, sys.argv[2:4])
-    sys.exit(min(main([name for name in sys.argv[1].split(",") if name != "all"], range(first, last)), 1))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("readers", help='names, with commas between them, or "all"')
+    parser.add_argument("first", type=int, help="the first seed")
+    parser.add_argument("last", type=int, help="the seed after the last")
+    given = parser.parse_args()
+    names = [] if given.readers == "all" else given.readers.split(",")
+    sys.exit(min(main(names, range(given.first, given.last)), 1))

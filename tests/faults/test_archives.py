@@ -54,6 +54,33 @@ from alphita.errors import Rejects
 from alphita.terminology import sssom
 sssom.read(Path(sys.argv[1]), Rejects())
 """
+READ_CORPUS = """
+from pathlib import Path
+from alphita.training.text import corpora
+for document in corpora.documents([Path(sys.argv[1])]):
+    pass
+"""
+READ_SCORED = """
+from pathlib import Path
+from alphita.errors import Rejects
+from alphita.training.sentences import scored_pairs
+scored_pairs.read(Path(sys.argv[1]), Rejects())
+"""
+READ_VECTORS = """
+from pathlib import Path
+from alphita.evaluation.systems.word_vectors import WordVectorSystem
+WordVectorSystem(Path(sys.argv[1]), lower=True, limit=None, name="x").encode(["fever"])
+"""
+READ_CONCEPT_VECTORS = """
+from pathlib import Path
+from alphita.evaluation.systems.concept_vectors import ConceptVectorSystem
+ConceptVectorSystem(Path(sys.argv[1]), name="x")
+"""
+READ_ATHENA = """
+from pathlib import Path
+from alphita.mappings import concepts
+concepts.load(Path(sys.argv[1]), ["OMOP:1"])
+"""
 PROGRAM = """
 import resource, sys
 # So that this machine does not suffer from what is not refused.
@@ -153,8 +180,17 @@ def peak(program: str, *words: str | Path) -> tuple[int, str]:
         ("x.obo.gz", READ_TERMS.format(loader="obo"), b'format-version: 1.2\n\n[Term]\nid: X:1\nname: Fever\ndef: "'),
         ("x.json.gz", READ_TERMS.format(loader="obographs"), b'{"graphs": [{"nodes": ["'),
         ("x.sssom.tsv.gz", READ_SSSOM, b"subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n"),
+        ("x.txt.gz", READ_CORPUS, b"Fever.\n"),
+        ("x.jsonl.gz", READ_CORPUS, b'{"text": "'),
+        ("x.tsv.gz", READ_SCORED, b"sentence1\tsentence2\tscore\na\tb\t1.0\n"),
+        ("x.txt.gz", READ_VECTORS, b"fever 0.1 0.2\n"),
+        ("x.txt.gz", READ_CONCEPT_VECTORS, b"C0000001 0.1 0.2\n"),
+        ("CONCEPT.csv.gz", READ_ATHENA, b"concept_id\tdomain_id\tvocabulary_id\tconcept_code\n"),
     ],
-    ids=["csv", "jsonl", "table", "obo", "obographs", "sssom"],
+    ids=[
+        *("csv", "jsonl", "table", "obo", "obographs", "sssom"),
+        *("text", "text lines", "scored pairs", "word vectors", "concept vectors", "athena"),
+    ],
 )
 def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, block: bytes) -> None:
     bomb_of("gz", tmp_path / name, begin, block)
@@ -167,6 +203,17 @@ def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, bloc
 def test_a_zip_bomb(tmp_path: Path, block: bytes) -> None:
     bomb_of("terms.csv", tmp_path / "x.zip", b"id,term\n", block)
     most, said = peak(READ_TERMS.format(loader="table"), tmp_path / "x.zip")
+    assert most < MOST_BYTES, said
+    bomb_of("CONCEPT.csv", tmp_path / "y.zip", b"concept_id\tdomain_id\tvocabulary_id\tconcept_code\n", block)
+    most, said = peak(READ_ATHENA, tmp_path / "y.zip")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.slow
+def test_a_gzip_bomb_in_a_zip_archive(tmp_path: Path) -> None:
+    bomb_of("gz", tmp_path / "terms.csv.gz", b"id,term\n", b"a")
+    archive = zipped(tmp_path / "x.zip", **{"terms.csv.gz": (tmp_path / "terms.csv.gz").read_bytes()})
+    most, said = peak(READ_TERMS.format(loader="table"), archive)
     assert most < MOST_BYTES, said
 
 
@@ -197,8 +244,11 @@ def test_a_parquet_bomb(tmp_path: Path, kind: str) -> None:
     else:
         rows = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**8, np.int32)), pa.array(["fever"]))
         pq.write_table(pa.table({"mention": rows}), path, row_group_size=10**8)
-    most, said = peak(READ_MENTIONS.replace("pass", "\n    if row.number > 200_000: break"), path, "mention")
-    assert most < MOST_BYTES, said
+    some = READ_MENTIONS.replace("pass", "\n    if row.number > 200_000: break")
+    mappings = READ_MAPPINGS.format(format="parquet").replace("pass", "\n    if row.row > 200_000: break")
+    for program in (some, mappings, READ_TERMS.format(loader="table")):
+        most, said = peak(program, path, "mention")
+        assert most < MOST_BYTES, said
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import pytest
 
 from alphita.errors import AlphitaError
 from alphita.mappings.review.store import ReviewStore
+from alphita.service import keys
 from tests.faults.writers import GROWING, REVIEWS, WRITERS, Place, Writer, content, prepare
 
 # Where even root may write nothing.
@@ -119,3 +120,17 @@ def test_a_full_disk_loses_no_decision(place: Place, tmp_path: Path) -> None:
         with ReviewStore.open(out) as store:
             assert store.project("p").name == "p"
             assert store.queue("p", state="all")[0] == 89
+
+
+def test_a_full_disk_or_a_kill_leaves_no_half_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "keys.tsv"
+    # What a kill leaves between the file and its first line.
+    path.touch()
+    keys.add(path, "ann")
+    whole = path.read_bytes()
+    for room in (len(whole), len(whole) + 1, len(whole) + 40):
+        with room_for(room), pytest.raises(AlphitaError, match="cannot be written"):
+            keys.add(path, "ben")
+        assert path.read_bytes() == whole
+    keys.add(path, "ben")
+    assert [key.name for key in keys.load(path)] == ["ann", "ben"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import typer
 
 from alphita import cli, registry
@@ -18,6 +19,7 @@ from alphita.annotating.job import Job as TextJob
 from alphita.annotating.job import run as annotate
 from alphita.annotating.texts import Texts
 from alphita.errors import Rejects
+from alphita.graph.store import EntityVectors
 from alphita.index.store import Index, build
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.normalizer import Normalizer
@@ -137,6 +139,11 @@ def _reviews(_: Place, target: Path) -> None:
         say(store, 1, "accept", "T:1")
 
 
+def _vectors(_: Place, target: Path) -> None:
+    numbers = np.arange(12, dtype=np.float32).reshape(4, 3)
+    EntityVectors([f"T:{n}" for n in range(4)], numbers, ["is_a"], numbers[:1], "transe").save(target)
+
+
 def _formats(package: str, write: Callable[[str, Place, Path], None], label: str) -> Iterator[Writer]:
     for name in registry.names(package):
         yield Writer(f"{label}-{name}", f".{name}", functools.partial(write, name))
@@ -149,6 +156,7 @@ WRITERS = [
     Writer("changes", ".csv", _changes),
     Writer("rejects", ".rejects.csv", _rejects),
     Writer("conversion", ".jsonl", _conversion),
+    Writer("vectors", ".vectors", _vectors),
     *_formats("alphita.mappings.formats", _job, "job"),
     *_formats("alphita.annotating.formats", _annotation, "annotation"),
 ]

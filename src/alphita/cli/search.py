@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import machine, printing, progress
+from alphita import machine, printing, progress, textio
 from alphita.cli._from_spec import JSON, Device, Force, Precision, Threads, with_options
 from alphita.errors import InputError, UsageError
 from alphita.options import Running, group, option
@@ -118,8 +118,8 @@ def _lines(file: str) -> list[str]:
     from alphita.terminology.text import clean
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = sys.stdin.read() if file == "-" else textio.read_text(Path(file))
+    except UnicodeDecodeError as error:
         raise InputError(f"cannot be read as UTF-8 text: {error}", file=file) from None
     # Lines end as in every text file; U+2028 and its like stand within one.
     lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")

@@ -6,6 +6,7 @@ themselves are written nowhere. Several lines may have one name, to change a key
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import ipaddress
@@ -132,16 +133,25 @@ def add(path: Path, name: str, last_day: date | None = None) -> str:
         AlphitaError: the file cannot be written.
     """
     check_name(name)
-    if path.exists():
+    # An empty one is what a kill left of the first key.
+    if path.exists() and path.stat().st_size:
         load(path)
     key = secrets.token_urlsafe(KEY_BYTES)
     line = "\t".join([name, digest(key), *([last_day.isoformat()] if last_day else [])])
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "rb+") as file:
-            file.seek(0, os.SEEK_END)
-            unended = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
-            file.write((b"\n" if unended else b"") + line.encode() + b"\n")
+        with os.fdopen(descriptor, "rb+", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            unended = size > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+            content = (b"\n" if unended else b"") + line.encode() + b"\n"
+            try:
+                if file.write(content) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(descriptor)
+            except OSError:
+                # Half a line would keep the server from starting.
+                file.truncate(size)
+                raise
     except OSError as error:
         raise AlphitaError(f"the keys {path} cannot be written: {error.strerror or error}") from None
     return key

@@ -15,7 +15,7 @@ from alphita import machine
 from alphita.errors import InputError, require
 from alphita.index.backends import exact, faiss
 from alphita.index.neighbours import nearest
-from alphita.terminology.loaders._files import open_bytes
+from alphita.terminology.loaders._files import MAX_LINE_BYTES, open_bytes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -40,12 +40,14 @@ def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (line number from 1, line without its end) of a file, gzipped or not; blank lines are passed over.
 
     Raises:
-        InputError: the file cannot be read, is empty, or is gzip cut short.
+        InputError: the file cannot be read, is empty, has a line of more than 16 MB, or is gzip cut short.
     """
     number = 0
     with open_bytes(path) as file:
         try:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
+                if len(line) == MAX_LINE_BYTES:
+                    raise InputError("a line of more than 16 MB: these are no vectors", file=path, line=number)
                 if stripped := line.rstrip(b" \r\n"):
                     yield number, stripped
         except (EOFError, zlib.error, OSError) as error:
