@@ -155,3 +155,15 @@ def test_everything_that_is_said_to_be_possible_is_held_by_a_test():
         file, _, name = held.partition("::")
         assert (ROOT / file).is_file(), what
         assert not name or re.search(rf"^ *def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.M), (what, name)
+
+
+def test_the_test_that_holds_an_ability_is_there():
+    page = (DOCS / "results" / "abilities.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and line != "| | held by |"]
+    named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", page)
+    assert len(named) == len(rows)
+    for file, parts in named:
+        inside: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+        for part in filter(None, parts.split("::")):
+            (found,) = [one for one in inside if isinstance(one, (ast.FunctionDef, ast.ClassDef)) and one.name == part]
+            inside = found.body
