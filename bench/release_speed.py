@@ -207,13 +207,13 @@ def main() -> None:
     ]
     report = Report(given.output / "release_speed.json")
     prepare(report, checkouts)
-    parts: list[tuple[str, Any]] = [
-        ("service", lambda _: service(report, checkouts, given.output)),
-        *[("files", lambda seed: files(report, checkouts, given.output, seed))] * ROUNDS,
-        *[("MCSM", lambda _: mcsm(report, checkouts))] * ROUNDS,
+    a_round: list[tuple[str, Any]] = [
+        ("files", lambda seed: files(report, checkouts, given.output, seed)),
+        ("MCSM", lambda _: mcsm(report, checkouts)),
     ]
     if given.large is not None:
-        parts.insert(2, ("large", lambda seed: large(report, checkouts, given.output, given.large, seed)))
+        a_round.append(("large", lambda seed: large(report, checkouts, given.output, given.large, seed)))
+    parts = [*a_round, ("service", lambda _: service(report, checkouts, given.output)), *a_round * (ROUNDS - 1)]
     for number, (name, part) in enumerate(parts):
         if time.monotonic() > until:
             report.note(f"no time was left for: {name}")

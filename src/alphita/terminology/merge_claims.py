@@ -188,9 +188,14 @@ class Claims:
         tables, node_of_row = nodes.tables[place], nodes.node_of_row[place]
         known = pl.concat([nodes.frame.select("id"), *(other.aliases.select(id="alias") for other in nodes.tables)])
         exact, obsolete = pl.col("scope").cast(pl.String) == "exact", pl.col("type").cast(pl.String) == "obsolete"
-        codes = tables.terms.filter(exact, ~obsolete.fill_null(False)).select(
-            "concept", id=pl.concat_str(pl.col("source").cast(pl.String), pl.lit(":"), "code")
+        terms = tables.terms.filter(exact, ~obsolete.fill_null(False))
+        codes = terms.select(
+            "concept",
+            id=pl.concat_str(pl.col("source").cast(pl.String), pl.lit(":"), "code"),
+            own=nodes.frame["id"].gather(node_of_row[terms["concept"].to_numpy()]),
         )
+        # Nearly all are the concept's own.
+        codes = codes.filter(pl.col("id") != pl.col("own")).drop("own")
         codes = codes.join(known.unique(), on="id", how="semi").unique().sort("concept", "id")
         targets = nodes.lookup(codes["id"])
         for row, curie in codes.iter_rows():
