@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -59,3 +60,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their length: workers must agree on every name, and what gzip made holds the second it was made."""
     return f"{argname}: {len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="session")
+def index_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the few concepts of `doubles.small_terminology`, made once and written to by nobody."""
+    from alphita.index.store import build
+    from tests.doubles import HashEncoder, small_terminology
+
+    path = tmp_path_factory.mktemp("index") / "small.index"
+    build(small_terminology(), HashEncoder(), path)
+    return path

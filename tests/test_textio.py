@@ -8,8 +8,9 @@ import gzip
 import pytest
 
 from alphita import textio
+from alphita.csv_lines import UNCLOSED, Record, records
 from alphita.errors import InputError, Rejects
-from alphita.textio import UNCLOSED, Record, line_cells, records
+from alphita.textio import line_cells
 
 BAD = f"not a row of this format: {UNCLOSED}"
 

@@ -106,3 +106,16 @@ def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:
     forward.module.eval()
     with torch.no_grad():
         return forward(encoder.tokenize(strings)).double().numpy()
+
+
+def nearest_is_synonym(model: Path, terminology: Terminology) -> float:
+    """Return the share of names whose nearest other name is of the same concept, by a model with mean pooling."""
+    from alphita import TermEncoder
+    from alphita.training.terms.names import TrainingNames
+
+    names = TrainingNames(terminology)
+    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+    vectors = TermEncoder.load(model, precision="fp32", pooling="mean").encode(names.strings)
+    similarity = vectors @ vectors.T
+    np.fill_diagonal(similarity, -1)
+    return float((concepts[similarity.argmax(1)] == concepts).mean())

@@ -1,10 +1,16 @@
-"""Lines for a reader of CSV, which runs over many of them where a quote is never closed."""
+"""The rows of lines of CSV, of which a quote that is never closed loses one line; what is wrong is told with each."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
+
+# A quote that is never closed would swallow the rows after it into one cell.
+MAX_CELL_CHARACTERS = 1_000_000
+UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 
 
 class CsvLines:
@@ -52,3 +58,56 @@ class CsvLines:
         self._ahead.extendleft(reversed(self.row[1:]))
         del self.row[1:]
         return self.row[0].rstrip("\r\n")
+
+
+class Record(NamedTuple):
+    """A row, its first line, and its cells; or why it is none, with the offending text."""
+
+    number: int
+    line: int
+    cells: list[str]
+    problem: str = ""
+    value: str = ""
+
+
+def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Record]:
+    """Yield the header, as row 0, and the rows that are not empty.
+
+    Args:
+        lines: of the file, with their ends.
+        delimiter: between cells.
+        first: number of the first of the lines.
+
+    Raises:
+        csv.Error: the header cannot be read.
+    """
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    given = CsvLines(lines, first)
+    reader = csv.reader(given, delimiter=delimiter, strict=True)
+    header = next(reader, [])
+    yield Record(0, first, header)
+    given.cells = len(header)
+    number = 0
+    while True:
+        line = given.begin_row()
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            number += 1
+            problem = UNCLOSED if len(given.row) > 1 else str(error)
+            yield Record(number, line, [], f"not a row of this format: {problem}", given.take_back())
+            continue
+        if not cells:
+            continue
+        number += 1
+        if len(cells) == len(header):
+            yield Record(number, line, cells)
+        elif any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
+            yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", given.take_back())
+        else:
+            problem = f"{len(cells)} cells, but the header has {len(header)}"
+            if len(given.row) > 1:
+                problem += f" (lines {line} to {line + len(given.row) - 1})"
+            yield Record(number, line, [], problem, delimiter.join(cells))

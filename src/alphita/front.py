@@ -123,13 +123,13 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
     from alphita.annotating.annotator import Settings
     from alphita.annotating.spans import Document
 
-    some = [texts] if isinstance(texts, str) else texts
-    if not isinstance(some, list | tuple) or not all(isinstance(text, str) for text in some):
+    many = [texts] if isinstance(texts, str) else texts
+    if not isinstance(many, list | tuple) or not all(isinstance(text, str) for text in many):
         raise UsageError("give a string, or a list of strings")
     asked = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
     annotator = _annotator(_kept(to, options), Settings(**asked))
-    documents = [Document(str(number), text) for number, text in enumerate(some, 1)]
-    found: list[list[Annotation]] = [list(one.annotations) for one in annotator.annotate(documents)]
+    documents = [Document(str(number), text) for number, text in enumerate(many, 1)]
+    found: list[list[Annotation]] = [list(document.annotations) for document in annotator.annotate(documents)]
     return found[0] if isinstance(texts, str) else found
 
 
@@ -201,8 +201,8 @@ def _language(mentions: Any, column: str | None) -> dict[str, str]:  # noqa: ANN
     from alphita.index.choice import ENGLISH, LOOKED_AT, language_of
     from alphita.integrations.frames import first_strings
 
-    some = mentions if isinstance(mentions, list | tuple) else first_strings(mentions, column, LOOKED_AT)
-    language = language_of(one for one in some if isinstance(one, str))
+    strings = mentions if isinstance(mentions, list | tuple) else first_strings(mentions, column, LOOKED_AT)
+    language = language_of(string for string in strings if isinstance(string, str))
     return {} if language in (None, ENGLISH) else {"language": language}
 
 

@@ -5,7 +5,6 @@
     rows        the rows of a table in a file, as they stand
     columns     some columns of a table with a header; what is wrong in it raises
     table       all columns of a table with a header, row by row; what is wrong is set aside
-    records     the rows of lines that come from elsewhere; what is wrong is told with each
     line_rows   the rows of a table in which a line is a row, whatever it holds
     json_value  what a text says in JSON
     whole_number    what a cell says in digits
@@ -26,19 +25,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from alphita.csv_lines import CsvLines
+from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
 
 # All that 64 bits hold.
 MOST_DIGITS = 18
-# A quote that is never closed would swallow the rows after it into one cell.
-MAX_CELL_CHARACTERS = 1_000_000
 # Of what is held whole, and of a line of what is not.
 MAX_WHOLE_BYTES, MAX_LINE_CHARACTERS = 512 * 2**20, 16 * 2**20
 SPLIT_IT = "is it what it should be? then divide it into several files"
-UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -364,56 +360,3 @@ def is_text(cell: str) -> bool:
         return b"\0" not in cell.encode("utf-8")
     except UnicodeEncodeError:
         return False
-
-
-class Record(NamedTuple):
-    """A row, its first line, and its cells; or why it is none, with the offending text."""
-
-    number: int
-    line: int
-    cells: list[str]
-    problem: str = ""
-    value: str = ""
-
-
-def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Record]:
-    """Yield the header, as row 0, and the rows that are not empty.
-
-    Args:
-        lines: of the file, with their ends.
-        delimiter: between cells.
-        first: number of the first of the lines.
-
-    Raises:
-        csv.Error: the header cannot be read.
-    """
-    csv.field_size_limit(MAX_CELL_CHARACTERS)
-    given = CsvLines(lines, first)
-    reader = csv.reader(given, delimiter=delimiter, strict=True)
-    header = next(reader, [])
-    yield Record(0, first, header)
-    given.cells = len(header)
-    number = 0
-    while True:
-        line = given.begin_row()
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            number += 1
-            problem = UNCLOSED if len(given.row) > 1 else str(error)
-            yield Record(number, line, [], f"not a row of this format: {problem}", given.take_back())
-            continue
-        if not cells:
-            continue
-        number += 1
-        if len(cells) == len(header):
-            yield Record(number, line, cells)
-        elif any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
-            yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", given.take_back())
-        else:
-            problem = f"{len(cells)} cells, but the header has {len(header)}"
-            if len(given.row) > 1:
-                problem += f" (lines {line} to {line + len(given.row) - 1})"
-            yield Record(number, line, [], problem, delimiter.join(cells))

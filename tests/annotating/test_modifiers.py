@@ -24,6 +24,6 @@ from alphita.annotating.tokens import sentences_of
 )
 def test_the_nearest_word_of_the_phrase_counts(text, mention, values):
     start = text.index(mention)
-    found = modifiers_of(text, sentences_of(text)[0], start, start + len(mention))
+    found = modifiers_of(sentences_of(text)[0], start, start + len(mention))
     assert sorted(one.value for one in found) == sorted(values)
     assert all(text[one.start : one.end] for one in found)

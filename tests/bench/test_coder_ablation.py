@@ -13,7 +13,6 @@ from alphita.errors import InputError, Rejects
 from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.terminology import splits, store
 from alphita.terminology.loaders import obo
-from tests.bench.commands import CALLS, in_process
 from tests.tiny import SITES, tiny_model, tiny_terminology
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -22,10 +21,7 @@ cells = importlib.import_module("cells")
 rows = importlib.import_module("coder_rows")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "caller", in_process)
-    CALLS.clear()
+pytestmark = pytest.mark.usefixtures("commands_in_process")
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,7 @@ SMALL = [
 QUICK = ["runs=2", "epochs=1"]
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "caller", in_process)
-    CALLS.clear()
+pytestmark = pytest.mark.usefixtures("commands_in_process")
 
 
 @pytest.fixture(scope="module")

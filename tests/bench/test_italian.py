@@ -13,7 +13,7 @@ from alphita import config, registry
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.store import Terminology, load_terminology
-from tests.bench.commands import CALLS, alphita, in_process
+from tests.bench.commands import CALLS, alphita
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, texts_of
 
@@ -24,10 +24,7 @@ rows = importlib.import_module("italian_rows")
 graphs = importlib.import_module("italian_graph")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "caller", in_process)
-    CALLS.clear()
+pytestmark = pytest.mark.usefixtures("commands_in_process")
 
 
 @pytest.fixture(scope="module")

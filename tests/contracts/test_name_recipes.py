@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,7 +17,7 @@ from alphita.terminology.store import Terminology
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.names import TrainingNames
 from tests.contracts.recipe_cases import OF_NAMES, Given, name_of
-from tests.tiny import tiny_terminology
+from tests.tiny import nearest_is_synonym, tiny_terminology
 
 # Those that train on texts beside names.
 TEXTS = ("biolord", "alphita")
@@ -32,17 +31,8 @@ def recipe(request) -> ModuleType:
 def test_it_learns_the_synonyms_of_a_few_concepts(
     recipe: ModuleType, given: Given, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
-    names = TrainingNames(terminology)
-    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
-
-    def nearest_is_synonym(folder: Path) -> float:
-        vectors = TermEncoder.load(folder, precision="fp32", pooling="mean").encode(names.strings)
-        similarity = vectors @ vectors.T
-        np.fill_diagonal(similarity, -1)
-        return float((concepts[similarity.argmax(1)] == concepts).mean())
-
     figures = given.train(recipe, tmp_path / "m")
-    assert nearest_is_synonym(tmp_path / "m") > max(0.8, nearest_is_synonym(model) + 0.3)
+    assert nearest_is_synonym(tmp_path / "m", terminology) > max(0.8, nearest_is_synonym(model, terminology) + 0.3)
     assert figures["loss"] >= 0
     assert figures["rows_per_second"] > 0
     manifest = artefact.verify(tmp_path / "m", "model")

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alphita.index.store import build
-from tests.doubles import HashEncoder, small_terminology
+from tests.doubles import HashEncoder
 
 MENTIONS = [
     "Seizure",
@@ -30,13 +29,6 @@ MENTIONS = [
     "a\0b",
 ]
 CONTEXTS = [None, "", "cold (common) of today", "chronic obstructive lung disease (COLD) since 1990"]
-
-
-@pytest.fixture(scope="session")
-def small_index(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("index") / "small.index"
-    build(small_terminology(), HashEncoder(), path)
-    return path
 
 
 def table_of(rows: int, first: int = 0) -> pa.Table:

@@ -34,12 +34,12 @@ def source(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module")
-def wanted(small_index, source, tmp_path_factory) -> dict[str, bytes]:
+def wanted(index_path, source, tmp_path_factory) -> dict[str, bytes]:
     """What tasks give that are done one after the other."""
     out = str(tmp_path_factory.mktemp("wanted") / "out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "FEW_ROWS", run_shards.FEW_ROWS)
-        job.run(run_shards.shards(str(small_index), source, out), Serial())
+        job.run(run_shards.shards(str(index_path), source, out), Serial())
     return content(out)
 
 
@@ -62,10 +62,10 @@ def waiting_for(folder: Path, files: int, process: subprocess.Popen[bytes]) -> N
 
 
 @pytest.fixture
-def started(small_index, source, tmp_path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def started(index_path, source, tmp_path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A job on processes, at its beginning; and its output."""
     out = tmp_path / "out"
-    process = subprocess.Popen(command(small_index, source, out), env=environment(), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command(index_path, source, out), env=environment(), stderr=subprocess.DEVNULL)
     yield process, out
     process.kill()
     process.wait()
@@ -80,11 +80,11 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)])
-def test_every_engine_writes_the_same_bytes(engine, small_index, source, wanted, tmp_path, monkeypatch):
+def test_every_engine_writes_the_same_bytes(engine, index_path, source, wanted, tmp_path, monkeypatch):
     pytest.importorskip({"processes": "multiprocessing", "spark": "pyspark"}.get(engine, engine))
     monkeypatch.setattr(job, "FEW_ROWS", run_shards.FEW_ROWS)
     with open_engine(engine, 2) as opened:
-        done = job.run(run_shards.shards(str(small_index), source, str(tmp_path / "out")), opened)
+        done = job.run(run_shards.shards(str(index_path), source, str(tmp_path / "out")), opened)
     assert content(tmp_path / "out") == wanted
     assert done.engine["workers"] == 2
     assert done.summary.rows == ROWS
@@ -109,14 +109,14 @@ def test_no_row_is_lost_or_doubled_where_workers_are_killed(started, wanted):
 
 
 @pytest.mark.parametrize(("folder", "files"), [("questions", 6), pytest.param("written", 9, marks=pytest.mark.slow)])
-def test_a_killed_driver_goes_on(started, wanted, small_index, source, folder, files):
+def test_a_killed_driver_goes_on(started, wanted, index_path, source, folder, files):
     process, out = started
     waiting_for(out / "_work" / folder, files, process)
     process.kill()
     process.wait()
     assert not (out / "manifest.json").exists()
     resumed = subprocess.run(
-        command(small_index, source, out, "resume"), env=environment(), capture_output=True, text=True, timeout=SECONDS
+        command(index_path, source, out, "resume"), env=environment(), capture_output=True, text=True, timeout=SECONDS
     )
     assert resumed.returncode == 0, resumed.stderr
     assert content(out) == wanted

@@ -41,10 +41,10 @@ LIST = "short,long\nCOLD,very cold\nLBP,lower back pain\n"
 
 
 @pytest.fixture
-def shards(small_index, folder, tmp_path) -> Shards:
+def shards(index_path, folder, tmp_path) -> Shards:
     listed = tmp_path / "list.csv"
     listed.write_text(LIST)
-    settings = NormalizerSettings(str(small_index), top_k=2, explain=True, abbreviations=str(listed))
+    settings = NormalizerSettings(str(index_path), top_k=2, explain=True, abbreviations=str(listed))
     return Shards(str(folder), str(tmp_path / "out"), settings, "code", "frequency", part_rows=30)
 
 

@@ -30,6 +30,23 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = list(string.ascii_lowercase)
 VOCABULARY = [*SPECIAL, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
+# What the tokenizers and models of others are asked.
+REAL_TERMS = [
+    "Seizure",
+    "seizure",
+    "epileptic fit",
+    "Type 2 diabetes mellitus",
+    "T2DM",
+    "mal di schiena",
+    "β-thalassaemia",
+    "",
+    "chronic obstructive pulmonary disease with (acute) lower respiratory infection",
+    "心筋梗塞",
+    "Ménière's disease",
+    "x " * 400,
+    "a" * 300,
+    "heart\tattack\n",
+]
 TERMS = [
     "heart attack",
     "Heart Attack",

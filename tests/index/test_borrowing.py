@@ -192,7 +192,7 @@ def test_xrefs_of_the_terminology_lend(tmp_path):
 
 
 def test_borrowed_names_are_not_held_out_nor_exported_as_the_terminologys_own(tmp_path):
-    from alphita.normalizer.abbreviations.expanding import TeachingTerms
+    from alphita.normalizer.abbreviations.taught import TeachingTerms
     from alphita.service import concepts
 
     index = indexed(tmp_path)

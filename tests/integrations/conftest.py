@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from alphita.index.store import Index, build
+from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
-from tests.doubles import HashEncoder, small_terminology
+from tests.doubles import HashEncoder
 
 # The beginning of a program in which a package is not installed.
 HIDDEN = """
@@ -21,13 +19,6 @@ class Hidden:
 
 sys.meta_path.insert(0, Hidden())
 """
-
-
-@pytest.fixture(scope="session")
-def index_path(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("index") / "small.index"
-    build(small_terminology(), HashEncoder(), path)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, TargetInfo
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import Mapping, bare
 
 SET = {"set_id": "https://example.org/maps/mine", "licence": "https://example.org/licence"}
 LOCAL = {"source_vocabulary": "LOCAL", "prefixes": {"LOCAL": "https://example.org/local/"}}
@@ -23,10 +23,7 @@ def header(**fields: Any) -> Header:
 
 
 def mapping(mention: str = "sore toe", concept_id: str | None = "HP:0000001", **fields: Any) -> Mapping:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS)
-    values |= {"row": 1, "mention": mention, "rank": 1, "concept_id": concept_id, "status": "unreviewed"}
-    values |= {"mapping_type": "maps_to", "method": "nearest" if concept_id else "nil"}
-    return Mapping(**values | fields)
+    return bare(1, None, mention, concept_id, **fields)
 
 
 def write(module: ModuleType, head: Header, mappings: Sequence[Mapping], out: Path, pieces: int = 1) -> Path:

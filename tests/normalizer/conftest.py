@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from alphita.index.store import Index, build
+from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
-from tests.doubles import HashEncoder, small_terminology
-
-
-@pytest.fixture(scope="session")
-def index_path(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("index") / "small.index"
-    build(small_terminology(), HashEncoder(), path)
-    return path
+from tests.doubles import HashEncoder
 
 
 @pytest.fixture

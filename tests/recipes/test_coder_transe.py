@@ -25,7 +25,7 @@ from alphita.training.terms.names import TrainingNames
 from alphita.training.terms.triples import usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
-from tests.tiny import tiny_terminology
+from tests.tiny import nearest_is_synonym, tiny_terminology
 
 SMALL = {
     "batch_terms": 60,
@@ -127,18 +127,9 @@ def test_loss_of_a_batch_is_the_papers_sum(terminology: Terminology, model: Path
 def test_training_draws_synonyms_together_and_moves_heads_to_tails(
     terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
-    names = TrainingNames(terminology)
-    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
-
-    def nearest_is_synonym(folder: Path) -> float:
-        vectors = TermEncoder.load(folder, precision="fp32", pooling="mean").encode(names.strings)
-        similarity = vectors @ vectors.T
-        np.fill_diagonal(similarity, -1)
-        return float((concepts[similarity.argmax(1)] == concepts).mean())
-
     config = coder_transe.Config(**SMALL | {"steps": 120, "semantic_type_weight": 0.1, "dropout": 0.0})
     coder_transe.train(terminology, str(model), tmp_path / "m", config)
-    assert nearest_is_synonym(tmp_path / "m") > nearest_is_synonym(model) + 0.3
+    assert nearest_is_synonym(tmp_path / "m", terminology) > nearest_is_synonym(model, terminology) + 0.3
     log = lines(tmp_path / "m")
     for name, share in (("term_loss", 0.7), ("transe_loss", 0.3), ("type_loss", 0.6)):
         first, last = (np.mean([line[name] for line in part]) for part in (log[:2], log[-4:]))
@@ -148,6 +139,7 @@ def test_training_draws_synonyms_together_and_moves_heads_to_tails(
     encoder = TermEncoder.load(tmp_path / "m", precision="fp32", pooling="mean")
     forward = TermForward(encoder, precision="fp32")
     forward.module.eval()
+    names = TrainingNames(terminology)
     with torch.no_grad():
         e = forward(encoder.tokenize([names.strings[start] for start in names.offsets[:-1]])).numpy()
     vectors = load_file(tmp_path / "m" / "relations.safetensors")["vectors"]

@@ -29,7 +29,7 @@ from alphita.training.mentions.store import Mentions
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.names import TrainingNames
 from tests.reference import kge as reference
-from tests.tiny import tiny_model
+from tests.tiny import nearest_is_synonym, tiny_model
 
 SMALL = {
     "prototypes": 4,
@@ -151,15 +151,6 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
         expected = reference.v3(e[terms], concept, vectors.vectors[places].astype(float), known, **constants)
     assert figures["loss"] == pytest.approx(expected, rel=2e-4)
     assert figures["loss"] > 0.01
-
-
-def nearest_is_synonym(folder: Path, terminology: Terminology) -> float:
-    names = TrainingNames(terminology)
-    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
-    vectors = TermEncoder.load(folder, precision="fp32", pooling="mean").encode(names.strings)
-    similarity = vectors @ vectors.T
-    np.fill_diagonal(similarity, -1)
-    return float((concepts[similarity.argmax(1)] == concepts).mean())
 
 
 @pytest.mark.parametrize("bare", [True, False])

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from alphita.index.store import Index, build
+from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
-from tests.doubles import HashEncoder, small_terminology
-
-
-@pytest.fixture(scope="session")
-def index_path(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("service") / "small.index"
-    build(small_terminology(), HashEncoder(), path)
-    return path
+from tests.doubles import HashEncoder
+from tests.service.review_service import index_of, service
 
 
 @pytest.fixture
 def normalizer(index_path) -> Normalizer:
     return Normalizer(Index.open(index_path), encoder=HashEncoder())
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Index:
+    return index_of(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture
+def lab(tmp_path, index):
+    """A service with one project, in which nothing is decided."""
+    made = service(tmp_path, index)
+    yield made
+    made.store.close()

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from alphita.index.store import Index, build
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import Mapping, bare
 from alphita.mappings.review.records import Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.normalizer import Normalizer
@@ -37,10 +37,8 @@ NAMES = {
 
 
 def mapping(row: int, rank: int, concept: str | None, **fields: Any) -> Mapping:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS)
-    values |= {"row": row, "rank": rank, "concept_id": concept, "concept_name": NAMES.get(concept or "")}
-    values |= {"method": "nearest" if concept else "nil", "relation": "exact" if concept else None}
-    return Mapping(**values | {"status": "unreviewed", "mapping_type": "maps_to", "mention": ""} | fields)
+    known = {"rank": rank, "concept_name": NAMES.get(concept or ""), "relation": "exact" if concept else None}
+    return bare(row, None, "", concept, **known | fields)
 
 
 def rows_of(lines=LINES) -> list[ReviewRow]:

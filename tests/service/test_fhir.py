@@ -11,23 +11,10 @@ from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5
 from alphita.index.store import build
 from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup
 from tests.doubles import HashEncoder, SmallTerminology
-from tests.service.review_service import index_of, service
 from tests.service.test_fhir_translate import checked
 
 BOTH = ["r4", "r5"]
 AX = "urn:alphita:terminology:AX"
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"))
-
-
-@pytest.fixture
-def lab(tmp_path, index):
-    made = service(tmp_path, index)
-    yield made
-    made.store.close()
 
 
 def lookup(lab, release, status=200, **query):

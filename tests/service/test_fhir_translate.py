@@ -13,7 +13,7 @@ from fhir.resources.R4B.parameters import Parameters as R4
 from alphita.mappings.review.codings import coding_of, curie_of, source_system
 from alphita.mappings.review.records import Decision, Project
 from tests.mappings.test_fhir import EQUIVALENCES, RELATIONSHIPS
-from tests.service.review_service import index_of, rows_of, service
+from tests.service.review_service import rows_of, service
 
 BOTH = ["r4", "r5"]
 SYSTEM, AX = "urn:alphita:source:LAB", "urn:alphita:terminology:AX"
@@ -53,11 +53,6 @@ ISSUE_TYPES = (
     "throttled",
     "informational",
 )
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"))
 
 
 @pytest.fixture

@@ -13,21 +13,9 @@ from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import app
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder
-from tests.service.review_service import HEADER, index_of, service
+from tests.service.review_service import HEADER
 
 ROWS = "/api/projects/lab/rows"
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"))
-
-
-@pytest.fixture
-def lab(tmp_path, index):
-    made = service(tmp_path, index)
-    yield made
-    made.store.close()
 
 
 def decide(client, row, uid, kind="accept", seen=0, **fields):

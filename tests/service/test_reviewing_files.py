@@ -21,7 +21,7 @@ from alphita.mappings.review.records import Decision
 from alphita.service import review_files
 from tests.mappings import sample
 from tests.mappings.test_fhir import faults
-from tests.service.review_service import index_of, mapping, service
+from tests.service.review_service import mapping, service
 from tests.service.test_fhir_translate import AX, SYSTEM
 
 FORMATS = "alphita.mappings.formats"
@@ -32,18 +32,6 @@ ANSWERS = (
     "4,D,bad secret,1,1,AX:4,Fever,wrong,nearest,\n"
 )
 TYPE = {"Content-Type": "text/csv"}
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"))
-
-
-@pytest.fixture
-def lab(tmp_path, index):
-    made = service(tmp_path, index)
-    yield made
-    made.store.close()
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ def row(**cells: str) -> str:
         (row(qualifier="PERHAPS"), "qualifier", "NOT", False),
         (row(aspect="Q"), "aspect", "unknown aspect", False),
         (row(disease_name=""), "disease_name", "without a name", False),
-        (row(disease_name="x" * 10_001), "disease_name", "longer", False),
+        (row(disease_name="x" * 10_001), "disease_name", "at most", False),
         (row(frequency="often"), "frequency", "unreadable", True),
         (row(onset="HP:404"), "onset", "no concept has this id", True),
         (row(onset="OMIM:1"), "onset", "no concept has this id", True),

@@ -11,7 +11,7 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _files, _table_rows, _text_blocks, table
+from alphita.terminology.loaders import _delimited_rows, _files, _table_rows, _text_blocks, table
 from alphita.terminology.store import Terminology
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load
@@ -316,16 +316,16 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
-    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MOST_LINES", 10)
+    monkeypatch.setattr("alphita.terminology.loaders._delimited_rows.MOST_LINES", 10)
     taken = 0
-    following = _table_rows._Feed.__next__
+    following = _delimited_rows.Feed.__next__
 
-    def counted(feed: _table_rows._Feed) -> str:
+    def counted(feed: _delimited_rows.Feed) -> str:
         nonlocal taken
         taken += 1
         return following(feed)
 
-    monkeypatch.setattr(_table_rows._Feed, "__next__", counted)
+    monkeypatch.setattr(_delimited_rows.Feed, "__next__", counted)
     rejects = Rejects(None)
     tables = table.load([path], table.Options(), rejects)
     assert tables.concepts["id"].to_list() == ["L:2"]
@@ -388,14 +388,14 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    one_by_one = _table_rows._Delimited._rows
+    one_by_one = _delimited_rows.Delimited._rows
 
-    def recorded(self: _table_rows._Delimited) -> Iterator[tuple[int, list[str]]]:
+    def recorded(self: _delimited_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
         for line, cells in one_by_one(self):
             read.append(line)
             yield line, cells
 
-    monkeypatch.setattr(_table_rows._Delimited, "_rows", recorded)
+    monkeypatch.setattr(_delimited_rows.Delimited, "_rows", recorded)
     monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
     rows = [f"L:{n},term {n}\n" for n in range(1_000)]
     rows[500] = 'L:500,"quoted"\n'

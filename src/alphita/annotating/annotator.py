@@ -105,15 +105,15 @@ class Annotator:
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
         asked = [self._asked(document.text) for document in documents]
-        spans = [span for some in asked for one in some for span in one.spans]
+        spans = [span for sentences in asked for sentence in sentences for span in sentence.spans]
         answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
-        found = []
-        for document, some in zip(documents, asked, strict=True):
-            contexts = self.rules.read(document.text, [one.sentence for one in some])
+        annotated = []
+        for document, sentences in zip(documents, asked, strict=True):
+            contexts = self.rules.read(document.text, [sentence.sentence for sentence in sentences])
             annotations: list[Annotation] = []
-            for place, one in enumerate(some):
-                candidates = [answer for _ in one.spans if (answer := next(answers)) is not None]
-                standing = settle([one for one in candidates if self._is_kept(one)])
+            for place, sentence in enumerate(sentences):
+                candidates = [answer for _ in sentence.spans if (answer := next(answers)) is not None]
+                standing = settle([candidate for candidate in candidates if self._is_kept(candidate)])
                 mentions = [piece for candidate in standing for piece in candidate.pieces]
                 for candidate in standing:
                     annotations.append(
@@ -129,17 +129,17 @@ class Annotator:
                             candidate.decision,
                             candidate.method,
                             contexts.of(place, candidate.pieces, mentions),
-                            modifiers_of(document.text, one.sentence, candidate.start, candidate.end),
+                            modifiers_of(sentence.sentence, candidate.start, candidate.end),
                         )
                     )
-            found.append(Annotated(document, tuple(annotations)))
-        return found
+            annotated.append(Annotated(document, tuple(annotations)))
+        return annotated
 
     def _asked(self, text: str) -> list[_Asked]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
-        found = []
+        asked_of = []
         for sentence in sentences_of(text):
             hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
             spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in hits}
@@ -158,18 +158,20 @@ class Annotator:
                         continue
                     names = frozenset(hit.row for hit in within)
                     spans[(window.place,)] = Span((window.place,), asked, None, names)
-            found.append(_Asked(sentence, list(spans.values())))
-        return found
+            asked_of.append(_Asked(sentence, list(spans.values())))
+        return asked_of
 
-    def _is_kept(self, one: Candidate) -> bool:
-        if one.confidence is None:
+    def _is_kept(self, candidate: Candidate) -> bool:
+        if candidate.confidence is None:
             # Without calibration only what is a name can be told to be right.
-            return one.is_name
+            return candidate.is_name
         if self.settings.precision is not None:
-            return one.confidence >= self.settings.precision
-        if one.is_name:
-            return one.confidence >= self.settings.name_confidence
-        return one.confidence >= (self.settings.alike_confidence if one.is_alike else self.settings.phrase_confidence)
+            return candidate.confidence >= self.settings.precision
+        if candidate.is_name:
+            return candidate.confidence >= self.settings.name_confidence
+        return candidate.confidence >= (
+            self.settings.alike_confidence if candidate.is_alike else self.settings.phrase_confidence
+        )
 
 
 def _start(hit: Hit) -> int:

@@ -62,14 +62,14 @@ class Answers:
         if len(self._known) > MOST_KEPT:
             self._known, self._nearest = {}, {}
         known, nearest = self._known, self._nearest
-        phrases = [one.asked for one in spans if one.hit is None and one.asked not in nearest]
+        phrases = [span.asked for span in spans if span.hit is None and span.asked not in nearest]
         new = list(dict.fromkeys(phrases))
         nearest.update(zip(new, self._windows.nearest(new), strict=True))
-        asked = list(dict.fromkeys(one.asked for one in spans if one.asked not in known and self._is_asked(one)))
+        asked = list(dict.fromkeys(span.asked for span in spans if span.asked not in known and self._is_asked(span)))
         for start in range(0, len(asked), ASKED_AT_ONCE):
             some = asked[start : start + ASKED_AT_ONCE]
             known.update(zip(some, self.normalizer.normalize(some), strict=True))
-        return [self._candidate(one, known[one.asked]) if self._is_asked(one) else None for one in spans]
+        return [self._candidate(span, known[span.asked]) if self._is_asked(span) else None for span in spans]
 
     def _is_asked(self, span: Span) -> bool:
         """Tell whether a span is a name, or a phrase with letters of one that does not stand in it by itself."""

@@ -80,7 +80,7 @@ class Rules:
         self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
         self._longest: dict[str, int] = {}
         for language, phrase, rule in rules:
-            words = tuple(one.word for one in table.words(phrase))
+            words = tuple(word.word for word in table.words(phrase))
             some = self._rules.setdefault(words, {}).setdefault(language, [])
             if rule not in some:
                 some.append(rule)
@@ -123,7 +123,7 @@ class Rules:
                 category: Category = rule.category
                 start, stop = said[place].start, said[end - 1].end
                 context = Context(category, start, stop, text[start:stop])
-                cues += [_Cue(context, *one) for one in _reaches(said, place, end, rule, ends, clause)]
+                cues += [_Cue(context, *reach) for reach in _reaches(said, place, end, rule, ends, clause)]
                 follows = said[end].word if end < len(said) else STOP
                 if rule.direction == "section" and place == 0 and at_line and follows in (":", STOP):
                     headed.append(context)

@@ -251,7 +251,7 @@ def _discard(out: Path, journal: Journal) -> None:
 
 def _header(annotator: Annotator, date: str, number: int) -> Header:
     sources = annotator.normalizer.index.manifest.get("sources", [])
-    return Header(date, tuple(one for one in sources if isinstance(one, dict)), number)
+    return Header(date, tuple(source for source in sources if isinstance(source, dict)), number)
 
 
 def _to_stdout(annotator: Annotator, job: Job, writer: ModuleType, today: str) -> Summary:

@@ -39,11 +39,10 @@ SEVERITY = "severity"
 BEFORE, BEHIND = 3, 4
 
 
-def modifiers_of(text: str, sentence: Sentence, start: int, end: int) -> tuple[Modifier, ...]:
+def modifiers_of(sentence: Sentence, start: int, end: int) -> tuple[Modifier, ...]:
     """Return the side and the severity of a mention, each once, the nearest: none beyond a comma or a break.
 
     Args:
-        text: the whole text.
         sentence: that the mention stands in.
         start: first character of the mention.
         end: the character behind its last.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +17,7 @@ from alphita.cli import mappings_migrate
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, _names, lost_anew
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, chunks
 from alphita.options import group, option
 
 app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
@@ -99,7 +98,7 @@ def _write(
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(begun)
-        for chunk in _chunks(reader.read(input_, header, rejects)):
+        for chunk in chunks(reader.read(input_, header, rejects), CHUNK):
             count += len(chunk)
             losses.update(lost_anew(writer, header, held, chunk))
             closed, held = writer.closed(header, [*held, *chunk])
@@ -118,13 +117,6 @@ def _write(
         if held:
             file.write(writer.encode(header, held))
     return count
-
-
-def _chunks(mappings: Iterable[Mapping]) -> Iterator[list[Mapping]]:
-    """Yield the mappings of some mentions; none is cut in two."""
-    mentions = (list(group) for _, group in groupby(mappings, key=lambda one: one.row))
-    while chunk := [mapping for group in islice(mentions, CHUNK) for mapping in group]:
-        yield chunk
 
 
 app.command("migrate")(mappings_migrate.migrate)

@@ -226,7 +226,7 @@ class RayEngine:
         # The GPU as a worker has it. No core is asked for: they may be at work.
         remote = ray.remote(num_cpus=0, num_gpus=self._gpus, max_retries=0, max_calls=1)(function)
         asked = [
-            (_name(node), remote.options(scheduling_strategy=_on(ray, node["NodeID"])).remote(*arguments))
+            (_name(node), remote.options(scheduling_strategy=_on(node["NodeID"])).remote(*arguments))
             for node in self._nodes
         ]
         answers = []
@@ -341,7 +341,7 @@ def _room(node: dict[str, Any], cores: int, gpus: float) -> int:
     return min(fit, int(has) * int(1 / gpus) if gpus < 1 else int(has // gpus))
 
 
-def _on(ray: ModuleType, node: str) -> Any:  # noqa: ANN401
+def _on(node: str) -> Any:  # noqa: ANN401
     strategies = require("ray.util.scheduling_strategies", "cluster")
     return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
 

@@ -101,16 +101,8 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
         shard = csr_matrix((values, column[part], own), shape=(len(own) - 1, len(codes))).tocsc()
         postings[part], weights[part] = shard.indices, shard.data
         ends.append(shard.indptr.astype(np.int32))
-    files = {
-        "codes": codes,
-        "idf": idf,
-        "offsets": offsets,
-        "columns": column,
-        "scale": scale,
-        "frequency": df,
-        "ends": np.stack(ends),
-    }
-    for name, array in files.items():
+    files = {"codes": codes, "idf": idf, "offsets": offsets, "columns": column, "scale": scale, "frequency": df}
+    for name, array in (files | {"ends": np.stack(ends)}).items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 

@@ -164,13 +164,13 @@ class ConceptFinder(Pipe):
     def _set(self, docs: Sequence[Doc]) -> None:
         found = self.annotator.annotate([Document("", doc.text) for doc in docs])
         for doc, annotated in zip(docs, found, strict=True):
-            spans = [span for one in annotated.annotations if (span := self._span(doc, one)) is not None]
+            spans = [span for annotation in annotated.annotations if (span := self._span(doc, annotation)) is not None]
             if self.settings.spans_key is not None:
                 doc.spans[self.settings.spans_key] = spans
                 continue
             entities = filter_spans(spans)
             taken = {token.i for span in entities for token in span}
-            others = [one for one in doc.ents if taken.isdisjoint(range(one.start, one.end))]
+            others = [ent for ent in doc.ents if taken.isdisjoint(range(ent.start, ent.end))]
             doc.set_ents([*entities, *others])
 
     def _span(self, doc: Doc, one: Annotation) -> Span | None:

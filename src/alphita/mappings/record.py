@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from itertools import groupby, islice
+from typing import Any, Literal
 
 Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
@@ -88,3 +90,21 @@ class Mapping:
 # What a person adds; not in the files that `normalize` writes as plain tables.
 REVIEW = ("status", "mapping_type", "reviewer", "reviewed_at", "comment")
 COLUMNS = tuple(column.name for column in fields(Mapping))
+_UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if column.default is MISSING}
+
+
+def bare(row: int, code: str | None, mention: str, concept_id: str | None = None, /, **known: Any) -> Mapping:  # noqa: ANN401
+    """Return the first mapping of a mention, of which no more is known than `known`, by the names of the fields.
+
+    Its method is "nearest", or "nil" without a concept.
+    """
+    method = "nil" if concept_id is None else "nearest"
+    said = {"row": row, "mention_code": code, "mention": mention, "rank": 1, "concept_id": concept_id, "method": method}
+    return Mapping(**_UNKNOWN | said | known)
+
+
+def chunks(mappings: Iterable[Mapping], most: int) -> Iterator[list[Mapping]]:
+    """Yield the mappings of at most `most` mentions together; none is cut in two."""
+    mentions = (list(group) for _, group in groupby(mappings, key=lambda mapping: mapping.row))
+    while chunk := [mapping for group in islice(mentions, most) for mapping in group]:
+        yield chunk

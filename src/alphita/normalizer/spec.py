@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alphita import registry
 from alphita.errors import UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from alphita.index.store import Index
     from alphita.normalizer.answering.filters import Filters
     from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.answering.options import NormalizerOptions
     from alphita.normalizer.reading.files import MentionFile
     from alphita.normalizer.writing.batches import NormalizerSettings
     from alphita.normalizer.writing.job import Job
@@ -259,25 +260,22 @@ class Spec:
             InputError: a calibration or list that cannot be read, or does not belong to the index.
         """
         from alphita.normalizer.answering.normalizer import Normalizer
-        from alphita.normalizer.answering.records import DEFAULT_FLOOR
 
-        return Normalizer(
-            index,
-            ranking=self.ranking,
-            calibration=self.calibration,
-            floor=DEFAULT_FLOOR if self.floor is None else self.floor,
-            error=self.error,
-            target=self.target,
-            filters=self.filters(),
-            abbreviations=self.abbreviations,
-            **asdict(self.running),
-        )
+        return Normalizer(index, options=self.answering())
+
+    def answering(self) -> NormalizerOptions:
+        """Return how the normaliser is to answer."""
+        from alphita.normalizer.answering.options import NAMES, NormalizerOptions
+
+        given = {name: value for name in NAMES if (value := getattr(self, name, None)) is not None}
+        return NormalizerOptions(**given | {"filters": self.filters()}, **asdict(self.running))
 
     def settings(self, index: Path | str) -> NormalizerSettings:
         """Return what every process of an engine is told, of the index at this place."""
-        from alphita.normalizer.answering.records import DEFAULT_FLOOR
         from alphita.normalizer.writing.batches import NormalizerSettings
 
+        options = vars(self.answering()).items()
+        told: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
         return NormalizerSettings(
             str(index),
             self.column or "",
@@ -285,13 +283,6 @@ class Spec:
             self.language_column,
             self.top,
             self.explain,
-            self.ranking,
-            None if self.calibration is None else str(self.calibration),
-            DEFAULT_FLOOR if self.floor is None else self.floor,
-            self.error,
-            self.target,
-            self.filters(),
-            None if self.abbreviations is None else str(self.abbreviations),
             memory=self.memory(),
-            **asdict(self.running),
+            **told,
         )

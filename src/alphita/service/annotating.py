@@ -102,9 +102,9 @@ class Work:
         if self._annotator is None:
             self._annotator = Annotator(self.normalizer)
         annotator = self._annotator.keeping(Kept(exact=kind.exact, precision=kind.precision))
-        documents = [Document("", one.string) for one in questions]
+        documents = [Document("", question.string) for question in questions]
         return [
-            to_json({"annotations": [record_of(one) for one in found.annotations]})
+            to_json({"annotations": [record_of(annotation) for annotation in found.annotations]})
             for found in annotator.annotate(documents)
         ]
 

@@ -241,7 +241,7 @@ class Batcher(Generic[Q, A]):
         if self.waiting and self.waiting + len(questions) > self._capacity:
             raise QueueFull(self.seconds_to_wait())
         loop = asyncio.get_running_loop()
-        job: _Job[Q, A] = _Job(kind, questions, [self._cost(one) for one in questions], loop.create_future())
+        job: _Job[Q, A] = _Job(kind, questions, [self._cost(question) for question in questions], loop.create_future())
         self._queue.append(job)
         self.waiting += len(questions)
         if arrival is not None:

@@ -65,7 +65,7 @@ def _of_terminology(row: int, terminology: Terminology) -> Concept:
         id=found.id,
         name=found.name,
         definition=found.definitions[0].text if found.definitions else None,
-        synonyms=[Synonym(string=one.string, language=one.language, scope=one.scope) for one in found.terms],
+        synonyms=[Synonym(string=term.string, language=term.language, scope=term.scope) for term in found.terms],
         parents=parents,
         types=found.semantic_types,
         retired=found.retired,

@@ -89,7 +89,7 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         question = fhir_translate.asked(values)
         if store is None or settled is None:
             raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
-        projects = [one.name for one in store.projects()]
+        projects = [project.name for project in store.projects()]
         found = fhir_translate.matches(settled, projects, question)
         return reply(fhir_translate.answer(found, question, release))
 

@@ -140,24 +140,26 @@ class Work:
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
         """Return for each question an answer's JSON, or its vector (dim,) float32."""
         if isinstance(kind, Asked):
-            contexts = [one.context for one in questions]
-            languages = [one.language for one in questions]
+            contexts = [question.context for question in questions]
+            languages = [question.language for question in questions]
             results = self.normalizer.normalize(
-                [one.string for one in questions],
+                [question.string for question in questions],
                 top_k=kind.top,
                 explain=kind.explain,
                 contexts=contexts if any(contexts) else None,
                 languages=languages if any(languages) else None,
             )
             return [encode(result, kind.top) for result in results]
-        cleaned = clean_many([one.string for one in questions], self.normalizer.index.rules)
+        cleaned = clean_many([question.string for question in questions], self.normalizer.index.rules)
         vectors: NDArray[np.float32] = unit(self.normalizer.encoder().encode(cleaned))
         return list(vectors)
 
 
 def encode(result: Result, top: int) -> bytes:
     """Return an answer's JSON, as `Answer` has it."""
-    candidates = [dict(zip(_CANDIDATE, _candidate_values(one), strict=True)) for one in result.candidates[:top]]
+    candidates = [
+        dict(zip(_CANDIDATE, _candidate_values(candidate), strict=True)) for candidate in result.candidates[:top]
+    ]
     return to_json(
         {
             "mention": result.mention,
@@ -216,7 +218,7 @@ def router(
             check_strings(name, values or (), settings.max_rows, settings.max_context)
         nothing = [None] * len(asked.mentions)
         columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
-        questions = [Question(*one) for one in zip(*columns, strict=True)]
+        questions = [Question(*cells) for cells in zip(*columns, strict=True)]
         found = await ask(batcher, request, Asked(asked.top, asked.explain), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
@@ -266,7 +268,7 @@ async def ask(
         Refusal: too many wait.
     """
     request.state.rows = len(questions)
-    request.state.asked = [one.string for one in questions]
+    request.state.asked = [question.string for question in questions]
     try:
         return await batcher.ask(kind, questions, getattr(request.state, "arrival", None))
     except QueueFull as full:

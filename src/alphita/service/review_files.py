@@ -51,7 +51,9 @@ def project_of(name: str, source: str, column: str, index: Index | None, *, blin
 def release_of(index: Index | None) -> str:
     """Return the versions of an index's sources, as "HP 2026-01-01"; "" if none is said."""
     sources = index.manifest.get("sources", ()) if index is not None else ()
-    return ", ".join(f"{one['name']} {one['version']}" for one in sources if one.get("name") and one.get("version"))
+    return ", ".join(
+        f"{source['name']} {source['version']}" for source in sources if source.get("name") and source.get("version")
+    )
 
 
 def add(

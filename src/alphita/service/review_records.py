@@ -89,7 +89,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
     """Return a row of the queue as JSON has it, for one reviewer."""
     row = standing.row
-    mine = next((one for one in standing.decisions if one.reviewer == reviewer), None)
+    mine = next((decision for decision in standing.decisions if decision.reviewer == reviewer), None)
     answer = row.candidates[0] if row.candidates else None
     return {
         "id": row.id,
@@ -120,8 +120,8 @@ def detail_json(
         shown: what is known of a concept, by its id (see `concepts`).
     """
     return standing_json(standing, reviewer) | {
-        "candidates": [_candidate(one, shown) for one in standing.row.candidates],
-        "decisions": [decision_json(one) for one in standing.decisions],
+        "candidates": [_candidate(candidate, shown) for candidate in standing.row.candidates],
+        "decisions": [decision_json(decision) for decision in standing.decisions],
         "newest": newest.id if newest is not None else 0,
     }
 
@@ -134,10 +134,10 @@ def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], d
         concept = find(concept_id, index, terminology) if concept_id else None
         if concept is None:
             return {"definition": None, "parents": [], "synonyms": [], "types": []}
-        strings = [one.string for one in concept.synonyms if one.string != concept.name]
+        strings = [synonym.string for synonym in concept.synonyms if synonym.string != concept.name]
         return {
             "definition": concept.definition,
-            "parents": [one.model_dump() for one in concept.parents],
+            "parents": [parent.model_dump() for parent in concept.parents],
             "synonyms": list(dict.fromkeys(strings)),
             "types": concept.types,
         }

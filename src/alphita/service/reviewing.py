@@ -76,7 +76,7 @@ def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Termi
     def me(reviewer: Caller) -> dict[str, Any]:
         return {
             "reviewer": reviewer,
-            "projects": [project_json(one) for one in store.projects()] if store else [],
+            "projects": [project_json(project) for project in store.projects()] if store else [],
             "version": __version__,
             "release": review_files.release_of(index),
             "model": index.manifest["model_hash"],
@@ -106,7 +106,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects", summary="All projects")
     def projects(reviewer: Caller) -> dict[str, Any]:
-        return {"projects": [project_json(one) for one in store.projects()], "formats": formats}
+        return {"projects": [project_json(project) for project in store.projects()], "formats": formats}
 
     @routes.get("/projects/{name}", summary="One project", responses=documented(404))
     def project(name: Name, reviewer: Caller) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
             limit=limit,
             offset=offset,
         )
-        return {"total": total, "rows": [standing_json(one, reviewer) for one in page]}
+        return {"total": total, "rows": [standing_json(standing, reviewer) for standing in page]}
 
     @routes.get("/projects/{name}/rows/{row}", summary="One row, with its candidates", responses=documented(404))
     def one_row(name: Name, row: RowId, reviewer: Caller) -> dict[str, Any]:
@@ -152,7 +152,10 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
         `newest` is the id of the row's newest decision, an undone one or an undo too, for `seen` when it is settled.
         """
         # Before the rows are read: what is decided between is then not taken as seen.
-        newest = {one.row.id: store.newest(one.row.id) for one in store.disagreements(name, reviewer=reviewer)}
+        newest = {
+            disagreement.row.id: store.newest(disagreement.row.id)
+            for disagreement in store.disagreements(name, reviewer=reviewer)
+        }
         found = store.disagreements(name, reviewer=reviewer)
         return {
             "total": len(found),
@@ -227,14 +230,14 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         _check_project(found, name)
         decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
         _, page = store.queue(name, reviewer=reviewer, order=asked.order, state="open", limit=2)
-        following = next((one.row.id for one in page if one.row.id != row), None)
+        following = next((other.row.id for other in page if other.row.id != row), None)
         standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
         return {"decision": decision_json(decision), "standing": standing, "next": following}
 
     @routes.post("/projects/{name}/undo", summary="Take back the newest decision", responses=documented(404, 422))
     def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
         undone = store.undo(name, reviewer, asked.uid)
-        return {"undone": [decision_json(one) for one in undone], "row": undone[0].row if undone else None}
+        return {"undone": [decision_json(decision) for decision in undone], "row": undone[0].row if undone else None}
 
     @routes.post("/projects/{name}/bulk", summary="Accept above a threshold", responses=documented(404, 422))
     def bulk(name: Name, asked: Accepting, reviewer: Caller) -> dict[str, Any]:

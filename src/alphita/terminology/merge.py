@@ -15,10 +15,8 @@ single replacement is read as being about that.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from alphita import machine
 from alphita.errors import Rejects, UsageError
 from alphita.terminology import joining, model, sssom
 from alphita.terminology.joining import Claim, Refusal
@@ -75,20 +74,8 @@ def merge(
         raise UsageError("give at least two terminologies, or one and a mapping file")
     rejects = rejects if rejects is not None else Rejects(None)
     sets = [sssom.read(Path(path), rejects) for path in mappings]
-    with _uncollected():
+    with machine.uncollected():
         return _merged(terminologies, sets, options or Options())
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector from walking, again and again, over millions of tuples that live to the end."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def _merged(terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet], options: Options) -> Merged:

@@ -145,6 +145,11 @@ class Tables:
     dropped: dict[str, int] = field(default_factory=dict)
 
 
+def too_long(string: str, limit: int = MAX_TERM_CHARACTERS) -> str:
+    """Return what is wrong with a string of more than `limit` characters; "" for others."""
+    return f"{len(string):,} characters; at most {limit:,} are read" if len(string) > limit else ""
+
+
 def predicate(replaces: pl.Expr) -> pl.Expr:
     """Return what kind of successor an object of the table `replacements` is: one that replaces, or one to consider."""
     return pl.when(replaces).then(pl.lit(REPLACED_BY)).otherwise(pl.lit(CONSIDER)).alias("predicate")

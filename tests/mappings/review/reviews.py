@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import Mapping, bare
 from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 
@@ -17,21 +17,8 @@ def candidate(
     concept: str | None, term: str, name: str = "", confidence: float | None = None, rank: int = 1
 ) -> Mapping:
     """Return a candidate with little said of it."""
-    cells = dict.fromkeys(COLUMNS)
-    cells |= {
-        "row": 1,
-        "mention": "",
-        "rank": rank,
-        "concept_id": concept,
-        "concept_name": name or term,
-        "matched_term": term,
-        "confidence": confidence,
-        "method": "nearest",
-        "relation": "exact",
-        "status": "unreviewed",
-        "mapping_type": "maps_to",
-    }
-    return Mapping(**cells)
+    known = {"concept_name": name or term, "matched_term": term, "confidence": confidence, "relation": "exact"}
+    return bare(1, None, "", concept, rank=rank, method="nearest", **known)
 
 
 def row(mention: str, *candidates: Mapping, number: int = 1, frequency: int = 1, code: str = "") -> ReviewRow:

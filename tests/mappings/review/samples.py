@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import Mapping, bare
 from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 
@@ -19,10 +19,8 @@ def project(name: str = "codes", source: str = "LAB", **fields: Any) -> Project:
 
 
 def candidate(concept: str | None = TOE, confidence: float | None = None, **fields: Any) -> Mapping:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS)
-    values |= {"row": 1, "mention": "", "rank": 1, "concept_id": concept, "status": "unreviewed"}
-    values |= {"mapping_type": "maps_to", "method": "nearest" if concept else "nil", "confidence": confidence}
-    return Mapping(**values | {"concept_name": f"name of {concept}" if concept else None} | fields)
+    name = f"name of {concept}" if concept else None
+    return bare(1, None, "", concept, **{"confidence": confidence, "concept_name": name} | fields)
 
 
 def row(number: int, confidence: float | None = 0.5, frequency: int = 1, **fields: Any) -> ReviewRow:

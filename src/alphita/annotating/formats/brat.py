@@ -33,7 +33,7 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[tuple[str,
         yield f"{name}.txt", _utf8(document.document.text)
         lines = [line for number, one in enumerate(document.annotations, 1) for line in _lines(document, one, number)]
         yield f"{name}.ann", _utf8("".join(lines))
-        header.lose("modifiers", sum(len(one.modifiers) for one in document.annotations))
+        header.lose("modifiers", sum(len(annotation.modifiers) for annotation in document.annotations))
 
 
 def _lines(document: Annotated, one: Annotation, number: int) -> Iterator[str]:

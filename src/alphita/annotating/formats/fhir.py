@@ -75,7 +75,10 @@ def _code(finding: Finding) -> dict[str, Any]:
 
 
 def _note(finding: Finding) -> str:
-    return "; ".join(f"{one.mention!r}, characters {one.start} to {one.end}" for one in finding.annotations)
+    return "; ".join(
+        f"{annotation.mention!r}, characters {annotation.start} to {annotation.end}"
+        for annotation in finding.annotations
+    )
 
 
 def _uuid(*parts: str) -> str:

@@ -30,7 +30,7 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
     """Yield the head, each text, and the end."""
     page = importlib.resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
     head, tail = page.split(TEXTS)
-    sources = ", ".join(f"{one.get('name')} {one.get('version') or ''}".strip() for one in header.sources)
+    sources = ", ".join(f"{source.get('name')} {source.get('version') or ''}".strip() for source in header.sources)
     number = f"{header.number:,} text{'' if header.number == 1 else 's'}"
     facts = escaped(f"{sources or 'no source named'}; {header.date}; {header.tool}")
     yield Template(head).substitute(title=f"{number} annotated", facts=facts).encode("utf-8")
@@ -40,7 +40,7 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
 
 
 def _section(document: Annotated) -> str:
-    counts = Counter(colour_of(one) for one in document.annotations)
+    counts = Counter(colour_of(annotation) for annotation in document.annotations)
     said = ", ".join(f"{counts[one]} {one}" for one in reversed(COLOURS) if counts[one]) or "no mention"
     return (
         f"<section><h2>{escaped(document.document.id)}</h2><p class=quiet>{said}</p>"
@@ -57,8 +57,8 @@ def colour_of(one: Annotation) -> str:
 def _coloured(document: Annotated) -> str:
     """Return the text as HTML: cut wherever a part of a mention or a cue begins or ends, each cut in its colours."""
     text = document.document.text
-    covering = [(start, end, one) for one in document.annotations for start, end in one.pieces]
-    cues = {(said.start, said.end) for one in document.annotations for said in one.context}
+    covering = [(start, end, annotation) for annotation in document.annotations for start, end in annotation.pieces]
+    cues = {(said.start, said.end) for annotation in document.annotations for said in annotation.context}
     ends = [(start, end) for start, end, _ in covering] + list(cues)
     cuts = sorted({0, len(text), *(place for part in ends for place in part)})
     begins: dict[int, list[tuple[int, Annotation]]] = {}

@@ -30,7 +30,7 @@ def line_of(annotated: Annotated) -> bytes:
         "source": document.source,
         "line": document.line,
         "text": document.text,
-        "annotations": [record_of(one) for one in annotated.annotations],
+        "annotations": [record_of(annotation) for annotation in annotated.annotations],
     }
     text = json.dumps(record, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"

@@ -37,7 +37,7 @@ SEVERITIES = {
 def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
     """Yield one JSON document."""
     if header.number == 1:
-        yield from (text_of_json(packet(header, one), indent=1) + b"\n" for one in documents)
+        yield from (text_of_json(packet(header, document), indent=1) + b"\n" for document in documents)
         return
     start = f'{{"id": "alphita", "description": "texts annotated by {header.tool}", "members": ['
     used: dict[str, None] = {}
@@ -47,7 +47,7 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
 
 def _members(header: Header, documents: Iterable[Annotated], used: dict[str, None]) -> Iterator[dict[str, Any]]:
     for document in documents:
-        used |= dict.fromkeys(one.concept_id.partition(":")[0] for one in document.annotations)
+        used |= dict.fromkeys(annotation.concept_id.partition(":")[0] for annotation in document.annotations)
         yield packet(header, document)
 
 
@@ -67,12 +67,14 @@ def _feature(finding: Finding) -> dict[str, Any]:
     feature: dict[str, Any] = {"type": {"id": first.concept_id, "label": first.concept_name}}
     if finding.is_negated:
         feature["excluded"] = True
-    said = {modifier.kind: modifier.value for one in finding.annotations for modifier in one.modifiers}
+    said = {modifier.kind: modifier.value for annotation in finding.annotations for modifier in annotation.modifiers}
     if said.get("severity") in SEVERITIES:
         feature["severity"] = _term(SEVERITIES[said["severity"]])
     if said.get("laterality") in MODIFIERS:
         feature["modifiers"] = [_term(MODIFIERS[said["laterality"]])]
-    places = ", ".join(f"{one.mention!r} at {one.start}-{one.end}" for one in finding.annotations)
+    places = ", ".join(
+        f"{annotation.mention!r} at {annotation.start}-{annotation.end}" for annotation in finding.annotations
+    )
     feature["description"] = places + ("; in the past" if finding.is_historical else "")
     return feature
 

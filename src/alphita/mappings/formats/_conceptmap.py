@@ -19,7 +19,7 @@ from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, bare
 
 Target = dict[str, Any]
 NARROWER = "The target is narrower in meaning than the source."
@@ -344,28 +344,4 @@ def _head(release: Release, header: Header) -> dict[str, Any]:
 
 def _mapping(number: int, code: str | None, display: str, concept: str | None, facts: dict[str, Any] | None) -> Mapping:
     """Return the mapping of an element and one of its targets."""
-    values: dict[str, Any] = {
-        "row": number,
-        "mention_code": code or None,
-        "mention": display,
-        "frequency": None,
-        "rank": 1,
-        "concept_id": concept,
-        "concept_name": None,
-        "matched_term": None,
-        "similarity": None,
-        "confidence": None,
-        "decision": None,
-        "method": "nil" if concept is None else "nearest",
-        "routes": None,
-        "relation": None,
-        "scope": None,
-        "language": None,
-        "source": None,
-        "code": None,
-        "homonyms": None,
-        "expansion": None,
-        "contradictions": None,
-        "retired_concept": None,
-    }
-    return Mapping(**values | (facts or {}))
+    return bare(number, code or None, display, concept, **facts or {})

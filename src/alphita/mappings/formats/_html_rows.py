@@ -48,8 +48,8 @@ def line(header: Header, mappings: Sequence[Mapping]) -> str:
         header: of the file.
         mappings: all those of the mention, at least one.
     """
-    answers = [one for one in mappings if _losses.is_target(one)]
-    others = [one for one in mappings if not _losses.is_target(one)]
+    answers = [mapping for mapping in mappings if _losses.is_target(mapping)]
+    others = [mapping for mapping in mappings if not _losses.is_target(mapping)]
     if not answers:
         answers, others = others[:1], others[1:]
     first = answers[0]
@@ -87,7 +87,7 @@ def _answer_row(header: Header, answers: Sequence[Mapping], place: int) -> str:
         )
     )
     cells = (_answer(header, mapping), _confidence(mapping), _decision(mapping), _why(mapping))
-    return start + "".join(f"<td role=cell>{one}</td>" for one in cells) + "</tr>"
+    return start + "".join(f"<td role=cell>{cell}</td>" for cell in cells) + "</tr>"
 
 
 def _mention(mapping: Mapping) -> str:
@@ -114,7 +114,7 @@ def _answer(header: Header, mapping: Mapping) -> str:
     notes = [_RELATIONS[mapping.relation]] if mapping.relation in _RELATIONS else []
     if mapping.mapping_type != "maps_to":
         notes.append(mapping.mapping_type.replace("_", " "))
-    return shown + "".join(f"<p class=note>{text(one)}</p>" for one in notes)
+    return shown + "".join(f"<p class=note>{text(note)}</p>" for note in notes)
 
 
 def _concept(header: Header, mapping: Mapping) -> str:

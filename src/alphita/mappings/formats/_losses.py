@@ -19,6 +19,11 @@ _ROUNDED = 0.0051
 _COMPARED = tuple(name for name in COLUMNS if name != "row")
 
 
+def all_but(*kept: str) -> tuple[str, ...]:
+    """Return the columns that a format loses: those but `row`, `concept_id` and `kept`."""
+    return tuple(name for name in COLUMNS if name not in ("row", "concept_id", *kept))
+
+
 def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
     """Count the fields whose value is not the same in what is written and what is read back."""
     counts: Counter[str] = Counter()

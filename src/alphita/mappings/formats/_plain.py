@@ -21,7 +21,7 @@ KINDS: dict[str, type] = {
     name: next(kind for kind in (int, float, str) if kind is _HINTS[name] or kind in get_args(_HINTS[name]))
     for name in COLUMNS
 }
-_DEFAULTS = {one.name: one.default for one in fields(Mapping) if one.default is not MISSING}
+_DEFAULTS = {field.name: field.default for field in fields(Mapping) if field.default is not MISSING}
 # What must not be None, and what stands there when the file has no such column or an empty cell.
 _FILLED = {"rank": 1, "method": "nearest", "mention": "", "status": "unreviewed", "mapping_type": "maps_to"}
 _ALLOWED: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.errors import InputError
-from alphita.mappings.formats import _conceptmap
+from alphita.mappings.formats import _conceptmap, _losses
 from alphita.mappings.formats._conceptmap import COMMENTS, INEXACT, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -20,32 +20,7 @@ SUFFIXES = (".conceptmap.r4.json", ".r4.json")
 STREAMS = False
 READS = True
 PREFIXED = True
-LOSSES = (
-    "mention",
-    "frequency",
-    "rank",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "confidence",
-    "decision",
-    "method",
-    "routes",
-    "scope",
-    "language",
-    "source",
-    "code",
-    "homonyms",
-    "expansion",
-    "contradictions",
-    "retired_concept",
-    "explanation",
-    "status",
-    "mapping_type",
-    "reviewer",
-    "reviewed_at",
-    "comment",
-)
+LOSSES = _losses.all_but("mention_code", "relation")
 
 EQUIVALENCES = {"exact": "equivalent", "broad": "wider", "narrow": "narrower", "related": "inexact", None: "relatedto"}
 RELATIONS = {code: relation for relation, code in EQUIVALENCES.items()} | {

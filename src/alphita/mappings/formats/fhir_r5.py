@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.errors import InputError
-from alphita.mappings.formats import _conceptmap, _plain
+from alphita.mappings.formats import _conceptmap, _losses, _plain
 from alphita.mappings.formats._conceptmap import COMMENTS, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -21,33 +21,7 @@ SUFFIXES = (".conceptmap.json", ".conceptmap.r5.json", ".r5.json")
 STREAMS = False
 READS = True
 PREFIXED = True
-LOSSES = (
-    "mention",
-    "frequency",
-    "rank",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "confidence",
-    "decision",
-    "method",
-    "routes",
-    "relation",
-    "scope",
-    "language",
-    "source",
-    "code",
-    "homonyms",
-    "expansion",
-    "contradictions",
-    "retired_concept",
-    "explanation",
-    "status",
-    "mapping_type",
-    "reviewer",
-    "reviewed_at",
-    "comment",
-)
+LOSSES = _losses.all_but("mention_code")
 
 RELATIONSHIPS = {
     "exact": "equivalent",

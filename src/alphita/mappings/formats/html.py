@@ -164,7 +164,7 @@ def _facts(header: Header) -> Iterator[tuple[str, str]]:
     """Yield what the header says of the whole, each by its name, as HTML."""
     systems = dict.fromkeys(filter(None, (header.target_system, *header.sources)))
     if systems:
-        yield "Terminology", ", ".join(_system(header, one) for one in systems)
+        yield "Terminology", ", ".join(_system(header, system) for system in systems)
     codes = " ".join(filter(None, (header.source_vocabulary, header.source_version, header.source_system)))
     made = f"{header.tool} {header.tool_version}".strip()
     mapping_set = " ".join(filter(None, (header.set_id, header.version)))

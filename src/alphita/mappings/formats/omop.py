@@ -24,45 +24,18 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from alphita import textio
+from alphita import csv_lines, textio
 from alphita.artefact import atomic_file
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _losses, _omop
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, bare
 
 DESCRIPTION = "OMOP SOURCE_TO_CONCEPT_MAP, comma-separated"
 SUFFIXES = (".source_to_concept_map.csv", ".stcm.csv")
 STREAMS = False
 READS = True
 PREFIXED = False
-LOSSES = (
-    "mention_code",
-    "mention",
-    "frequency",
-    "rank",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "confidence",
-    "decision",
-    "method",
-    "routes",
-    "relation",
-    "scope",
-    "language",
-    "source",
-    "code",
-    "homonyms",
-    "expansion",
-    "contradictions",
-    "retired_concept",
-    "explanation",
-    "status",
-    "mapping_type",
-    "reviewer",
-    "reviewed_at",
-    "comment",
-)
+LOSSES = _losses.all_but()
 
 COLUMNS = (
     "source_code",
@@ -204,7 +177,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _rows_of(part: Path) -> Iterator[list[str]]:
     with open(part, encoding="utf-8", newline="") as file:
-        yield from (record.cells for record in textio.records(file, ","))
+        yield from (record.cells for record in csv_lines.records(file, ","))
 
 
 def _with_and_without(part: Path) -> set[str]:
@@ -237,27 +210,4 @@ def _in_one_line(text: str) -> str:
 def _mapping(row: dict[str, str], number: int, concept: int) -> Mapping:
     code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
     nil = concept == 0
-    return Mapping(
-        row=number,
-        mention_code=None if code == mention else code,
-        mention=mention,
-        frequency=None,
-        rank=1,
-        concept_id=None if nil else f"OMOP:{concept}",
-        concept_name=None,
-        matched_term=None,
-        similarity=None,
-        confidence=None,
-        decision=None,
-        method="nil" if nil else "nearest",
-        routes=None,
-        relation=None,
-        scope=None,
-        language=None,
-        source=None,
-        code=None,
-        homonyms=None,
-        expansion=None,
-        contradictions=None,
-        retired_concept=None,
-    )
+    return bare(number, None if code == mention else code, mention, None if nil else f"OMOP:{concept}")

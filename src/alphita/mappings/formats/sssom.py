@@ -29,7 +29,7 @@ from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, bare
 from alphita.terminology.sssom_file import LITERAL, NO_TERM, SssomFile
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
@@ -37,31 +37,7 @@ SUFFIXES = (".sssom.tsv",)
 STREAMS = False
 READS = True
 PREFIXED = True
-LOSSES = (
-    "mention_code",
-    "rank",
-    "frequency",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "decision",
-    "method",
-    "routes",
-    "relation",
-    "scope",
-    "language",
-    "source",
-    "code",
-    "homonyms",
-    "expansion",
-    "contradictions",
-    "retired_concept",
-    "explanation",
-    "status",
-    "mapping_type",
-    "reviewer",
-    "reviewed_at",
-)
+LOSSES = _losses.all_but("mention", "confidence", "comment")
 
 # In the order of the specification's table.
 SLOTS = (
@@ -299,32 +275,20 @@ def _mapping(header: Header, slots: Dictionary[str, str], number: int, file: Sss
     reviewed = justification in (MANUAL, REVIEW)
     method, routes = MADE.get(justification, ("nearest", None))
     status = "rejected" if modifier else "approved" if reviewed else "unreviewed"
-    return Mapping(
-        row=number,
-        mention_code=_code(header, subject),
-        mention=label,
-        frequency=None,
-        rank=1,
-        concept_id=None if nil else file.curie(object_) if file else object_,
+    concept = None if nil else file.curie(object_) if file else object_
+    return bare(
+        number,
+        _code(header, subject),
+        label,
+        concept,
         concept_name=slots.get("object_label") or None,
         matched_term=joined(slots.get("match_string", "")) or None,
         similarity=_number(slots, "similarity_score"),
         confidence=_number(slots, "confidence"),
-        decision=None,
         method="nil" if nil else method,
         routes=None if nil else routes,
         relation=None if nil else RELATIONS[predicate],
-        scope=None,
-        language=None,
-        source=None,
-        code=None,
-        homonyms=None,
-        expansion=None,
-        contradictions=None,
-        retired_concept=None,
-        explanation=None,
         status=status,
-        mapping_type="maps_to",
         reviewer=joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
         comment=slots.get("comment") or None,

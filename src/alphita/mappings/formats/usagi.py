@@ -31,39 +31,14 @@ from typing import NamedTuple
 from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, Problem, _losses, _omop
-from alphita.mappings.record import Mapping, MappingType
+from alphita.mappings.record import Mapping, MappingType, bare
 
 DESCRIPTION = "Usagi's mapping file, for review in Usagi"
 SUFFIXES = (".usagi.csv",)
 STREAMS = True
 READS = True
 PREFIXED = False
-LOSSES = (
-    "mention_code",
-    "mention",
-    "rank",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "confidence",
-    "decision",
-    "method",
-    "routes",
-    "relation",
-    "scope",
-    "language",
-    "source",
-    "code",
-    "homonyms",
-    "expansion",
-    "contradictions",
-    "retired_concept",
-    "explanation",
-    "status",
-    "comment",
-    "reviewer",
-    "reviewed_at",
-)
+LOSSES = _losses.all_but("frequency", "mapping_type")
 
 COLUMNS = (
     "sourceCode",
@@ -84,21 +59,8 @@ COLUMNS = (
     "createdOn",
     "assignedReviewer",
 )
-READ = (
-    "sourceCode",
-    "sourceName",
-    "sourceFrequency",
-    "sourceAutoAssignedConceptIds",
-    "matchScore",
-    "mappingStatus",
-    "equivalence",
-    "statusSetBy",
-    "statusSetOn",
-    "conceptId",
-    "conceptName",
-    "mappingType",
-    "comment",
-)
+# Those after it are not read.
+KNOWN = COLUMNS[: COLUMNS.index("createdBy")]
 EQUIVALENCES = {"exact": "EQUAL", "broad": "WIDER", "narrow": "NARROWER", "related": "INEXACT", None: "UNREVIEWED"}
 RELATIONS = {name: relation for relation, name in EQUIVALENCES.items()} | {"EQUIVALENT": "exact", "UNMATCHED": None}
 # A mention whose every target is rejected has no place in Usagi but as one that is flagged for another look.
@@ -129,8 +91,6 @@ TYPES: dict[str, MappingType] = {
     "VALUE": "maps_to_value",
     "UNIT": "maps_to_unit",
 }
-# What is not read, but said by the concept's id.
-REDUNDANT = ("domainId",)
 NO_FREQUENCY = "-1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -163,15 +123,15 @@ def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mappin
     """Return the mappings before the last mention, and those of it, as one: it may go on in what follows."""
     before: list[Mapping] = []
     last: list[Mapping] = []
-    for one in _losses.one_by_one(mappings):
-        if unfit(header, one) is not None:
+    for mapping in _losses.one_by_one(mappings):
+        if unfit(header, mapping) is not None:
             # It is not written, and so it parts no neighbours.
-            before.append(one)
+            before.append(mapping)
             continue
-        if last and _key(one) != _key(last[0]):
+        if last and _key(mapping) != _key(last[0]):
             before += last
             last = []
-        last.append(one)
+        last.append(mapping)
     return before, _as_one(header, last)
 
 
@@ -179,9 +139,11 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows; the mappings of one mention must come together."""
     texts = []
     for mention in _mentions(header, mappings):
-        shown = (_target(header, one) for one in mention.candidates if one.concept_id is not None)
+        shown = (_target(header, candidate) for candidate in mention.candidates if candidate.concept_id is not None)
         numbers = ";".join(str(found.omop_concept_id) for found in shown if found)
-        texts += [",".join(map(_cell, _row(header, one, mention.status, numbers))) + "\n" for one in mention.targets]
+        texts += [
+            ",".join(map(_cell, _row(header, target, mention.status, numbers))) + "\n" for target in mention.targets
+        ]
     return "".join(texts).encode("utf-8")
 
 
@@ -194,9 +156,9 @@ def unfit(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not mapping.mention_code and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
-    for one in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
-        if _omop.target(header, one) is None:
-            return Problem("a concept without OMOP's concept id", "concept_id", one)
+    for concept in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
+        if _omop.target(header, concept) is None:
+            return Problem("a concept without OMOP's concept id", "concept_id", concept)
     return None
 
 
@@ -204,18 +166,18 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for one in _losses.one_by_one(mappings):
-        if problem := unfit(header, one):
+    for mapping in _losses.one_by_one(mappings):
+        if problem := unfit(header, mapping):
             whole[problem.problem] += 1
     for mention in _mentions(header, mappings):
         whole["further candidates, but for their concept ids"] += len(mention.candidates)
         whole["rejected mappings"] += len(mention.rejected)
         whole["mentions given again, with the first one's row"] += mention.repeated
-        for one in mention.targets:
-            cells = dict(zip(COLUMNS, _row(header, one, mention.status, ""), strict=True))
+        for mapping in mention.targets:
+            cells = dict(zip(COLUMNS, _row(header, mapping, mention.status, ""), strict=True))
             cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
             # The OMOP number is another name of the same concept.
-            pairs.append((one, replace(_mapping(cells, 1), concept_id=one.concept_id)))
+            pairs.append((mapping, replace(_mapping(cells, 1), concept_id=mapping.concept_id)))
     return {what: number for what, number in whole.items() if number} | _losses.count(pairs)
 
 
@@ -230,7 +192,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects)
-    for line, cells in _losses.telling_unread(rows, READ + REDUNDANT, path, header.tell):
+    for line, cells in _losses.telling_unread(rows, KNOWN, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)
@@ -249,7 +211,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
             continue
         seen.add(target)
         numbers = map(textio.whole_number, cells.get("sourceAutoAssignedConceptIds", "").split(";"))
-        autos = [one for one in numbers if one is not None]
+        autos = [auto for auto in numbers if auto is not None]
         template = mapping
         yield mapping
     yield from _candidates(template, autos)
@@ -257,17 +219,17 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
     """Yield the mentions of those mappings that can be written."""
-    fitting = (one for one in _losses.one_by_one(mappings) if unfit(header, one) is None)
+    fitting = (mapping for mapping in _losses.one_by_one(mappings) if unfit(header, mapping) is None)
     for _, group in groupby(fitting, key=_key):
         given = list(group)
         repeated = _times(given) - 1
-        found = _as_one(header, given)
-        targets = [one for one in found if _losses.is_target(one)]
-        standing = [one for one in targets if one.status != "rejected"]
-        rejected = [one for one in targets if one.status == "rejected"] if standing else []
-        candidates = [one for one in found if not _losses.is_target(one)]
+        mappings_once = _as_one(header, given)
+        targets = [mapping for mapping in mappings_once if _losses.is_target(mapping)]
+        standing = [target for target in targets if target.status != "rejected"]
+        rejected = [target for target in targets if target.status == "rejected"] if standing else []
+        candidates = [mapping for mapping in mappings_once if not _losses.is_target(mapping)]
         kept = standing or targets
-        status = _status({STATUSES[one.status] for one in kept})
+        status = _status({STATUSES[mapping.status] for mapping in kept})
         yield _Mention(kept, rejected, candidates, status, repeated)
 
 
@@ -278,51 +240,36 @@ def _key(mapping: Mapping) -> tuple[str, str]:
 
 def _times(found: Sequence[Mapping]) -> int:
     """Return how often the mention of some mappings is given."""
-    return sum(1 for _ in groupby(found, key=lambda one: one.row))
+    return sum(1 for _ in groupby(found, key=lambda mapping: mapping.row))
 
 
-def _as_one(header: Header, found: Sequence[Mapping]) -> list[Mapping]:
+def _as_one(header: Header, given: Sequence[Mapping]) -> list[Mapping]:
     """Return the mappings of a mention as those of one row, if it is given again: each target once, all frequencies."""
-    if _times(found) <= 1:
-        return list(found)
+    if _times(given) <= 1:
+        return list(given)
     # Rows are numbered anew in each of several files that were put together.
-    rows = [[one.frequency for one in some] for _, some in groupby(found, key=lambda one: one.row)]
-    counts = [max(known) for row in rows if (known := [one for one in row if one is not None and one >= 0])]
+    rows = [[mapping.frequency for mapping in group] for _, group in groupby(given, key=lambda mapping: mapping.row)]
+    counts = [max(known) for row in rows if (known := [times for times in row if times is not None and times >= 0])]
     once: dict[tuple[_omop.TargetInfo | None, str], Mapping] = {}
-    for one in sorted(found, key=lambda one: not _losses.is_target(one)):
-        once.setdefault((_target(header, one), one.mapping_type), one)
+    for mapping in sorted(given, key=lambda mapping: not _losses.is_target(mapping)):
+        once.setdefault((_target(header, mapping), mapping.mapping_type), mapping)
     kept = list(once.values())
     # None was found for one of them, and something for another.
-    if any(one.concept_id is not None for one in kept if _losses.is_target(one)):
-        kept = [one for one in kept if one.concept_id is not None]
-    return [replace(one, row=found[-1].row, frequency=sum(counts) if counts else None) for one in kept]
+    if any(mapping.concept_id is not None for mapping in kept if _losses.is_target(mapping)):
+        kept = [mapping for mapping in kept if mapping.concept_id is not None]
+    return [replace(mapping, row=given[-1].row, frequency=sum(counts) if counts else None) for mapping in kept]
 
 
 def _status(found: set[str]) -> str:
-    if len(found) == 1:
-        return next(iter(found))
-    return "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
+    return next(iter(found)) if len(found) == 1 else "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
 
 
 def _candidates(template: Mapping | None, numbers: Sequence[int]) -> Iterator[Mapping]:
     if template is None:
         return
     for rank, number in enumerate(numbers, 2):
-        yield replace(
-            template,
-            rank=rank,
-            concept_id=f"OMOP:{number}",
-            concept_name=None,
-            similarity=None,
-            confidence=None,
-            method="nearest",
-            relation=None,
-            status="unreviewed",
-            mapping_type="maps_to",
-            reviewer=None,
-            reviewed_at=None,
-            comment=None,
-        )
+        mention = (template.row, template.mention_code, template.mention)
+        yield bare(*mention, f"OMOP:{number}", rank=rank, frequency=template.frequency)
 
 
 def _target(header: Header, mapping: Mapping) -> _omop.TargetInfo | None:
@@ -369,33 +316,16 @@ def _mapping(cells: dict[str, str], number: int) -> Mapping:
     ):
         if value not in allowed:
             raise InputError(f"must be one of {sorted(allowed)}", field=name, value=value)
-    none = cells.get("sourceFrequency", "").strip() == NO_FREQUENCY
-    concept, frequency = _whole(cells, "conceptId"), None if none else _whole(cells, "sourceFrequency")
-    nil = not concept
-    return Mapping(
-        row=number,
-        mention_code=cells["sourceCode"] or None,
-        mention=cells["sourceName"],
-        frequency=frequency,
-        rank=1,
-        concept_id=None if nil else f"OMOP:{concept}",
+    concept, none = _whole(cells, "conceptId"), cells.get("sourceFrequency", "").strip() == NO_FREQUENCY
+    return bare(
+        number,
+        cells["sourceCode"] or None,
+        cells["sourceName"],
+        f"OMOP:{concept}" if concept else None,
+        frequency=None if none else _whole(cells, "sourceFrequency"),
         concept_name=cells.get("conceptName") or None,
-        matched_term=None,
         similarity=_score(cells),
-        confidence=None,
-        decision=None,
-        method="nil" if nil else "nearest",
-        routes=None,
-        relation=None if nil else RELATIONS[equivalence],
-        scope=None,
-        language=None,
-        source=None,
-        code=None,
-        homonyms=None,
-        expansion=None,
-        contradictions=None,
-        retired_concept=None,
-        explanation=None,
+        relation=RELATIONS[equivalence] if concept else None,
         status=READ_STATUSES[status],
         mapping_type=TYPES[kind],
         reviewer=cells.get("statusSetBy") or None,

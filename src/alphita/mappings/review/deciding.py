@@ -108,7 +108,7 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
             select(connection, f"{standing} AND d.bulk = ? ORDER BY d.id DESC", project_id, reviewer, first, last.bulk)
         )
     take_back(connection, project_id, project, taken, reviewer, uid)
-    refresh(connection, [one.row for one in taken])
+    refresh(connection, [decision.row for decision in taken])
     note(connection, uid, "undo", project_id, reviewer, {})
     return tuple(taken)
 
@@ -181,8 +181,10 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
 
 def fill(decision: Decision, row: ReviewRow, project: Project) -> Decision:
     """Return a decision with what was shown, and what was known then."""
-    shown = tuple(one.concept_id for one in row.candidates if one.concept_id)
-    name = next((one.concept_name for one in row.candidates if one.concept_id == decision.concept_id), None)
+    shown = tuple(candidate.concept_id for candidate in row.candidates if candidate.concept_id)
+    name = next(
+        (candidate.concept_name for candidate in row.candidates if candidate.concept_id == decision.concept_id), None
+    )
     return replace(
         decision,
         confidence=row.confidence if decision.confidence is None else decision.confidence,

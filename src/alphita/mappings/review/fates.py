@@ -91,7 +91,7 @@ class Releases:
         """Return the fate of several codes of one concept, of which those in `fates` follow and the others stand."""
         if len(curies) == 1:
             return fates[curies[0]]
-        ids = [fates[one].new_concept if one in fates else one for one in curies]
+        ids = [fates[curie].new_concept if curie in fates else curie for curie in curies]
         old_name, new_name = _names(self._found(self.old, curies)), _names(self._found(self.new, ids))
         detail = "; ".join(f"{one} -> {fate.new_concept}" for one, fate in fates.items())
         reason = next(iter(fates.values())).reason
@@ -132,8 +132,7 @@ class Releases:
         while now.retired:
             targets = list(dict.fromkeys(now.replaced_by))
             if not targets:
-                considered = [one for one in (self._find(self.new, curie) for curie in now.consider) if one is not None]
-                return self._open("retired", old_name, considered)
+                return self._open("retired", old_name, self._found(self.new, now.consider))
             heirs = [heir for target in targets for heir in self._heirs(target)]
             heirs = list({heir.id: heir for heir in heirs}.values())
             if len(targets) > 1 or len(heirs) > 1:
@@ -147,32 +146,36 @@ class Releases:
 
     def _term_lost(self, row: ReviewRow, concept: str | None, curies: Sequence[str]) -> Fate | None:
         """Return a fate if the term by which the concept was found was its own before, and is not now."""
-        terms = [one.matched_term for one in row.candidates if one.concept_id == concept and one.matched_term]
+        terms = [
+            candidate.matched_term
+            for candidate in row.candidates
+            if candidate.concept_id == concept and candidate.matched_term
+        ]
         if concept is None or not terms:
             return None
         term = clean(str(terms[0]))
         was, now = self._found(self.old, curies), self._found(self.new, curies)
-        was_own, is_own = (any(term in _strings(one) for one in some) for some in (was, now))
+        was_own, is_own = (any(term in _strings(known) for known in release) for release in (was, now))
         if not now or not was_own or is_own:
             return None
-        owners = [one for one in self._named(self.new, term) if not one.retired]
+        owners = [owner for owner in self._named(self.new, term) if not owner.retired]
         fate = self._open("term lost", _names(was), owners)
         where = "a term of these now" if owners else "no concept's term now"
         return replace(fate, detail=f"{terms[0]!r} is {where}")
 
     def _newly_named(self, mention: str, curies: Sequence[str], old_name: str = "") -> Fate | None:
         """Return a fate if the mention names live concepts that it did not name before, and no decided one."""
-        now = {one.id: one for one in self._named(self.new, mention) if not one.retired}
-        if not now or any(one.id in now for one in self._found(self.new, curies)):
+        now = {concept.id: concept for concept in self._named(self.new, mention) if not concept.retired}
+        if not now or any(concept.id in now for concept in self._found(self.new, curies)):
             return None
-        before = {one.id for one in self._named(self.old, mention)}
-        fresh = [one for name, one in now.items() if name not in before]
+        before = {concept.id for concept in self._named(self.old, mention)}
+        fresh = [concept for name, concept in now.items() if name not in before]
         was = old_name or _names(self._found(self.old, curies))
         return self._open("newly named", was, fresh) if fresh else None
 
     @staticmethod
     def _open(reason: str, old_name: str, meant: list[Concept]) -> Fate:
-        ids, names = (JOINT.join(getattr(one, name) for one in meant) for name in ("id", "name"))
+        ids, names = (JOINT.join(getattr(concept, name) for concept in meant) for name in ("id", "name"))
         return Fate(REOPENED, reason, old_name, ids, names)
 
     def _heirs(self, curie: str) -> list[Concept]:
@@ -200,7 +203,7 @@ class Releases:
 
     def _found(self, release: Terminology, curies: Sequence[str]) -> list[Concept]:
         """Return those concepts that are there."""
-        return [one for one in (self._find(release, curie) for curie in curies) if one is not None]
+        return [concept for concept in (self._find(release, curie) for curie in curies) if concept is not None]
 
     @staticmethod
     def _named(release: Terminology, string: str) -> list[Concept]:
@@ -210,11 +213,11 @@ class Releases:
         def is_named(concept: Concept) -> bool:
             return any(term.scope == "exact" and clean(term.string) == wanted for term in concept.terms)
 
-        return [one for one in (release.concept(row) for row in release.search(string)) if is_named(one)]
+        return [found for found in map(release.concept, release.search(string)) if is_named(found)]
 
 
 def _names(concepts: Sequence[Concept]) -> str:
-    return JOINT.join(dict.fromkeys(one.name for one in concepts))
+    return JOINT.join(dict.fromkeys(concept.name for concept in concepts))
 
 
 def _strings(concept: Concept) -> set[str]:

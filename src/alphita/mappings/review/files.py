@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import quote
 
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, lost_anew, sssom
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, chunks
 from alphita.mappings.review import codings, imports
 from alphita.mappings.review import rows as rows_
 from alphita.mappings.review.records import Project, ReviewRow
@@ -168,7 +167,7 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(begun)
-            for chunk in _chunks(mappings):
+            for chunk in chunks(mappings, CHUNK):
                 count += len(chunk)
                 losses.update(lost_anew(writer, header, held, chunk))
                 closed, held = writer.closed(header, [*held, *chunk])
@@ -204,7 +203,7 @@ def _frequency(mapping: Mapping) -> int:
 
 def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
     """Return the row that input rows with one code and string are."""
-    candidates = imports.in_order(one for row in occurrences for one in row.candidates)
+    candidates = imports.in_order(candidate for row in occurrences for candidate in row.candidates)
     frequency = min(sum(row.frequency for row in occurrences), rows_.LARGEST)
     number = min(row.number for row in occurrences)
     return replace(occurrences[0], number=number, frequency=frequency, candidates=tuple(candidates))
@@ -221,12 +220,6 @@ def _distinct(candidates: Iterable[Mapping]) -> tuple[Mapping, ...]:
 def _known(prefix: str) -> bool:
     row = prefixes.table().get(prefixes.canonical(prefix))
     return row is not None and bool(row.uri)
-
-
-def _chunks(mappings: Iterable[Mapping]) -> Iterator[list[Mapping]]:
-    rows = (list(group) for _, group in groupby(mappings, key=lambda one: one.row))
-    while chunk := [mapping for group in islice(rows, CHUNK) for mapping in group]:
-        yield chunk
 
 
 def _shown(cells: Dictionary[str, str], mapping: Mapping) -> dict[str, str]:

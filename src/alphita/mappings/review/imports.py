@@ -170,9 +170,9 @@ def _said(decision: Decision) -> tuple[str, str]:
 
 def _settling(mappings: Sequence[Mapping]) -> Mapping | None:
     """Return the mapping that says what the row means; None: none does, or was put off."""
-    approved = [one for one in mappings if one.status == "approved" and one.mapping_type == MEANS]
-    rejected = [one for one in mappings[:1] if one.status == "rejected"]
-    others = [one for status in ("flagged", "ignored") for one in mappings if one.status == status]
+    approved = [mapping for mapping in mappings if mapping.status == "approved" and mapping.mapping_type == MEANS]
+    rejected = [mapping for mapping in mappings[:1] if mapping.status == "rejected"]
+    others = [mapping for status in ("flagged", "ignored") for mapping in mappings if mapping.status == status]
     approved.sort(key=lambda one: one.concept_id is None)
     return next(iter([*approved, *rejected, *others]), None)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import Mapping, bare
 from alphita.mappings.review import agreement, deciding, queueing, rows
 from alphita.mappings.review.failures import Unknown
 from alphita.mappings.review.records import Decision, Project, ReviewRow, Standing
@@ -125,7 +125,7 @@ def mapping(standing: Standing) -> Mapping:
         return replace(plain, status="flagged", comment="reviewers disagree")
     if standing.state == "open":
         return plain
-    flags = (one for one in standing.decisions if one.kind == "flag")
+    flags = (decision for decision in standing.decisions if decision.kind == "flag")
     by = agreement.state(standing.decisions)[1] or next(flags)
     signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
@@ -157,30 +157,7 @@ def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
 
 def _bare(row: ReviewRow) -> Mapping:
     """Return the mapping of a row to nothing."""
-    return Mapping(
-        row=row.number,
-        mention_code=row.code or None,
-        mention=row.mention,
-        frequency=row.frequency,
-        rank=1,
-        concept_id=None,
-        concept_name=None,
-        matched_term=None,
-        similarity=None,
-        confidence=None,
-        decision=None,
-        method="nil",
-        routes=None,
-        relation=None,
-        scope=None,
-        language=None,
-        source=None,
-        code=None,
-        homonyms=None,
-        expansion=None,
-        contradictions=None,
-        retired_concept=None,
-    )
+    return bare(row.number, row.code or None, row.mention, frequency=row.frequency)
 
 
 _OF = {

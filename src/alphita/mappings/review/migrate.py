@@ -127,7 +127,7 @@ class MigrationPlan:
     @property
     def diff(self) -> str:
         """Sha256 of what changes: a dry run and what is then applied have the same."""
-        return artefact.hash_json([asdict(one) for one in self.changes])
+        return artefact.hash_json([asdict(change) for change in self.changes])
 
     def to_json(self, *, by: str, at: str, applied: bool, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the signed diff as JSON has it.
@@ -148,11 +148,11 @@ class MigrationPlan:
             }
             for part in self.parts
         ]
-        changes = [asdict(one) for one in self.changes]
+        changes = [asdict(change) for change in self.changes]
         if earlier is not None and (earlier["from"], earlier["to"]) == (self.old, self.new):
-            projects = [one for one in earlier["projects"] if one["name"] in self.migrated] + projects
-            changes = [one for one in earlier["changes"] if one["project"] in self.migrated] + changes
-        counts = Counter(f"{one['fate']}: {one['reason']}" for one in changes)
+            projects = [project for project in earlier["projects"] if project["name"] in self.migrated] + projects
+            changes = [change for change in earlier["changes"] if change["project"] in self.migrated] + changes
+        counts = Counter(f"{change['fate']}: {change['reason']}" for change in changes)
         return {
             "by": by,
             "at": at,
@@ -163,9 +163,9 @@ class MigrationPlan:
             "projects": projects,
             "other_releases": list(self.others),
             "counts": dict(counts.most_common()),
-            "standing": sum(one["standing"] for one in projects),
-            "reopened_rows": sum(one["reopened_rows"] for one in projects),
-            "lost": sum(one.get("lost", 0) for one in projects),
+            "standing": sum(project["standing"] for project in projects),
+            "reopened_rows": sum(project["reopened_rows"] for project in projects),
+            "lost": sum(project.get("lost", 0) for project in projects),
             "changes": changes,
         }
 
@@ -185,13 +185,15 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
     if old.content_hash == new.content_hash:
         raise UsageError(f"{old.path} and {new.path} are the same release: there is nothing to migrate")
     chosen = [store.project(name) for name in projects] if projects else store.projects()
-    migrated = tuple(one.name for one in chosen if one.terminology == new.content_hash)
-    todo = [one for one in chosen if one.terminology in (old.content_hash, "")]
-    others = tuple(one.name for one in chosen if one.name not in migrated and one not in todo)
+    migrated = tuple(project.name for project in chosen if project.terminology == new.content_hash)
+    todo = [project for project in chosen if project.terminology in (old.content_hash, "")]
+    others = tuple(project.name for project in chosen if project.name not in migrated and project not in todo)
     if others and not todo and not migrated:
         raise UsageError(
             f"no project is of {old.path} ({old.content_hash[:12]}); give as --from the release that they are of: "
-            + ", ".join(f"{one.name} is of {one.terminology[:12]} {one.release}".rstrip() for one in chosen[:5])
+            + ", ".join(
+                f"{project.name} is of {project.terminology[:12]} {project.release}".rstrip() for project in chosen[:5]
+            )
         )
     releases, told = Releases(old, new), facts(new)
     changes: list[Change] = []
@@ -285,7 +287,7 @@ def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decisio
 
 def _fates(releases: Releases, standing: Standing) -> list[tuple[Decision, Fate]]:
     """Return those of a row's decisions that do not stand, with what becomes of them."""
-    final = [one for one in standing.decisions if one.kind in FINAL]
+    final = [decision for decision in standing.decisions if decision.kind in FINAL]
     found = [(decision, releases.fate(standing.row, decision)) for decision in final]
     if not any(fate is not None and fate.fate == REOPENED for _, fate in found):
         return [(decision, fate) for decision, fate in found if fate is not None]

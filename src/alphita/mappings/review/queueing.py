@@ -158,8 +158,8 @@ def standings(
 
 
 def _standing(row: ReviewRow, decisions: list[Decision], project: Project, reviewer: str | None) -> Standing:
-    last = [one for one in decisions if one.kind == "adjudicate"]
-    own = [one for one in decisions if one.kind != "adjudicate"]
+    last = [decision for decision in decisions if decision.kind == "adjudicate"]
+    own = [decision for decision in decisions if decision.kind != "adjudicate"]
     if project.blind and reviewer is not None and not last:
         own = [one for one in own if one.reviewer == reviewer]
     shown = (*sorted(own, key=lambda one: -one.id), *last)

@@ -182,7 +182,9 @@ def check(row: ReviewRow) -> None:
 
 
 def _set_types(connection: sqlite3.Connection, row: int, types: Sequence[str]) -> None:
-    connection.executemany("INSERT INTO row_type (row, type) VALUES (?, ?)", [(row, one) for one in set(types)])
+    connection.executemany(
+        "INSERT INTO row_type (row, type) VALUES (?, ?)", [(row, type_name) for type_name in set(types)]
+    )
 
 
 def _project(values: tuple[Any, ...]) -> Project:
@@ -208,7 +210,7 @@ def candidates_of(text: object) -> list[dict[str, Any]]:
         Damaged: it holds something else.
     """
     candidates: list[dict[str, Any]] = stored(text, list)
-    if not all(isinstance(one, dict) and one.keys() <= _DEFAULTS.keys() for one in candidates):
+    if not all(isinstance(candidate, dict) and candidate.keys() <= _DEFAULTS.keys() for candidate in candidates):
         raise Damaged("a cell of candidates holds something else")
     return candidates
 
@@ -217,5 +219,8 @@ def _dump(candidates: Sequence[Mapping]) -> str:
     """Return mappings as JSON, without what is as by default."""
     columns = [(name, _DEFAULTS[name]) for name in COLUMNS]
     return json.dumps(
-        [{name: value for name, plain in columns if (value := getattr(one, name)) != plain} for one in candidates]
+        [
+            {name: value for name, plain in columns if (value := getattr(candidate, name)) != plain}
+            for candidate in candidates
+        ]
     )

@@ -79,7 +79,7 @@ def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> Settled
     (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
     candidates = candidates_of(known)
     if concept_id is not None and name is None:
-        names = (one.get("concept_name") for one in candidates if one.get("concept_id") == concept_id)
+        names = (candidate.get("concept_name") for candidate in candidates if candidate.get("concept_id") == concept_id)
         name = next(names, None)
     answer = candidates[0] if candidates else {}
     is_answer = answer.get("concept_id") == concept_id

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index.store import Index
-from alphita.normalizer.abbreviations.expanding import Abbreviations, TeachingTerms
+from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.abbreviations.short_forms import Meaning
+from alphita.normalizer.abbreviations.taught import TeachingTerms
 from alphita.normalizer.answering.words import each_once
 
 # For so many hidden strings and concepts it is remembered what goes along with them.

@@ -21,15 +21,15 @@ from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.normalizer.answering.candidates import DEPTH, EXACT
 from alphita.normalizer.answering.filters import Filters, Restricted, allowed_concepts
+from alphita.normalizer.answering.options import AUTO, NormalizerOptions
 from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
-from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
+from alphita.normalizer.answering.records import Result
 from alphita.normalizer.answering.results import Maker
 from alphita.normalizer.answering.said import SAYS_NOTHING, identifier_of
 from alphita.normalizer.answering.table import MOST_CONCEPTS
 from alphita.normalizer.answering.term_columns import languages_of
 
 RANKINGS = "alphita.normalizer.answering.rankings"
-AUTO = "auto"
 DEFAULT_ERROR = 0.05
 # Distinct mentions answered together: their candidates' features take some hundred megabytes.
 MENTIONS_AT_ONCE = 8_192
@@ -38,69 +38,51 @@ STRINGS_PER_CONCEPT = 4
 
 
 class Normalizer:
-    """Maps strings to concepts of one index. The encoder is loaded when the first string needs it."""
+    """Maps strings to concepts of one index. The encoder is loaded when the first string needs it.
+
+    `NormalizerOptions` has its options; they are given by their names, or all together.
+    """
 
     def __init__(
         self,
         index: Index,
         *,
         encoder: Encoder | None = None,
-        ranking: str = AUTO,
-        calibration: Calibration | Path | str | None = None,
-        floor: float = DEFAULT_FLOOR,
-        error: float | None = None,
-        target: str | None = None,
-        filters: Filters | None = None,
-        abbreviations: Path | str | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int | None = None,
+        options: NormalizerOptions | None = None,
+        **changes: Any,  # noqa: ANN401 - see `NormalizerOptions`
     ) -> None:
         """Normalise with an opened index.
 
         Args:
             index: the terms and their vectors.
             encoder: use this one instead of loading the index's own; it must be the same model.
-            ranking: a module of `answering.rankings`; "auto": `learned` if there is a calibration, else `vectors`.
-            calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
-                general one that came with its model, if any.
-            floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
-            error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default
-                `DEFAULT_ERROR` with one, and without one nothing is accepted.
-            target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
-            filters: which concepts may be answered; all by default.
-            abbreviations: your own list: a CSV or TSV with the columns short and long.
-            precision: see `TermEncoder.load`.
-            device: see `TermEncoder.load`.
-            threads: see `TermEncoder.load`.
+            options: how to answer; all as `NormalizerOptions` has them by default.
+            **changes: further options by their names, which go before those.
 
         Raises:
-            UsageError: an option out of range, a ranking that the index has no parts for, an allowed error without a
-                calibration, or an unknown filter.
+            UsageError: an option that there is not or out of range, a ranking that the index has no parts for, an
+                allowed error without a calibration, or an unknown filter.
             InputError: `encoder` is not the one the index was built with, or the calibration is not this index's.
         """
-        if not -1.0 <= floor <= 1.0:
-            raise UsageError(f"floor must be between -1 and 1, not {floor}")
+        self.options = asked = (options or NormalizerOptions()).changed(changes)
         if encoder is not None:
             index.check_encoder(encoder)
-        self.index, self.floor, self.target = index, floor, target
-        self.precision, self.device, self.threads = precision, device, threads
+        self.index, self.floor, self.target, self.filters = index, asked.floor, asked.target, asked.filters
         self._encoder = encoder
         self._loading = threading.Lock()
-        self.calibration = _calibration(index, calibration, ranking)
-        self.ranking = ranking if ranking != AUTO else "learned" if self.calibration is not None else "vectors"
+        self.calibration = fitted = _calibration(index, asked.calibration, asked.ranking)
+        self.ranking = asked.ranking if asked.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = registry.load(RANKINGS, self.ranking)
-        _check_parts(index, self.ranking, self._ranking, self.calibration)
-        self.error = _allowed(error, self.calibration, index)
-        self.accept = self.calibration.threshold(self.error) if self.calibration is not None else None
-        self.abbreviations = _abbreviations(index, self.calibration, abbreviations)
-        self.filters = filters
-        self._maker = Maker(index, target, self.calibration.ranker if self.calibration is not None else None)
-        self._allowed = allowed = allowed_concepts(index, filters, self._maker.targets)
+        _check_parts(index, self.ranking, self._ranking, fitted)
+        self.error = _allowed(asked.error, fitted, index)
+        self.accept = None if fitted is None else fitted.threshold(self.error)
+        self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
+        self._maker = Maker(index, self.target, None if fitted is None else fitted.ranker)
+        self._allowed = allowed = allowed_concepts(index, self.filters, self._maker.targets)
         searched: Any = index
         terms = None
         if allowed is not None:
-            chosen = filters or Filters()
+            chosen = self.filters or Filters()
             searched = Restricted(index, chosen.strings(index.segment, allowed))
             terms = chosen.terms(index.segment, allowed)
         self._pipeline = Pipeline(
@@ -109,10 +91,10 @@ class Normalizer:
             self.abbreviations,
             respell=self._ranking.LEARNED,
             allowed=terms,
-            definitions=self.calibration.definitions if self.calibration is not None else None,
-            cosines=self.calibration.cosines if self.calibration is not None else None,
+            definitions=None if fitted is None else fitted.definitions,
+            cosines=None if fitted is None else fitted.cosines,
         )
-        self._languages = languages_of(index.segment) if self.calibration is not None else None
+        self._languages = None if fitted is None else languages_of(index.segment)
 
     @property
     def assurance(self) -> Assurance | None:
@@ -139,9 +121,8 @@ class Normalizer:
             if self._encoder is None:
                 from alphita.encoder.encoder import TermEncoder
 
-                encoder: Encoder = TermEncoder.load(
-                    self.index.model_path, precision=self.precision, device=self.device, threads=self.threads
-                )
+                how = {name: getattr(self.options, name) for name in ("precision", "device", "threads")}
+                encoder: Encoder = TermEncoder.load(self.index.model_path, **how)
                 self.index.check_encoder(encoder)
                 self._encoder = encoder
             return self._encoder

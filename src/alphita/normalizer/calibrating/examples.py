@@ -198,7 +198,7 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
         words = string.split()
         n = len(words)
         spans = [(start, end) for start in range(n) for end in range(start + 1, min(n, start + LONGEST_FORM) + 1)]
-        fitting = [(one, forms[key]) for one in spans if (key := " ".join(words[one[0] : one[1]])) in forms]
+        fitting = [(span, forms[key]) for span in spans if (key := " ".join(words[span[0] : span[1]])) in forms]
         if not fitting or len(made) == most:
             continue
         (start, end), choices = max(fitting, key=lambda pair: pair[0][1] - pair[0][0])

@@ -137,7 +137,7 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
                 "licence": one.licence,
                 "terminology_hash": one.index.manifest["terminology_hash"],
             }
-            for one in {one.name: one for one in vocabularies}.values()
+            for one in {vocabulary.name: vocabulary for vocabulary in vocabularies}.values()
         ],
         "seconds": round(time.perf_counter() - start, 1),
     }
@@ -277,7 +277,7 @@ def _counted(taken: NDArray[np.bool_], right: NDArray[np.bool_]) -> dict[str, An
 
 def _population_text(left_out: Mapping[str, LeftOut]) -> str:
     counts = [fitting.counts_of(one.tested.seen.examples) for one in left_out.values()]
-    total = {kind: sum(one.get(kind, 0) for one in counts) for kind in (*NAMED, REMOVED, FOREIGN)}
+    total = {kind: sum(count.get(kind, 0) for count in counts) for kind in (*NAMED, REMOVED, FOREIGN)}
     return (
         f"{total[ITSELF]:,} names, {total[NOISE]:,} names with slips and words lost and {total[SYNONYM]:,} synonyms "
         f"taken as not there, of {', '.join(left_out)}, each answered by what was fitted on the others, with "

@@ -221,7 +221,7 @@ def _drawn(inputs: NDArray[np.float32], random: np.random.Generator, members: in
 
 def _continued(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Initial:
     """Return the weights of networks that read their inputs alike; inputs that had no say get their own scale."""
-    weights = {name: np.stack([getattr(one, name) for one in members]).astype(np.float32) for name in _LEARNED}
+    weights = {name: np.stack([getattr(member, name) for member in members]).astype(np.float32) for name in _LEARNED}
     mean, scale, varied = _moments(inputs)
     new = varied & ~weights["weight"].any(axis=(0, 2))
     return Initial(np.where(new, mean, members[0].mean), np.where(new, scale, members[0].scale), weights)

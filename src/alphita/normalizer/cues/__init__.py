@@ -105,7 +105,7 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
 
 def beginning(mention: str) -> Category | None:
     """Return what a given mention says of itself by its first words, as possible or of the family; else None."""
-    said = [one.word for one in words(mention[:LOOKED_AT])]
+    said = [word.word for word in words(mention[:LOOKED_AT])]
     phrases, longest = _beginnings()
     for size in range(min(longest.get(said[0], 0) if said else 0, len(said)), 0, -1):
         for rule in phrases.get(tuple(said[:size]), ()):
@@ -120,7 +120,7 @@ def ending(mention: str) -> Category | None:
 
     "Absent" and its like say what may be the finding itself ("reflexes absent"), and count behind a colon only.
     """
-    said = [one.word for one in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
+    said = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
     phrases, most = _endings()
     for size in range(min(most, len(said)), 0, -1):
         if category := phrases.get(tuple(said[-size:])) or phrases.get(tuple(said[-size - 1 : -1])):
@@ -133,7 +133,7 @@ def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
     """Return the categories by the words that a given mention may end with, and the most words."""
     found: dict[tuple[str, ...], Category] = {}
     for _, phrase, rule in read():
-        said = tuple(one.word for one in words(phrase))
+        said = tuple(word.word for word in words(phrase))
         if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in _ABSENCE):
             found[said] = rule.category
     return found, max(map(len, found))
@@ -146,7 +146,7 @@ def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
     longest: dict[str, int] = {}
     for _, phrase, rule in read():
         if rule.category in ("possible", "family") and rule.direction in (AHEAD, SECTION):
-            said = tuple(one.word for one in words(phrase))
+            said = tuple(word.word for word in words(phrase))
             found.setdefault(said, []).append(rule)
             longest[said[0]] = max(len(said), longest.get(said[0], 0))
     return found, longest

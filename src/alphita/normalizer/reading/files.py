@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from alphita import workbooks
+from alphita.csv_lines import Record, records
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.reading import _json_lines, _parquet
 from alphita.normalizer.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
 from alphita.registry import unknown
-from alphita.textio import Record, records
 
 STDIN = "-"
 SUFFIXES = {

@@ -20,7 +20,8 @@ from alphita import machine
 from alphita.errors import UsageError
 from alphita.mappings.record import REVIEW, Mapping
 from alphita.normalizer.answering.filters import Filters
-from alphita.normalizer.answering.normalizer import AUTO, Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.options import AUTO, NAMES
 from alphita.normalizer.answering.records import DEFAULT_FLOOR
 from alphita.normalizer.writing.answers import FIELDS
 from alphita.normalizer.writing.remembering import Asked, Memory, answer_all
@@ -102,19 +103,7 @@ def load(settings: NormalizerSettings) -> Normalizer:
     """
     if settings.threads is not None:
         machine.set_threads(settings.threads)
-    normalizer = Normalizer.load(
-        settings.index,
-        ranking=settings.ranking,
-        calibration=settings.calibration,
-        floor=settings.floor,
-        error=settings.error,
-        target=settings.target,
-        filters=settings.filters,
-        abbreviations=settings.abbreviations,
-        precision=settings.precision,
-        device=settings.device,
-        threads=settings.threads,
-    )
+    normalizer = Normalizer.load(settings.index, **{name: getattr(settings, name) for name in NAMES})
     normalizer.prepare_counted(settings.definitions)
     return normalizer
 

@@ -150,7 +150,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "filters": None if normalizer.filters is None else repr(normalizer.filters),
         "abbreviations' hash": None if abbreviations is None else _hash(abbreviations.to_json()),
         "decisions' hash": None if job.memory is None else job.memory.content_hash,
-        "precision": normalizer.precision,
+        "precision": normalizer.options.precision,
         "top": job.top_k,
         "explain": job.explain,
         "format": format_name,

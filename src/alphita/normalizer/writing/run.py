@@ -25,12 +25,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from alphita import clock, progress
+from alphita import clock, machine, progress
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.mappings.formats import Header
 from alphita.mappings.record import Mapping
@@ -107,7 +106,8 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
             try:
                 check_concepts(normalizer, job, writer, header)
                 if not journal.complete:
-                    with _few_collections():
+                    # The answers that are kept are millions of objects; to go through them took 7% of a job's time.
+                    with machine.uncollected():
                         _write_parts(normalizer, job, writer, header, journal)
                     journal.mark_complete()
                 rejects, audit = _finish(job, writer, header, journal)
@@ -158,21 +158,6 @@ def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: H
             parts.append(PART, writer.encode(header, held))
         # Without a row, the header is the output.
         parts.sync()
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Let Python look for reference cycles among the young objects only, and chunk by chunk (see `_write_parts`).
-
-    The answers that are kept are millions of objects; to go through them again and again took 7% of a job's time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _write(

@@ -11,7 +11,7 @@ import io
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,6 +198,24 @@ def source(file: Path | Member, *, name: str, version: str | None = None, licenc
     shown = "/".join(filter(None, (member.path.name, member.inside)))
     sha256 = artefact.hash_file(member.path)
     return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}
+
+
+def whole_lines(pieces: Iterable[bytes], place: str) -> Iterator[bytes]:
+    """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed.
+
+    Raises:
+        InputError: a line is longer than any of a terminology.
+    """
+    rest = b""
+    for piece in pieces:
+        if end := piece.rfind(b"\n") + 1:
+            yield rest + piece[:end]
+            rest = b""
+        rest += piece[end:]
+        if len(rest) > MAX_LINE_BYTES:
+            raise InputError("a line of more than 16 MB: this is not a text file of the format", file=place)
+    if rest:
+        yield rest + b"\n"
 
 
 def is_utf8(raw: bytes) -> bool:

@@ -98,8 +98,8 @@ class Index:
         deepest = _DEEPEST
         for entry in entries:
             if entry.wrong is None and not 0 < len(entry.term) <= model.MAX_TERM_CHARACTERS:
-                problem = f"{len(entry.term):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
-                entry.wrong = problem if entry.term else "an entry without a term", self._term_field, entry.term
+                problem = model.too_long(entry.term) or "an entry without a term"
+                entry.wrong = problem, self._term_field, entry.term
             if entry.wrong is not None:
                 if entry.wrong:
                     problem, name, value = entry.wrong

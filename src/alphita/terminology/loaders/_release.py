@@ -14,14 +14,15 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import polars as pl
 
-from alphita import textio
+from alphita import csv_lines
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _files, _text_blocks
 from alphita.terminology.loaders._files import UTF16, Member
 
 BLOCK_BYTES = 32 * 2**20
@@ -64,10 +65,11 @@ def read_unquoted(
     """
     with member.open() as file:
         header = _header(file, member)
+        pieces = iter(partial(file.read, BLOCK_BYTES), b"")
         wanted = _places(header, columns, optional, member)
         parser = _Parser(member, header, wanted, rejects)
         asked = _asked(wanted, (*columns, *optional), member)
-        frames = [prepare(parser.frame(block).select(asked)) for block in _blocks(file, member)]
+        frames = [prepare(parser.frame(block).select(asked)) for block in _files.whole_lines(pieces, member.place)]
     return pl.concat(frames or [prepare(_frame(wanted, [], []).select(asked))])
 
 
@@ -112,22 +114,6 @@ def _header(file: IO[bytes], member: Member) -> list[str]:
     return [name.strip() for name in line.rstrip("\r\n").split(DELIMITER)]
 
 
-def _blocks(file: IO[bytes], member: Member) -> Iterator[bytes]:
-    """Yield blocks of whole lines, each ending in a line end."""
-    rest = b""
-    while data := file.read(BLOCK_BYTES):
-        end = data.rfind(b"\n") + 1
-        if not end:
-            rest += data
-            if len(rest) > 2 * BLOCK_BYTES:
-                raise InputError("a line of more than 64 MB: not a text file of the format", file=member.place)
-            continue
-        yield rest + data[:end]
-        rest = data[end:]
-    if rest:
-        yield rest + b"\n"
-
-
 class _Parser:
     """Turns blocks of lines into frames, counting lines on the way."""
 
@@ -136,42 +122,21 @@ class _Parser:
         self.fewest = len(header) - (header[-1] == "")
         # Two wanted names are never one place.
         self.wanted = wanted
-        marks = DELIMITER.encode() + b"\n"
-        self.others = bytes(set(range(256)) - set(marks))
-        self.marks_of_a_line = DELIMITER.encode() * (self.n_cells - 1) + b"\n"
+        self.split = _text_blocks.Split(DELIMITER, self.n_cells)
         self.line = 2
 
     def frame(self, block: bytes) -> pl.DataFrame:
         """Return the wanted cells of the block's lines, with their line numbers."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        first, n_lines = self.line, block.count(b"\n")
-        self.line += n_lines
-        cells = self._at_once(block, n_lines)
-        if cells is not None:
-            return cells.with_columns(pl.int_range(first, first + n_lines, dtype=pl.Int64).alias("line"))
+        first = self.line
+        self.line += block.count(b"\n")
+        if b"\0" not in block and _files.is_utf8(block):
+            cells = self.split.frame(block, first, list(self.wanted.values()))
+            if cells is not None:
+                return cells.select(*(pl.col(str(place)).alias(name) for name, place in self.wanted.items()), "line")
         lines, good = self._good_lines(block, first)
         return _frame(self.wanted, lines, [line.split(DELIMITER) for line in good])
-
-    def _at_once(self, block: bytes, n_lines: int) -> pl.DataFrame | None:
-        """Return the cells, or None unless every line has the header's number of them and all is UTF-8."""
-        marks = block.translate(None, self.others)
-        if marks != self.marks_of_a_line * n_lines or b"\0" in block or not _files.is_utf8(block):
-            return None
-        places = sorted(set(self.wanted.values()))
-        schema = {str(place): pl.String for place in range(self.n_cells)}
-        cells = pl.read_csv(
-            block,
-            has_header=False,
-            schema=schema,
-            columns=places,
-            separator=DELIMITER,
-            quote_char=None,
-            empty_string_is_null=False,
-        )
-        if len(cells) != n_lines:
-            return None
-        return cells.select(pl.col(str(place)).alias(name) for name, place in self.wanted.items())
 
     def _good_lines(self, block: bytes, first: int) -> tuple[list[int], list[str]]:
         numbers, good = [], []
@@ -225,7 +190,7 @@ def _csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]
         data = file.read()
     if data.startswith(UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
-    rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
+    rows = csv_lines.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
     try:
         _, line, header, _, _ = next(rows)
     except csv.Error as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,7 +128,7 @@ class Release:
                 raise InputError(f"MRFILES gives {name}.RRF no column {column}; it has {list(layout)}", file=shown)
         places = {column: layout.index(column) for column in columns}
         checker = _Checker(len(layout), shown, self.rejects)
-        for raw in _raw_blocks(parts):
+        for raw in _files.whole_lines(_pieces(parts), shown):
             good, lines = checker.check(raw)
             if len(lines):
                 yield _split(good, lines, places, len(layout), shown)
@@ -174,24 +175,12 @@ def recognised(seen: Look, layouts: Mapping[str, str], terms: str) -> dict[str, 
     )
 
 
-def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:
-    """Yield the bytes of the parts one after another, in blocks of whole lines."""
-    rest = b""
+def _pieces(parts: Sequence[Member]) -> Iterator[bytes]:
+    """Yield the bytes of the parts one after another, whatever line they are cut in."""
     for part in parts:
         # A file may have no rows; where it was cut into parts, an empty one has lost its rows.
         with part.open(may_be_empty=len(parts) == 1) as file:
-            while data := file.read(BLOCK_BYTES):
-                end = data.rfind(b"\n") + 1
-                if end:
-                    yield rest + data[:end]
-                    rest = b""
-                rest += data[end:]
-                if len(rest) > _files.MAX_LINE_BYTES:
-                    raise InputError(
-                        "a line of more than 16 MB: this is not a text file of the format", file=part.place
-                    )
-    if rest:
-        yield rest + b"\n"
+            yield from iter(partial(file.read, BLOCK_BYTES), b"")
 
 
 class _Checker:

@@ -239,8 +239,8 @@ class _Reader:
             self._refuse(languages.UNKNOWN, line, "translation_language", language)
         elif string in EMPTY:
             self._refuse("no translation, though its status says that there is one", line, "translation_value", string)
-        elif len(string) > limit:
-            self._refuse(f"{len(string):,} characters; at most {limit:,} are read", line, "translation_value", string)
+        elif problem := model.too_long(string, limit):
+            self._refuse(problem, line, "translation_value", string)
         else:
             self.found.append(
                 _Translation(

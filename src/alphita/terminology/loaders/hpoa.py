@@ -167,8 +167,8 @@ class _Reader:
         if aspect not in ASPECTS:
             self._refuse(f"unknown aspect; it must be one of {[*ASPECTS]}", line, "aspect", aspect)
             return
-        if len(row["diseasename"]) > model.MAX_TERM_CHARACTERS:
-            self._refuse("a name longer than a term may be", line, "disease_name", row["diseasename"])
+        if problem := model.too_long(row["diseasename"]):
+            self._refuse(problem, line, "disease_name", row["diseasename"])
             return
         for column in ("sex", "modifier"):
             if row.get(column):

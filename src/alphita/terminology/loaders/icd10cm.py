@@ -371,8 +371,7 @@ class _Reader:
         if not preferred and _INSTRUCTION.search(string):
             self.dropped["notes that instruct coders and name nothing"] += 1
             return
-        if len(string) > model.MAX_TERM_CHARACTERS:
-            problem = f"{len(string):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
+        if problem := model.too_long(string):
             self._refuse(problem, line, term_type, string)
             return
         self.columns.add(

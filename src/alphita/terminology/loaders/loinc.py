@@ -125,12 +125,8 @@ class _Reader:
         links = self._links()
         edges = self._edges()
         found_parts = self._all_parts(parts, links, edges)
-        concepts = pl.concat(
-            [
-                loinc.select("concept", retired=pl.col("STATUS") == "DEPRECATED"),
-                found_parts.select("concept", "retired"),
-            ]
-        )
+        deprecated = loinc.select("concept", retired=pl.col("STATUS") == "DEPRECATED")
+        concepts = pl.concat([deprecated, found_parts.select("concept", "retired")])
         self.known = concepts["concept"].implode()
         tables = Tables(
             concepts=concepts.select("retired", id="concept", source=pl.lit(SOURCE)),
@@ -158,19 +154,9 @@ class _Reader:
 
     def _loinc(self) -> pl.DataFrame:
         member = self.files.get("loinc.csv") or self.files["loinctablecore.csv"]
-        optional = [
-            *AXES,
-            "CLASS",
-            "CLASSTYPE",
-            "STATUS",
-            "SHORTNAME",
-            "DisplayName",
-            "CONSUMER_NAME",
-            "RELATEDNAMES2",
-            "DefinitionDescription",
-            "EXTERNAL_COPYRIGHT_NOTICE",
-        ]
-        frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], optional)
+        names = (*AXES, "SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2")
+        others = ("CLASS", "CLASSTYPE", "STATUS", "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE")
+        frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], [*names, *others])
         number = pl.col("LOINC_NUM")
         frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.str.contains(_LOINC), "not a LOINC number")
         frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.is_first_distinct(), "this number was defined before")
@@ -216,22 +202,11 @@ class _Reader:
 
     def _all_parts(self, parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         """Return the parts of Part.csv and those that only links or the hierarchy name, once each."""
-        blank = pl.lit("")
-        named = [
-            links.select(
-                "PartNumber", "PartTypeName", "PartName", "file", "line", PartDisplayName=blank, retired=pl.lit(False)
-            ),
-            edges.filter(pl.col("CODE").str.contains(_PART)).select(
-                "file",
-                "line",
-                PartNumber="CODE",
-                PartTypeName=blank,
-                PartName="CODE_TEXT",
-                PartDisplayName=blank,
-                retired=pl.lit(False),
-            ),
-        ]
-        every_part = pl.concat([parts, *(frame.select(parts.columns) for frame in named)])
+        in_edges = edges.filter(pl.col("CODE").str.contains(_PART))
+        in_edges = in_edges.with_columns(PartNumber="CODE", PartName="CODE_TEXT", PartTypeName=pl.lit(""))
+        said = {"PartDisplayName": pl.lit(""), "retired": pl.lit(False)}
+        named = [frame.with_columns(**said).select(parts.columns) for frame in (links, in_edges)]
+        every_part = pl.concat([parts, *named])
         every_part = every_part.unique("PartNumber", keep="first", maintain_order=True)
         return every_part.with_columns(concept=_curie("PartNumber"), code="PartNumber")
 
@@ -286,15 +261,8 @@ class _Reader:
         language, _, _ = tag.partition("-")
         if language not in languages.table():
             raise InputError(f"its name says the language {language!r}, which is not known", file=member.place)
-        optional = [
-            *AXES,
-            "SHORTNAME",
-            "LONG_COMMON_NAME",
-            "RELATEDNAMES2",
-            "LinguisticVariantDisplayName",
-            "ConsumerName",
-        ]
-        frame = self._table(member, ["LOINC_NUM"], optional)
+        names = ("SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName")
+        frame = self._table(member, ["LOINC_NUM"], [*AXES, *names])
         frame = frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
         terms = self._names(frame, tag)
         if self.options.related_names == "all":

@@ -53,6 +53,8 @@ _QUALIFIERS = re.compile(rf"(?<!\\)\{{\s*+(?>({_QUALIFIER}\s*+(?:,\s*+{_QUALIFIE
 _BRACES = re.compile(r"\s*(?<!\\)\{[^{}]*\}\s*$")
 _IN_A_CONTEXT = re.compile(r"\bgci_(?:relation|filler)\s*=")
 _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
+# Line, tag and value.
+Clauses = list[tuple[int, str, str]]
 
 
 class Options(Config):
@@ -112,23 +114,23 @@ class _Reader:
         self.header: dict[str, list[str]] = {}
         self.typedefs: dict[str, str] = {}
         self.relation_lines: list[tuple[str, str, str, int]] = []
-        n_stanzas = 0
+        n_terms = 0
         for kind, line, clauses in self._stanzas():
             if kind == "Term":
-                n_stanzas += 1
+                n_terms += 1
                 self._term(line, clauses)
             elif kind == "Typedef":
                 self._typedef(clauses)
             else:
                 self.dropped[f"[{kind}] stanza"] += 1
-        if n_stanzas == 0:
+        if not n_terms:
             raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=self.file)
         self._relations()
         return self._source()
 
-    def _stanzas(self) -> Iterator[tuple[str, int, list[tuple[int, str, str]]]]:
+    def _stanzas(self) -> Iterator[tuple[str, int, Clauses]]:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
-        kind, start, clauses = "", 0, list[tuple[int, str, str]]()
+        kind, start, clauses = "", 0, Clauses()
         seen = False
         for number, line in _text_blocks.lines(self.member, self.options.encoding, self.rejects):
             if not line or line.isspace() or line.startswith("!"):
@@ -156,7 +158,7 @@ class _Reader:
         if kind:
             yield kind, start, clauses
 
-    def _header(self, clauses: list[tuple[int, str, str]]) -> None:
+    def _header(self, clauses: Clauses) -> None:
         for _, tag, value in clauses:
             self.header.setdefault(tag, []).append(value)
         self.synonym_types = {}
@@ -180,7 +182,7 @@ class _Reader:
 
     # --- one stanza --------------------------------------------------------------------------------------------------
 
-    def _term(self, start: int, clauses: list[tuple[int, str, str]]) -> None:
+    def _term(self, start: int, clauses: Clauses) -> None:
         identifier = next((value for _, tag, value in clauses if tag == "id"), "")
         concept = prefixes.normalize(_plain(identifier))
         if not concept:
@@ -321,7 +323,7 @@ class _Reader:
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
-    def _typedef(self, clauses: list[tuple[int, str, str]]) -> None:
+    def _typedef(self, clauses: Clauses) -> None:
         values = {tag: value for _, tag, value in reversed(clauses)}
         if "id" in values and "name" in values:
             self.typedefs[_plain(values["id"])] = _unescape(_uncommented(_parted(values["name"])[0]))
@@ -336,21 +338,14 @@ class _Reader:
             if name and taken[name] == 1 and name not in labels:
                 labels[label] = name
         for head, label, tail, line in self.relation_lines:
-            self.columns.add(
-                "relations",
-                head=head,
-                relation=labels[label],
-                tail=tail,
-                source=head.rpartition(":")[0],
-                line=line,
-                file=self.file,
-            )
+            place = {"source": head.rpartition(":")[0], "line": line, "file": self.file}
+            self.columns.add("relations", head=head, relation=labels[label], tail=tail, **place)
 
     def _fits(self, value: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
         if not value.strip():
             self._refuse("an empty string", line, field)
-        elif len(value) > limit:
-            self._refuse(f"{len(value):,} characters; at most {limit:,} are read", line, field, value)
+        elif problem := model.too_long(value, limit):
+            self._refuse(problem, line, field, value)
         else:
             return True
         return False

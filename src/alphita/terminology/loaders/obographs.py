@@ -311,8 +311,8 @@ class _Reader:
             self._refuse("a string is wanted", field, None if value is None else str(value))
         elif not value.strip():
             self._refuse("an empty string", field, None)
-        elif len(value) > limit:
-            self._refuse(f"{len(value):,} characters; at most {limit:,} are read", field, value)
+        elif problem := model.too_long(value, limit):
+            self._refuse(problem, field, value)
         elif not _is_text(value):
             self._refuse("a NUL character or half a surrogate pair in it", field, ascii(value))
         else:

@@ -31,40 +31,24 @@ from alphita.terminology.model import Tables
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
 
 PREFIX = "OMOP"
-CONCEPT_COLUMNS = (
-    "concept_id",
-    "concept_name",
-    "domain_id",
-    "vocabulary_id",
-    "concept_class_id",
-    "standard_concept",
-    "concept_code",
-    "valid_start_date",
-    "valid_end_date",
-    "invalid_reason",
-)
+FEW_VALUES = ("domain_id", "vocabulary_id", "concept_class_id")
+VALID = ("valid_start_date", "valid_end_date")
+NAMES = ("concept_name", "concept_code", "standard_concept")
+CONCEPT_COLUMNS = ("concept_id", *NAMES, *FEW_VALUES, *VALID, "invalid_reason")
 MAPS_TO = "OMOP:maps_to"
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
 LANGUAGES = {int(row["concept_id"]): row["tag"] for row in textio.packaged(__package__, "omop_languages.tsv")}
 
 REPLACED = ("Concept replaced by", "Concept same_as to")
 TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
-VALID = ("valid_start_date", "valid_end_date")
 # What is no relation but says what to use instead.
 POINTING = ("Maps to", *REPLACED, *TO_REVIEW)
 # Each relationship stands twice, once from each end. These are the ends that are not wanted.
 INVERSES = frozenset(
-    {
-        "Subsumes",
-        "Mapped from",
-        "Concept replaces",
-        "Concept same_as from",
-        "Concept poss_eq from",
-        "Concept was_a from",
-        "Concept alt_to from",
-        "Value mapped from",
-        "Unit mapped from",
-    }
+    (
+        *("Subsumes", "Mapped from", "Value mapped from", "Unit mapped from", "Concept replaces"),
+        *("Concept same_as from", "Concept poss_eq from", "Concept was_a from", "Concept alt_to from"),
+    )
 )
 
 
@@ -172,40 +156,28 @@ class _Reader:
 
     # --- concepts ----------------------------------------------------------------------------------------------------
 
+    def _good_concepts(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats, `retired`, no dates."""
+        sieve, not_an_id = self.sieve, ~pl.col("concept_id").str.contains(r"^(0|[1-9][0-9]{0,17})$")
+        frame = sieve.refuse(frame, "concept_id", not_an_id, "not a number")
+        frame = sieve.strings(frame, "concept_name", "name")
+        frame = sieve.refuse(frame, "vocabulary_id", pl.col("vocabulary_id") == "", "an empty vocabulary")
+        unknown = ~pl.col("standard_concept").is_in(["", "S", "C"])
+        frame = sieve.refuse(frame, "standard_concept", unknown, "must be S, C or empty")
+        frame = self._dated(self._with_reason(frame))
+        return frame.select(
+            pl.col("concept_id").cast(pl.Int64),
+            *NAMES,
+            *(pl.col(few).cast(pl.Categorical) for few in FEW_VALUES),
+            (pl.col("invalid_reason") != "").alias("retired"),
+            "file",
+            "line",
+        )
+
     def _concepts(self) -> pl.DataFrame:
         member, sieve = self.files["concept"], self.sieve
 
-        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats.
-
-            Args:
-                frame: the columns below as strings, `file` and `line`.
-
-            Returns:
-                The good rows, with `retired` for invalid_reason and without the dates.
-
-            Raises:
-                InputError: under strict rejects, the first bad row.
-            """
-            not_an_id = ~pl.col("concept_id").str.contains(r"^(0|[1-9][0-9]{0,17})$")
-            frame = sieve.refuse(frame, "concept_id", not_an_id, "not a number")
-            frame = sieve.strings(frame, "concept_name", "name")
-            frame = sieve.refuse(frame, "vocabulary_id", pl.col("vocabulary_id") == "", "an empty vocabulary")
-            unknown = ~pl.col("standard_concept").is_in(["", "S", "C"])
-            frame = sieve.refuse(frame, "standard_concept", unknown, "must be S, C or empty")
-            frame = self._dated(self._with_reason(frame))
-            return frame.select(
-                pl.col("concept_id").cast(pl.Int64),
-                "concept_name",
-                "concept_code",
-                "standard_concept",
-                *(pl.col(few).cast(pl.Categorical) for few in ("domain_id", "vocabulary_id", "concept_class_id")),
-                (pl.col("invalid_reason") != "").alias("retired"),
-                "file",
-                "line",
-            )
-
-        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, sieve.rejects, prepare=prepare)
+        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, sieve.rejects, prepare=self._good_concepts)
         repeated = ~pl.col("concept_id").is_first_distinct()
         concepts = sieve.refuse(concepts, "concept_id", repeated, "this id was defined before")
         # "No matching concept": it would name whatever has no name.
@@ -280,36 +252,26 @@ class _Reader:
             source=concepts["source"].cast(pl.Categorical).gather(rows), code=concepts["code"].gather(rows)
         )
 
+    def _good_synonyms(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Check a block of synonyms, and turn it into terms."""
+        frame = self.sieve.strings(frame, "concept_synonym_name", "synonym")
+        frame = self._at_concepts(frame, "concept_id")
+        language = pl.col("language_concept_id").cast(pl.Int64, strict=False)
+        language = language.replace_strict(self.languages, default=None, return_dtype=pl.String)
+        frame = frame.with_columns(language=language)
+        problem = "no language is known for this concept; the option languages can name it"
+        frame = self.sieve.refuse(frame, "language_concept_id", pl.col("language").is_null(), problem)
+        string = pl.col("concept_synonym_name").str.strip_chars()
+        return frame.select(concept="concept_id", string=string, language="language", preferred=pl.lit(False))
+
     def _synonyms(self) -> pl.DataFrame:
         member = self.files.get("concept_synonym")
         schema = {"concept": pl.Int32, "string": pl.String, "language": pl.String, "preferred": pl.Boolean}
         if member is None:
             return pl.DataFrame(schema=schema)
 
-        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check a block of synonyms, and turn it into terms.
-
-            Args:
-                frame: the columns below as strings, and `line`.
-
-            Returns:
-                The good rows: concept as a row of the concepts, string, language as a BCP-47 tag, preferred.
-
-            Raises:
-                InputError: under strict rejects, the first bad row.
-            """
-            frame = self.sieve.strings(frame, "concept_synonym_name", "synonym")
-            frame = self._at_concepts(frame, "concept_id")
-            language = pl.col("language_concept_id").cast(pl.Int64, strict=False)
-            language = language.replace_strict(self.languages, default=None, return_dtype=pl.String)
-            frame = frame.with_columns(language=language)
-            problem = "no language is known for this concept; the option languages can name it"
-            frame = self.sieve.refuse(frame, "language_concept_id", pl.col("language").is_null(), problem)
-            string = pl.col("concept_synonym_name").str.strip_chars()
-            return frame.select(concept="concept_id", string=string, language="language", preferred=pl.lit(False))
-
         columns = ["concept_id", "concept_synonym_name", "language_concept_id"]
-        return _release.read_unquoted(member, columns, self.sieve.rejects, prepare=prepare)
+        return _release.read_unquoted(member, columns, self.sieve.rejects, prepare=self._good_synonyms)
 
     def _learn_languages(self, concepts: pl.DataFrame) -> None:
         """Add the languages that have a concept of their own in this download: "Polish language" -> pl."""
@@ -321,47 +283,36 @@ class _Reader:
 
     # --- relationships -----------------------------------------------------------------------------------------------
 
+    def _good_relationships(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops."""
+        sieve, label = self.sieve, pl.col("relationship_id")
+        frame = self._with_reason(frame)
+        frame = sieve.drop(frame, pl.col("invalid_reason") != "", "invalid relationships")
+        frame = sieve.drop(frame, label.is_in(self.unwanted), "the other direction of relationships")
+        itself = pl.col("concept_id_1") == pl.col("concept_id_2")
+        frame = sieve.drop(frame, itself, "relationships of a concept to itself")
+        if self.options.relations == "is_a":
+            frame = sieve.drop(frame, ~label.is_in(["Is a", *POINTING]), "relationships other than is_a")
+        frame = self._dated(sieve.strings(frame, "relationship_id", "label"))
+        frame = self._at_concepts(self._at_concepts(frame, "concept_id_1"), "concept_id_2")
+        # Here, block by block, for labels as strings would be a GB or more in a whole download.
+        words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
+        words |= {name: name for name in POINTING}
+        return frame.select(
+            head="concept_id_1",
+            tail="concept_id_2",
+            label=label.replace(words).cast(pl.Categorical),
+            points=label.is_in(POINTING),
+        )
+
     def _relationships(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Return (relations, replacements of retired concepts, "Maps to" as cross-references)."""
         member = self.files.get("concept_relationship")
         if member is None:
             return model.empty("relations"), model.empty("replacements"), model.empty("xrefs")
-        sieve, unwanted = self.sieve, self._unwanted()
-
-        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops.
-
-            Args:
-                frame: the columns below as strings, and `line`.
-
-            Returns:
-                The good rows: head and tail as rows of the concepts, label, and whether it points to what replaces or
-                maps the concept.
-
-            Raises:
-                InputError: under strict rejects, the first bad row.
-            """
-            frame, label = self._with_reason(frame), pl.col("relationship_id")
-            frame = sieve.drop(frame, pl.col("invalid_reason") != "", "invalid relationships")
-            frame = sieve.drop(frame, label.is_in(unwanted), "the other direction of relationships")
-            itself = pl.col("concept_id_1") == pl.col("concept_id_2")
-            frame = sieve.drop(frame, itself, "relationships of a concept to itself")
-            if self.options.relations == "is_a":
-                frame = sieve.drop(frame, ~label.is_in(["Is a", *POINTING]), "relationships other than is_a")
-            frame = self._dated(sieve.strings(frame, "relationship_id", "label"))
-            frame = self._at_concepts(self._at_concepts(frame, "concept_id_1"), "concept_id_2")
-            # Here, block by block, for labels as strings would be a GB or more in a whole download.
-            words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
-            words |= {name: name for name in POINTING}
-            return frame.select(
-                head="concept_id_1",
-                tail="concept_id_2",
-                label=label.replace(words).cast(pl.Categorical),
-                points=label.is_in(POINTING),
-            )
-
+        self.unwanted = self._unwanted()
         columns = ["concept_id_1", "concept_id_2", "relationship_id", *VALID, "invalid_reason"]
-        rows = _release.read_unquoted(member, columns, sieve.rejects, prepare=prepare)
+        rows = _release.read_unquoted(member, columns, self.sieve.rejects, prepare=self._good_relationships)
         relations = rows.filter(~pl.col("points")).select(
             "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
         )

@@ -237,8 +237,7 @@ class _Reader:
     def _is_term(self, string: str, line: int, field: str) -> bool:
         if not string or string == self.options.empty:
             self._refuse("an empty cell", line, field, string)
-        elif len(string) > model.MAX_TERM_CHARACTERS:
-            problem = f"{len(string):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
+        elif problem := model.too_long(string):
             self._refuse(problem, line, field, string)
         else:
             return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,11 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
-from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders import _files, _release, _snomed_ct_files
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
 from alphita.terminology.loaders._sieve import Sieve, listed
+from alphita.terminology.loaders._snomed_ct_files import NO_SCTID, Components
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
@@ -46,17 +47,8 @@ TO_REVIEW = (900000000000528000, 1186924009, 900000000000523009, 1186921001, 900
 # The aliases of language reference sets in the appendix of the Expression Constraint Language's specification.
 DIALECTS = {row["alias"]: int(row["id"]) for row in textio.packaged(__package__, "snomed_ct_dialects.tsv")}
 
-# FileType_ContentType_Summary+ReleaseType-Language_Country+Namespace_Date; editions fill in the summary as they like:
-# sct2_Concept_UKCLSnapshot_GB1000000_20250101.txt, sct2_Description_SpanishExtensionSnapshot-es_INT_20250331.txt.
-_RELEASE_TYPE = r"\w*?(Snapshot|Full|Delta)(?:-[A-Za-z-]+)?_.*\.txt"
-_KINDS = "Concept|Description|TextDefinition|Relationship|RelationshipConcreteValues"
-_COMPONENT = re.compile(rf"x?sct2_({_KINDS})_{_RELEASE_TYPE}")
-_REFSET = re.compile(rf"x?der2_cRefset_\w*?(Association|Language){_RELEASE_TYPE}")
-_OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Association|Language)).*\.txt")
 # A fully specified name and the tag at its end: "Myocardial infarction (disorder)".
 TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
-SCTID = r"^[1-9][0-9]{5,17}$"
-NO_SCTID = "not an SCTID: 6 to 18 digits"
 
 
 class Options(Config):
@@ -72,17 +64,8 @@ class Options(Config):
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
-    """See `Loader.recognises`: snapshots of concepts and of descriptions.
-
-    Raises:
-        InputError: other files of a release are there, and not these.
-    """
-    if not any(_OF_A_KIND.fullmatch(file.name) for file in seen.members):
-        return None
-    snapshots = [file for file in seen.members if "effectiveTime" in file.first_line]
-    named = [_COMPONENT.fullmatch(file.name) for file in snapshots]
-    _check_kinds({match[1] for match in named if match and match[2] == "Snapshot"}, seen.members)
-    return {}
+    """See `Loader.recognises`: snapshots of concepts and of descriptions; for errors see `_snomed_ct_files`."""
+    return _snomed_ct_files.recognised(seen)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -95,37 +78,13 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     return _Reader(_files.members(paths), options, rejects).read()
 
 
-def _check_kinds(kinds: Collection[str], members: Sequence[Member]) -> None:
-    for kind in ("Concept", "Description"):
-        if kind not in kinds:
-            raise InputError(
-                f"no {kind} snapshot among the files; its name is like sct2_{kind}_Snapshot…_INT_20250101.txt",
-                file=members[0].path if members else None,
-                remedy="give the release's folder Snapshot, or its zip archive; Full and Delta are not read",
-            )
-
-
 class _Reader:
     """Reads the files of a release, kind by kind; concepts first, for all others name them."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
         self.options, self.sieve = options, Sieve(rejects)
         self.languages = _language_option(options.languages)
-        self.files: dict[str, list[Member]] = {}
-        self.used: list[Member] = []
-        others = 0
-        for member in members:
-            match = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
-            if match and match[2] == "Snapshot":
-                self.files.setdefault(match[1], []).append(member)
-            else:
-                others += 1
-                if not match and _OF_A_KIND.fullmatch(member.name):
-                    problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
-                    rejects.add(problem, file=member.place)
-        _check_kinds(self.files, members)
-        if others:
-            self.sieve.dropped["files of the release that are not read"] = others
+        self.components = Components(members, self.sieve)
 
     def read(self) -> Tables:
         """Read all snapshots that were found, concepts first.
@@ -154,65 +113,9 @@ class _Reader:
         tables.relations = self._relations(labels)
         tables.properties = self._concrete_values(labels)
         tables.replacements, tables.xrefs = self._associations()
-        tables.sources = _release.sources(self.used, "SNOMED CT", _release.release_date)
+        tables.sources = _release.sources(self.components.used, "SNOMED CT", _release.release_date)
         tables.dropped = dict(self.sieve.dropped)
         return tables
-
-    # --- files -------------------------------------------------------------------------------------------------------
-
-    def _components(self, kind: str, columns: dict[str, str], *, key: str = "sctid") -> pl.DataFrame:
-        """Return the current version of each component of a kind.
-
-        Args:
-            kind: as in the files' names.
-            columns: name -> "id" (a number) or "text".
-            key: "sctid", or "uuid" for a reference set's members.
-        """
-        members = self.files.get(kind, [])
-        self.used += members
-        if not members:
-            kinds = {name: pl.Int64 if what == "id" else pl.String for name, what in columns.items()}
-            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds}
-            return pl.DataFrame(schema={**schema, "file": pl.Categorical, "line": pl.Int64})
-        versions = pl.concat([self._component_file(member, columns, key) for member in members])
-        if len(members) == 1:
-            return versions
-        versions = versions.sort("effectiveTime", descending=True, maintain_order=True)
-        return self.sieve.once(versions, ["id"], f"{kind}: other versions of a component in another file")
-
-    def _component_file(self, member: Member, columns: dict[str, str], key: str) -> pl.DataFrame:
-        sieve, is_member = self.sieve, key == "uuid"
-
-        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check and shrink a block: numbers for ids, so that millions of rows stay small.
-
-            Args:
-                frame: id, effectiveTime, active and the kind's own columns as strings, `file` and `line`.
-
-            Returns:
-                The good rows: ids as integers (a member's is the hash of its UUID), the date as YYYYMMDD, active as
-                bool.
-
-            Raises:
-                InputError: under strict rejects, the first bad row.
-            """
-            if not is_member:
-                frame = sieve.refuse(frame, "id", ~pl.col("id").str.contains(SCTID), NO_SCTID)
-            frame = sieve.refuse(frame, "active", ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1")
-            frame = sieve.dates(frame, "effectiveTime")
-            # An id that is no number becomes one that no concept has, and is refused as such with the others.
-            ids = [name for name, what in columns.items() if what == "id"]
-            return frame.with_columns(
-                pl.col("effectiveTime").cast(pl.Int32),
-                pl.col("active") == "1",
-                *(pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name in ids),
-                pl.col("id").hash() if is_member else pl.col("id").cast(pl.Int64),
-            )
-
-        names = ["id", "effectiveTime", "active", *columns]
-        frame = _release.read_unquoted(member, names, sieve.rejects, prepare=prepare)
-        field, repeated = "referencedComponentId" if is_member else "id", ~pl.col("id").is_first_distinct()
-        return sieve.refuse(frame, field, repeated, "its id was defined before in this file")
 
     def _at_concepts(self, frame: pl.DataFrame, field: str, kind: str) -> pl.DataFrame:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
@@ -221,13 +124,13 @@ class _Reader:
     # --- concepts and terms ------------------------------------------------------------------------------------------
 
     def _concepts(self) -> pl.DataFrame:
-        concepts = self._components("Concept", {})
+        concepts = self.components.read("Concept", {})
         self.left_out = np.empty(0, np.int64)
         if not self.options.inactive_concepts:
             self.left_out = concepts.filter(~pl.col("active"))["id"].to_numpy()
             concepts = self.sieve.drop(concepts, ~pl.col("active"), "inactive concepts")
         if concepts.is_empty():
-            raise InputError("no concept in this file", file=self.files["Concept"][0].place)
+            raise InputError("no concept in this file", file=self.components.files["Concept"][0].place)
         return concepts
 
     def _descriptions(self) -> pl.DataFrame:
@@ -236,7 +139,7 @@ class _Reader:
         frames = []
         limits = {"Description": model.MAX_TERM_CHARACTERS, "TextDefinition": model.MAX_TEXT_CHARACTERS}
         for kind, limit in limits.items():
-            frame = self.sieve.drop(self._components(kind, columns), ~pl.col("active"), f"inactive {kind.lower()}s")
+            frame = self.components.live(kind, columns, f"inactive {kind.lower()}s")
             frame = frame.with_columns(pl.col("languageCode").str.to_lowercase())
             unknown = ~pl.col("languageCode").is_in(list(languages.table()))
             frame = self.sieve.refuse(frame, "languageCode", unknown, "unknown language code")
@@ -296,7 +199,7 @@ class _Reader:
         if not dialects:
             return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
         columns = {"refsetId": "id", "referencedComponentId": "id", "acceptabilityId": "id"}
-        members = self._components("Language", columns, key="uuid").filter(pl.col("active"))
+        members = self.components.read("Language", columns, key="uuid").filter(pl.col("active"))
         refsets = members["refsetId"].unique()
         for dialect in dialects:
             if dialect not in refsets:
@@ -378,14 +281,14 @@ class _Reader:
 
     def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""
-        relationships = self.sieve.drop(self._components(kind, columns), ~pl.col("active"), "inactive relationships")
+        relationships = self.components.live(kind, columns, "inactive relationships")
         return self.sieve.drop(relationships, pl.col("characteristicTypeId") == STATED, "stated relationships")
 
     def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
         kind = "Association"
         columns = dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id")
-        associations = self._components(kind, columns, key="uuid").filter(pl.col("active"))
+        associations = self.components.read(kind, columns, key="uuid").filter(pl.col("active"))
         component = pl.col("referencedComponentId")
         associations = self.sieve.refuse(associations, "referencedComponentId", component < 0, NO_SCTID)
         # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.

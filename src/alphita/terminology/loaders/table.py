@@ -282,15 +282,8 @@ class _Reader:
         if field == "replaced_by_column":
             self._add("replacements", several, "concept", "source", target)
         else:
-            prefix = pl.col("id_column.prefix").cast(_FEW)
-            self._add(
-                "relations",
-                several,
-                target,
-                head=pl.col("concept"),
-                relation=pl.lit(model.IS_A).cast(_FEW),
-                source=prefix,
-            )
+            is_a, prefix = pl.lit(model.IS_A).cast(_FEW), pl.col("id_column.prefix").cast(_FEW)
+            self._add("relations", several, target, head=pl.col("concept"), relation=is_a, source=prefix)
 
     def _row_is_good(self, line: int, row: Row) -> bool:
         """Check the cells of a term row; report the first that is wrong."""
@@ -310,8 +303,8 @@ class _Reader:
             return False
         for field, value in row.items():
             limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
-            if len(value) > limit:
-                self._refuse(f"{len(value):,} characters; at most {limit:,} are read", line, field, value)
+            if problem := model.too_long(value, limit):
+                self._refuse(problem, line, field, value)
                 return False
         return True
 
