@@ -7,14 +7,13 @@ import socket
 import sys
 import types
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from alphita import printing
+from alphita import clock, printing
 from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
@@ -77,7 +76,7 @@ def serve(spec: ServeSpec) -> None:
     if settings.keys is not None:
         held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
         if not spec.check:
-            keys.usable(settings.keys, held, datetime.now(UTC).date())
+            keys.usable(settings.keys, held, clock.today())
     if settings.is_loopback and settings.access != "header":
         settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
     _run(replace(spec, settings=settings))
