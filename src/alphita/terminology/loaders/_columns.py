@@ -9,6 +9,7 @@ import polars as pl
 
 from alphita.errors import UsageError
 from alphita.terminology import model, prefixes
+from alphita.terminology.text import whole_characters
 
 _SCHEMAS: dict[str, dict[str, Any]] = {
     table: {name: kind for name, (kind, _) in columns.items()} | model.PLACE for table, columns in model.SCHEMAS.items()
@@ -60,7 +61,16 @@ def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
     schema = _SCHEMAS[table]
     given = set().union(*rows) if rows else set(schema)
     columns = {name: [row.get(name) for row in rows] for name in schema if name in given}
-    return pl.DataFrame(columns, schema={name: schema[name] for name in columns})
+    types = {name: schema[name] for name in columns}
+    try:
+        return pl.DataFrame(columns, schema=types)
+    except UnicodeEncodeError:
+        # A cell that its loader did not look at, such as a reference.
+        whole = {
+            name: [whole_characters(cell) if isinstance(cell, str) else cell for cell in cells]
+            for name, cells in columns.items()
+        }
+        return pl.DataFrame(whole, schema=types)
 
 
 def type_by_branches(columns: Columns, option: str) -> None:
