@@ -8,6 +8,7 @@ something and endings that do not, each with what it means and its forms, withou
 from __future__ import annotations
 
 import functools
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -23,14 +24,15 @@ SHORTEST_ROOT = 2
 MOST_LETTERS = 40
 MOST_PARTS = 6
 REMEMBERED = 100_000
+_DIPHTHONG = re.compile(r"ae|oe(?!(?<=toe)s?$)")
 
 Parts = tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def levelled(word: str) -> str:
-    """Return a word in lower case without accents, with e for ae and oe."""
-    return bare(word).replace("ae", "e").replace("oe", "e")
+    """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
+    return _DIPHTHONG.sub("e", bare(word))
 
 
 @functools.cache

@@ -31,6 +31,13 @@ CUT = 0.6
 # Letters by which one word's inflections differ.
 INFLECTION = 3
 SHORTEST_MADE = 5
+# A word of no more letters than this is misspelt in one place.
+ONE_SLIP_TO = 9
+# Consonants that are written for each other, for they sound alike; of words as `key` has them.
+_SOUNDS = ("cgqstx", "gj", "fvp", "dt", "bp", "mn", "vw", "ht")
+# Ends of an adjective or a verb.
+_FORM = re.compile(r"(?:ed|ing|ic|al|ive|e)$")
+_SYLLABLE = re.compile(r"[aeiou]+|[^aeiou]")
 # Beginnings that are not heard, or heard as another; of words as `key` has them.
 _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
 
@@ -128,8 +135,9 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             return True
         if is_alone and (
             _is_replaced(word, near)
-            or any(_is_common_otherwise(each, near, common) for each in _uninflected(word))
+            or any(_is_common_otherwise(each, near, common) for each in uninflected(word))
             or _is_fragment(word, near, common)
+            or _is_misspelt_too_far(word, near)
         ):
             return True
         if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
@@ -159,7 +167,34 @@ def _is_replaced(word: str, near: str) -> bool:
     return LCSseq.similarity(word, near) < min(len(word), len(near))
 
 
-def _uninflected(word: str) -> tuple[str, ...]:
+def _is_misspelt_too_far(word: str, near: str) -> bool:
+    """Tell whether a word is no slip for another: two slips in a short word, or a consonant of another sound.
+
+    Letters that change places are one slip, and so are vowels beside each other; a word that only lacks some is near.
+    """
+    from rapidfuzz.distance import OSA, LCSseq, Levenshtein
+
+    mine, theirs = key(word), key(near)
+    is_form = _FORM.search(word) is not None and shared(word, near) >= min(len(word), len(near)) - 2
+    is_shortened = LCSseq.similarity(mine, theirs) == len(mine)
+    is_same = sorted(mine) == sorted(theirs) or bool(morphemes.readings(word) & morphemes.readings(near))
+    if is_form or is_shortened or is_same:
+        return False
+    said, named = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
+    slips = min(OSA.distance(mine, theirs), OSA.distance(said, named))
+    if slips > 1 and min(len(word), len(near)) <= ONE_SLIP_TO:
+        return True
+    edits = (slip for slip in Levenshtein.editops(said, named) if slip.tag == "replace")
+    return any(_sound_otherwise(said[slip.src_pos], named[slip.dest_pos]) for slip in edits)
+
+
+def _sound_otherwise(letter: str, other: str) -> bool:
+    """Tell whether two letters are consonants that are not written for each other."""
+    are_consonants = letter[0] not in "aeiou" and other[0] not in "aeiou"
+    return are_consonants and not any(letter in sound and other in sound for sound in _SOUNDS)
+
+
+def uninflected(word: str) -> tuple[str, ...]:
     """Return a word, and what it may be an inflection of: "weeding" of "weed"."""
     stem = re.sub(r"(?:ing|ed|s)$", "", word)
     return (word,) if stem == word or len(stem) < _STEM else (word, stem, f"{stem}e")

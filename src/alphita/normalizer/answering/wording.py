@@ -14,7 +14,15 @@ from collections.abc import Container, Sequence
 from alphita.normalizer.answering import lexicon, morphemes
 from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
-from alphita.normalizer.answering.word_pairs import WORD, Rest, is_inflected, is_other_word, is_turned, rest_of
+from alphita.normalizer.answering.word_pairs import (
+    WORD,
+    Rest,
+    is_inflected,
+    is_other_word,
+    is_turned,
+    rest_of,
+    uninflected,
+)
 from alphita.normalizer.cues import bare
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
@@ -34,6 +42,8 @@ BLOOD = "blood"
 MISSPELT = 0.75
 # Words more than these beside a whole name are of something else.
 MOST_UNEXPLAINED = 2
+# Letters of a short form at most.
+SHORT_FORM = 6
 # Words of less that tell a place or a form too.
 _OF_FORM = frozenset({"lower", "down", "short", "small"})
 # Beginnings of words that say less, and what parts of words mean that do.
@@ -74,7 +84,10 @@ def contradiction(
         return None
     if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
         return OPPOSITE
-    if is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling))):
+    is_other = is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling)))
+    if is_other and not _is_form_of(said, others):
+        return OTHER_WORD
+    if _is_spelt_to_other_kind(mention, matched, rest):
         return OTHER_WORD
     if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
         return UNSAID
@@ -113,6 +126,26 @@ def is_at_other_end(mention: str, name: str) -> bool:
 def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
     said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
     return said - named, named - said
+
+
+def _is_form_of(said: str, names: Sequence[str]) -> bool:
+    """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
+    words = [levelled(word) for word in WORD.findall(said.casefold())]
+    named = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
+    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in named)
+
+
+def _is_spelt_to_other_kind(mention: str, name: str, rest: Rest) -> bool:
+    """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something is.
+
+    "Gourd" is no GORD, "canter" not central.
+    """
+    if len(rest.said) != 1 or len(WORD.findall(mention)) > 1:
+        return False
+    is_short_form = len(name) <= SHORT_FORM and sum(sign.isupper() for sign in name) > 1
+    if is_short_form:
+        return rest.said[0].removesuffix("s") != levelled(name.casefold())
+    return _is_modifier(name) and sorted(rest.said[0]) != sorted(levelled(name.casefold()))
 
 
 def is_apart(said: str, name: str, rest: Rest) -> bool:
