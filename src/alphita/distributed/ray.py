@@ -113,7 +113,7 @@ class RayEngine:
         # Sent whole, for a function of this package can only be called where the same package is.
         def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
             try:
-                from alphita.artefact import build
+                from alphita.builds import build
             except ImportError:
                 return None, None
             if build() != version:
