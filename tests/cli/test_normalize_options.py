@@ -56,8 +56,8 @@ def test_a_mapping_format_takes_its_header_from_the_options(index_path, source, 
 def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch):
     given = {}
 
-    def opened(index, **options):
-        given.update(options)
+    def opened(index, options):
+        given.update(vars(options))
 
     monkeypatch.setattr("alphita.normalizer.answering.normalizer.Normalizer", opened)
     monkeypatch.setattr("alphita.normalizer.writing.run.run", lambda *_, **__: 1 / 0)

@@ -170,7 +170,7 @@ def test_other_folders(terminology: Path, tmp_path: Path, capsys: pytest.Capture
 def test_a_file_without_a_query(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "q.txt").write_bytes(b"\xff\xfe\xfa")
     assert alphita("search", "query", built, "--file", tmp_path / "q.txt") == 1
-    assert "cannot be read as UTF-8" in capsys.readouterr().err
+    assert "not UTF-8" in capsys.readouterr().err
     (tmp_path / "q.txt").write_text("\n ..\n", encoding="utf-8")
     assert alphita("search", "query", built, "--file", tmp_path / "q.txt") == 1
     assert "holds no query" in capsys.readouterr().err

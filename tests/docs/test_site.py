@@ -148,20 +148,11 @@ def test_every_file_that_the_page_on_the_code_names_is_there():
     assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []
 
 
-def test_everything_that_is_said_to_be_possible_is_held_by_a_test():
-    rows = re.findall(r"^\| (.+?) \| `(.+)` \|$", (DOCS / "results/abilities.md").read_text(), re.M)
-    assert len(rows) > 38
-    for what, held in rows:
-        file, _, name = held.partition("::")
-        assert (ROOT / file).is_file(), what
-        assert not name or re.search(rf"^ *def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.M), (what, name)
-
-
 def test_the_test_that_holds_an_ability_is_there():
     page = (DOCS / "results" / "abilities.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and line != "| | held by |"]
     named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", page)
-    assert len(named) == len(rows)
+    assert len(named) == len(rows) > 38
     for file, parts in named:
         inside: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
         for part in filter(None, parts.split("::")):

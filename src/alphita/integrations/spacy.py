@@ -32,6 +32,7 @@ from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.options import NAMES
 from alphita.normalizer.answering.records import Candidate, Result
 from alphita.registry import unknown
 
@@ -48,7 +49,6 @@ except ModuleNotFoundError as missing:
 # Where a result's plain values are: spaCy keeps and moves them with the span.
 VALUES = "alphita_values"
 # Options of `Normalizer` that the component gives itself.
-_OWN_OPTIONS = ("self", "index", "encoder", "error")
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def _check(settings: ComponentSettings) -> None:
         raise UsageError(f"top_k must be 1 or more, not {settings.top_k}")
     if settings.error is not None and not 0.0 < settings.error < 1.0:
         raise UsageError(f"error must be between 0 and 1, not {settings.error}")
-    known = [name for name in inspect.signature(Normalizer).parameters if name not in _OWN_OPTIONS]
+    known = [name for name in NAMES if name != "error"]
     for name in settings.options:
         if name not in known:
             raise UsageError(unknown("option", name, known))

@@ -64,7 +64,7 @@ def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
     with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
         say = Say(reviews)
         monkeypatch.setattr(rows, "_told", "")  # so that it is put back
-        monkeypatch.setattr(rows, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
+        monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: next(clock)))
         first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
         assert first.at == second.at
         assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
@@ -73,7 +73,7 @@ def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
 def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
     ahead = timedelta(seconds=60)
     monkeypatch.setattr(rows, "_told", "")
-    monkeypatch.setattr(rows, "datetime", SimpleNamespace(now=lambda zone: datetime.now(zone) + ahead))
+    monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: datetime.now(UTC) + ahead))
     with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
         first = Say(reviews)("ann", 1, "accept")
     ahead = -ahead

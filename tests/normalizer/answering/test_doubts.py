@@ -24,6 +24,9 @@ class Named:
     def is_short_form(self, term):
         return term < 1
 
+    def first_name(self, concept):
+        return NAMES[concept]
+
 
 def asked(mention, candidate, *, own=True, equal=False, readings=(), values=(), term=0, concept=0):
     """Return the reason, and whether it holds for a candidate of this name."""
@@ -93,6 +96,9 @@ PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
         # Of the concept that has it as a name, or seldom another: accepted.
         ([short("paroxysmal dyspnea", 0.65)], 0, (AMBIGUOUS, False)),
         ([short("paroxysmal dyspnea", 0.85), short("postnasal drip", 0.1)], 0, (AMBIGUOUS, False)),
+        # The concept's own name in another order, or with another ending.
+        ([short("dyspnoea, paroxysmal", 0.65)], 0, (AMBIGUOUS, False)),
+        ([short("dyspneas paroxysmally", 0.65)], 0, (AMBIGUOUS, False)),
         # Often, or always, another: not, but where the text around decides, or a word is spelt so.
         ([short("paroxysmal dyspnea", 0.65), short("postnasal drip", 0.25)], 0, (AMBIGUOUS, True)),
         ([short("liver function tests", 1.0)], 0, (AMBIGUOUS, True)),

@@ -315,6 +315,8 @@ def moment(text: str | None, field: str) -> str:
     try:
         read = datetime.fromisoformat(text)
         found = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+        # The store, and `rows.now`, count milliseconds.
+        found = found.replace(microsecond=found.microsecond // 1000 * 1000)
     except (ValueError, OverflowError):
         remedy = "as in 2026-01-31T09:30:00+00:00"
         raise InputError("not a time", field=field, value=text, remedy=remedy) from None

@@ -28,12 +28,14 @@ from alphita.normalizer.answering.said import (
 from alphita.normalizer.answering.several import name_several
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
 from alphita.normalizer.rules import negation, read
+from alphita.terminology.text import clean, plain_words
 
 # A short form without context is accepted where it is meant so at least this often.
 SURE_SHARE = 0.95
 # One that is a name itself is accepted unless it is meant otherwise at least this often. Letters of such a form.
 OTHERWISE_SHARE = 0.25
 SHORT_LETTERS = 4
+ROOT_LETTERS = 4
 # The origin of readings whose share is counted.
 CLINIC = "clinic"
 OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE, OTHER_UNIT)
@@ -64,6 +66,9 @@ class Names(Protocol):
 
     def is_short_form(self, term: int) -> bool:
         """Tell whether a term is written as a short form."""
+
+    def first_name(self, concept: int) -> str:
+        """Return the preferred name of a concept."""
 
 
 class Candidates(NamedTuple):
@@ -147,8 +152,17 @@ def _means_another(known: Sequence[Reading], candidates: Candidates, row: int, n
     """Tell whether the short form that a candidate has as a name is often meant otherwise."""
     if any(reading.decided for reading in known) or not names.is_short_form(int(candidates.term[row])):
         return False
-    others = (reading for reading in known if candidates.concept[row] not in names.concepts(reading.string))
+    concept = int(candidates.concept[row])
+    own = _roots(names.first_name(concept))
+    others = (
+        reading for reading in known if concept not in names.concepts(reading.string) and _roots(reading.string) != own
+    )
     return sum(reading.share for reading in others if reading.origin == CLINIC) >= OTHERWISE_SHARE
+
+
+def _roots(name: str) -> set[str]:
+    """Return how the words of a name begin: alike for "chronic lymphatic leukemia" and "lymphocytic", in any order."""
+    return {word[:ROOT_LETTERS] for word in plain_words(clean(name))}
 
 
 def _of_short_form(known: Sequence[Reading]) -> str:

@@ -236,6 +236,11 @@ class Featurizer:
         row, segment = int(self.rows([string])[0]), self.segment
         return segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]] if row >= 0 else NO_ROWS
 
+    def first_name(self, concept: int) -> str:
+        """Return the preferred name of a concept."""
+        name: str | None = self.segment.concepts.column("name")[concept].as_py()
+        return name or ""
+
     def is_short_form(self, term: int) -> bool:
         """Tell whether a term is written as a short form, in capitals."""
         written = self.segment.terms.column("string")[term].as_py()
