@@ -9,9 +9,10 @@ What NIL costs is told beside: of the mentions that one concept or more is right
 right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
 
 Columns of the file: kind, origin ("seen" by whoever mended the answers, "blind", "second" and "third" of strangers, or
-"aside": written by whoever mended, and looked at when it was done), mention, and what is right: CURIEs of which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where
-the string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three,
-or for several concepts as one, is wrong.
+"aside": written by whoever mended, and looked at when it was done), mention, and what is right: CURIEs of which any
+will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where the string
+alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three, or for
+several concepts as one, is wrong.
 """
 
 from __future__ import annotations
