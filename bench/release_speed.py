@@ -1,4 +1,4 @@
-"""The promised speeds, of this checkout beside another, in turn, in one run: a quarter of an hour on a quiet machine.
+"""The promised speeds, of this checkout beside another, in turn, in one run of a quarter of an hour.
 
     git worktree add ../base RELEASE
     python bench/release_speed.py --beside ../base -o OUT [--minutes 15] [--large X.index]
