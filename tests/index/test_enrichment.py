@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.head import FILE, Head
 from alphita.errors import InputError
 from alphita.index import enrichment
-from alphita.index.borrowing import shipped_lender
+from alphita.index.borrowing import Borrowed, shipped_lender
 from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment, lent_share, own_names
 from alphita.index.learning import Learned, is_held_back
@@ -130,6 +131,23 @@ def test_what_is_calibrated_on_is_what_the_head_was_not_taught(index, monkeypatc
     known = held_out(index, None, 0)
     assert set(known.strings) == {one for one, held in zip(drawn, is_held_back(drawn), strict=True) if held}
     assert "head was not taught" in known.origin
+
+
+def test_the_list_knows_how_often_a_lent_short_form_is_meant(source):
+    content = collect(load_terminology(source), DEFAULT_RULES, frozenset())
+    listed = pl.DataFrame(
+        [("CLL", "chronic lymphocytic leukemia", 1.0, "en", None), ("HA", "Kopfschmerz", 0.9, "de", "headache")],
+        ["short", "long", "share", "language", "english"],
+        orient="row",
+    ).with_columns(pl.col("share").cast(pl.Float32))
+    lent = [("cll", "Chronic lymphocytic leukemia", "x"), ("HA", "Headache", "x"), ("PUO", "fever", "x")]
+    found = enrichment._short_forms(content, listed, Borrowed(pl.DataFrame(), lent, {}), DEFAULT_RULES).to_pylist()
+    assert {(row["short"], row["long"].lower(), round(row["share"], 2), row["source"]) for row in found} == {
+        ("CLL", "chronic lymphocytic leukemia", 1.0, "list"),
+        ("HA", "kopfschmerz", 0.9, "list"),
+        ("HA", "headache", 0.9, "list"),
+        ("PUO", "fever", round(lent_share("PUO"), 2), "x"),
+    }
 
 
 def test_a_longer_short_form_that_is_lent_has_fewer_other_meanings():

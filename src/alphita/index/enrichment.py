@@ -201,10 +201,9 @@ def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrow
     keys = pl.Series("key", clean_many(frame["long"].to_list(), tuple(rules)), pl.String)
     strings = pl.Series("key", content.strings)
     frame = frame.with_columns(key=keys, known=keys.is_in(strings.implode()))
-    # The list knows how often; what a lender says beside it says no more.
-    frame = (
-        frame.reverse()
-        .unique([pl.col("short").str.to_lowercase(), "key", "language"], keep="first", maintain_order=True)
-        .filter(pl.col("key") != "")
-    )
+    same = [pl.col("short").str.to_lowercase(), "key"]
+    frame = frame.reverse().unique([*same, "language"], keep="first", maintain_order=True).filter(pl.col("key") != "")
+    # The list knows how often; what a lender says beside it, in whatever language, says no more.
+    is_listed = pl.col("source") == "list"
+    frame = frame.filter(is_listed | ~is_listed.any().over(same))
     return frame.drop("key").to_arrow()

@@ -10,6 +10,7 @@ from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, SEVERAL, WELL
 from alphita.normalizer.answering.spelling import ABBREVIATION, SPELLING, Reading
 
 NAMES = ["fever", "cough", "abnormal heart sound", "normal pressure hydrocephalus", "paroxysmal dyspnea", "pnd"]
+NAMES += ["cough and fever"]
 
 
 class Named:
@@ -57,6 +58,8 @@ def asked(mention, candidate, *, own=True, equal=False, readings=(), values=(), 
         ("normal-pressure hydrocephalus", "normal pressure hydrocephalus", (WELL, False)),
         ("abnormal heart sounds", "abnormal heart sound", ("", False)),
         ("fever with cough", "fever", (SEVERAL, True)),
+        ("fever absent", "absence of fever", (DENIED, True)),
+        ("thumbs absent", "absent thumb", ("", False)),
     ],
 )
 def test_phrases(mention, candidate, expected):
@@ -94,11 +97,11 @@ PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
     ("readings", "term", "expected"),
     [
         # Of the concept that has it as a name, or seldom another: accepted.
-        ([short("paroxysmal dyspnea", 0.65)], 0, (AMBIGUOUS, False)),
-        ([short("paroxysmal dyspnea", 0.85), short("postnasal drip", 0.1)], 0, (AMBIGUOUS, False)),
+        ([short("paroxysmal dyspnea", 0.65)], 0, ("", False)),
+        ([short("paroxysmal dyspnea", 0.85), short("postnasal drip", 0.1)], 0, ("", False)),
         # The concept's own name in another order, or with another ending.
-        ([short("dyspnoea, paroxysmal", 0.65)], 0, (AMBIGUOUS, False)),
-        ([short("dyspneas paroxysmally", 0.65)], 0, (AMBIGUOUS, False)),
+        ([short("dyspnoea, paroxysmal", 0.65)], 0, ("", False)),
+        ([short("dyspneas paroxysmally", 0.65)], 0, ("", False)),
         # Often, or always, another: not, but where the text around decides, or a word is spelt so.
         ([short("paroxysmal dyspnea", 0.65), short("postnasal drip", 0.25)], 0, (AMBIGUOUS, True)),
         ([short("liver function tests", 1.0)], 0, (AMBIGUOUS, True)),
@@ -109,6 +112,28 @@ PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
 def test_a_short_form_that_is_a_name_itself(readings, term, expected):
     found = asked("pnd", "pnd", equal=True, readings=readings, term=term, concept=PAROXYSMAL)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("mention", "readings", "expected"),
+    [
+        # Meant so by the terminology alone, and always otherwise in notes: in the plural and among words too.
+        ("pnds", [Reading("paroxysmal dyspnea", ABBREVIATION), short("liver function tests", 1.0)], (AMBIGUOUS, True)),
+        ("bad pnds", [Reading("bad paroxysmal dyspnea", ABBREVIATION), short("bad tests", 1.0)], (AMBIGUOUS, True)),
+        ("bad pnds", [short("bad paroxysmal dyspnea", 0.5), short("bad tests", 0.5)], ("", False)),
+        # The reading that gives it is seldom meant, whatever another one is.
+        ("pnd", [Reading("genitourinary", ABBREVIATION), short("paroxysmal dyspnea", 0.2)], (AMBIGUOUS, True)),
+    ],
+)
+def test_a_short_form_whose_reading_is_seldom_meant(mention, readings, expected):
+    found = asked(mention, "paroxysmal dyspnea", own=False, equal=True, readings=readings, concept=PAROXYSMAL)
+    assert found == expected
+
+
+def test_a_name_of_as_many_is_one_answer():
+    concept = NAMES.index("cough and fever")
+    assert asked("fever, cough", "cough, fever", concept=concept) == (SEVERAL, False)
+    assert asked("fever, cough, pnd", "cough, fever", concept=concept) == (SEVERAL, True)
 
 
 def test_a_longer_one_is_meant_so():

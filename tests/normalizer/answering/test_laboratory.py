@@ -179,3 +179,22 @@ def test_a_value_with_a_range_is_answered_and_one_without_is_not(normalizer):
     for result, why in ((bare, NO_UNIT), (inside, IN_RANGE)):
         assert (result.concept_id, result.decision, result.method) == (None, "nil", "nil")
         assert str(result.explanation).startswith(f"NIL: {why}")
+
+
+def test_one_analyte_has_no_name_of_another():
+    """What MCH may be called, with "concentration" behind it, is the name of MCHC."""
+    short, long = "mean corpuscular hemoglobin", "mean corpuscular hemoglobin concentration"
+    by_name = {each.names[0]: each for each in analytes()}
+    for way in (1, -1):
+        assert not set(by_name[short].called[way]) & set(by_name[long].called[way])
+    assert "increased mean corpuscular hemoglobin level" in by_name[short].called[1]
+    assert "increased mean corpuscular hemoglobin concentration" in by_name[long].called[1]
+
+
+def test_a_name_of_the_terminology_goes_before_a_borrowed_one():
+    names = ["elevated blood urea nitrogen", "increased blood urea nitrogen"]
+    known = lambda strings: np.array([names.index(one) if one in names else -1 for one in strings], np.int64)  # noqa: E731
+    for borrowed, first in ((None, 0), (np.array([True, False]), 1), (np.array([False, True]), 0)):
+        found = Laboratory(known, borrowed)("urea raised")
+        assert found is not None
+        assert found.readings[0].string == names[first]

@@ -24,6 +24,8 @@ NAMES = [
     "tosse",
     "kopfschmerz",
     "fieber",
+    "low set ears",
+    "rotated ears",
 ]
 
 
@@ -58,6 +60,7 @@ def test_two_names_that_are_joined_are_several(mention):
         "carcinoma of breast",
         "fever and fever",
         "short and curved fingers",
+        "low-set and painful ears",
         "hand and foot deformity",
         "and",
         "",
@@ -69,8 +72,8 @@ def test_what_is_one_thing_is_not_several(mention):
 
 
 def test_each_mention_is_told_for_itself():
-    mentions = ["fever, cough", "fever", "rash; virus", "rash; none"]
-    assert name_several(mentions, rows).tolist() == [True, False, True, False]
+    mentions = ["fever, cough", "fever", "rash; virus", "rash; none", "low-set, rotated ears"]
+    assert name_several(mentions, rows).tolist() == [True, False, True, False, True]
     assert parts_of("fever, cough and  rash") == ["fever", "cough", "rash"]
 
 

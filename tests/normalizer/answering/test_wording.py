@@ -33,6 +33,7 @@ from alphita.normalizer.answering.wording import (
         ("clear cornea", "Opacification of the corneal stroma", True),
         ("strong pulse", "Weak pulse", True),
         ("thick lips", "Thin lips", True),
+        ("closely spaced nipples", "Widely spaced nipples", True),
         ("total T3 low", "Decreased circulating free T3", True),
         ("labbra spesse e larghe", "labbra strette", False),
         ("lange Finger", "kurze Finger", True),
@@ -109,6 +110,7 @@ OTHER_WORDS = [
     ("fawning", "Falling"),
     ("hammer", "Hammertoe"),
     ("gourd", "GORD"),
+    ("hypoplasia of the tibula", "Hypoplasia of the fibula"),
 ]
 
 
@@ -175,6 +177,9 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("ocular alignment", None, "Abnormal ocular alignment", UNSAID),
         ("memory", None, "Memory loss", UNSAID),
         ("velvet", None, "Velvet skin", UNSAID),
+        ("lumbar puncture under GA", None, "Ameliorated by lumbar puncture", UNSAID),
+        ("exercise", None, "Triggered by exercise", UNSAID),
+        ("exercise-induced", None, "Triggered by exercise", None),
         ("anti-CCP +", "anti ccp antibody +", "Anti-CCP antibody positivity", None),
         ("long QT", None, "Long QT interval", None),
         ("cherry red spot", None, "Macular cherry red spot", None),
@@ -240,6 +245,7 @@ def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
         "change",
         "modifier",
         "filler",
+        "circumstance",
         "measured",
         "apart",
         "unit",

@@ -6,6 +6,7 @@ stands for several things ("PND"), or for a denial ("NKDA", no known drug allerg
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.normalizer import cues
 from alphita.normalizer.answering import lexicon
 from alphita.normalizer.answering.said import (
     AMBIGUOUS,
@@ -25,17 +27,18 @@ from alphita.normalizer.answering.said import (
     USUAL_RANGE,
     WELL,
 )
-from alphita.normalizer.answering.several import name_several
+from alphita.normalizer.answering.several import name_several, parts_of
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
 from alphita.normalizer.rules import negation, read
 from alphita.terminology.text import clean, plain_words
 
-# A short form without context is accepted where it is meant so at least this often.
+# A short form is nearly always meant so where it is at least this often.
 SURE_SHARE = 0.95
-# One that is a name itself is accepted unless it is meant otherwise at least this often. Letters of such a form.
+# Often: at least this. Letters of a short form that is a name itself and may be meant otherwise.
 OTHERWISE_SHARE = 0.25
 SHORT_LETTERS = 4
 ROOT_LETTERS = 4
+REMEMBERED = 4_096
 # The origin of readings whose share is counted.
 CLINIC = "clinic"
 OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE, OTHER_UNIT)
@@ -119,56 +122,79 @@ def doubts_of(
         if reading.source == ABBREVIATION:
             short.setdefault(request, []).append(reading)
     reason = [""] * len(mentions)
+    absent = _absent(mentions, names)
     for request, mention in enumerate(mentions):
         if values and values[request]:
             reason[request] = values[request]
-        elif denies[request] and negation.begins_with_denial(read(mention)):
+        elif (denies[request] and negation.begins_with_denial(read(mention))) or request in absent:
             reason[request] = DENIED
         elif _WELL.search(mention):
             reason[request] = WELL
         elif several[request]:
             reason[request] = SEVERAL
-        elif " " not in mention and (known := short.get(request)):
-            reason[request] = _of_short_form(known)
+        elif " " not in mention and any(
+            negation.begins_with_denial(read(reading.string)) for reading in short.get(request, ())
+        ):
+            reason[request] = DENIED
     kind = np.array([KINDS.index(each) for each in reason], np.int8)[candidates.request]
-    denied, well, several_named, ambiguous = (kind == number for number in range(1, 5))
-    vetoed = kind > KINDS.index(AMBIGUOUS)
+    denied, well, several_named = (kind == KINDS.index(each) for each in (DENIED, WELL, SEVERAL))
+    vetoed = kind >= KINDS.index(OF_VALUES[0])
     vetoed |= denied & ~candidates.equal
-    vetoed |= several_named & ~candidates.equal & ~candidates.same_words
+    for row in np.flatnonzero(several_named & ~candidates.equal & ~candidates.same_words).tolist():
+        name = clean(names.first_name(int(candidates.concept[row])))
+        vetoed[row] = len(parts_of(name)) < len(parts_of(mentions[int(candidates.request[row])]))
     for row in np.flatnonzero(well & ~candidates.equal).tolist():
         vetoed[row] = not _WELL.search(candidates.texts[int(candidates.text[row])])
-    by_reading = np.isin(candidates.request, list(short)) & ~(candidates.equal & candidates.own)
+    is_short = np.isin(candidates.request, list(short))
     single = np.array([" " not in mention for mention in mentions], bool)[candidates.request]
-    vetoed |= (ambiguous | (denied & single)) & by_reading
-    for row in np.flatnonzero(candidates.equal & candidates.own & np.isin(candidates.request, list(short))).tolist():
+    vetoed |= denied & single & is_short & ~(candidates.equal & candidates.own)
+    for row in np.flatnonzero(is_short & (candidates.equal | ~candidates.own)).tolist():
         request = int(candidates.request[row])
-        is_open = reason[request] in ("", AMBIGUOUS) and len(mentions[request]) <= SHORT_LETTERS
-        if is_open and _means_another(short[request], candidates, row, names):
+        if reason[request] in ("", AMBIGUOUS) and _means_another(
+            mentions[request], short[request], candidates, row, names
+        ):
             reason[request], vetoed[row] = AMBIGUOUS, True
     return Doubts(reason, vetoed)
 
 
-def _means_another(known: Sequence[Reading], candidates: Candidates, row: int, names: Names) -> bool:
-    """Tell whether the short form that a candidate has as a name is often meant otherwise."""
-    if any(reading.decided for reading in known) or not names.is_short_form(int(candidates.term[row])):
+def _absent(mentions: Sequence[str], names: Names) -> set[int]:
+    """Return which mentions are a name and say behind it that it is absent; "thumbs absent" is a finding itself."""
+    said = {place: mention.rpartition(" ") for place, mention in enumerate(mentions) if mention.endswith(cues.ABSENCE)}
+    parts = {place: part for place, (part, _, last) in said.items() if part and last in cues.ABSENCE}
+    rows = names.rows(list(parts.values())) if parts else ()
+    return {place for place, row in zip(parts, rows, strict=True) if row >= 0}
+
+
+def _means_another(mention: str, known: Sequence[Reading], candidates: Candidates, row: int, names: Names) -> bool:
+    """Tell whether a mention's short form is often meant otherwise than as a candidate, by its readings.
+
+    A candidate that has the short form as a name is accepted unless that is often another's; one that a reading gives
+    only where that is nearly always meant, and a longer mention unless its short form nearly always says another.
+    """
+    if any(reading.decided for reading in known):
+        return False
+    is_name = bool(candidates.equal[row] and candidates.own[row])
+    if is_name and (len(mention) > SHORT_LETTERS or not names.is_short_form(int(candidates.term[row]))):
         return False
     concept = int(candidates.concept[row])
-    own = _roots(names.first_name(concept))
-    others = (
-        reading for reading in known if concept not in names.concepts(reading.string) and _roots(reading.string) != own
-    )
-    return sum(reading.share for reading in others if reading.origin == CLINIC) >= OTHERWISE_SHARE
+    own = {_roots(names.first_name(concept)), _roots(candidates.texts[int(candidates.text[row])])}
+    mine: list[Reading] = []
+    others: list[Reading] = []
+    for reading in known:
+        said = _roots(reading.string)
+        is_mine = concept in names.concepts(reading.string) or any(
+            some and (some <= said or said <= some) for some in own
+        )
+        (mine if is_mine else others).append(reading)
+    share = sum(reading.share for reading in others if reading.origin == CLINIC)
+    if " " in mention:
+        return bool(mine) and share >= SURE_SHARE and all(reading.origin != CLINIC for reading in mine)
+    if share >= OTHERWISE_SHARE:
+        return True
+    return not is_name and bool(mine) and max(reading.share for reading in mine) < SURE_SHARE
 
 
-def _roots(name: str) -> set[str]:
+@functools.lru_cache(maxsize=REMEMBERED)
+def _roots(name: str) -> frozenset[str]:
     """Return how the words of a name begin: alike for "chronic lymphatic leukemia" and "lymphocytic", in any order."""
-    return {word[:ROOT_LETTERS] for word in plain_words(clean(name))}
-
-
-def _of_short_form(known: Sequence[Reading]) -> str:
-    """Return what is doubtful about a short form alone, of these readings; "" for nothing."""
-    if any(reading.decided for reading in known):
-        return ""
-    if any(negation.begins_with_denial(read(reading.string)) for reading in known):
-        return DENIED
-    return AMBIGUOUS if max(reading.share for reading in known) < SURE_SHARE else ""
+    return frozenset(word[:ROOT_LETTERS] for word in plain_words(clean(name)))

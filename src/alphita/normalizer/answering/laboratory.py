@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -96,15 +96,26 @@ class Said(NamedTuple):
 class Laboratory:
     """Reads mentions by the names of one index."""
 
-    def __init__(self, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> None:
-        """Keep the analytes of which the index has a name; `rows` gives the row of each cleaned string, -1 for none."""
+    def __init__(
+        self, rows: Callable[[Sequence[str]], NDArray[np.int64]], borrowed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Keep the analytes of which the index has a name.
+
+        Args:
+            rows: gives the row of each cleaned string, -1 for none.
+            borrowed: (n,) whether the string of a row is no name of the terminology's own; those come last. None: none.
+        """
         self._rows = rows
         self._analytes: dict[str, Analyte] = {}
         every = [name for each in analytes() for some in each.called.values() for name in some]
-        there = {name for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
+        there = {name: row for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
+        last = {name for name, row in there.items() if borrowed is not None and borrowed[row]}
         unnamed = []
         for each in analytes():
-            known = {way: [name for name in some if name in there] for way, some in each.called.items()}
+            known = {
+                way: sorted((name for name in some if name in there), key=last.__contains__)
+                for way, some in each.called.items()
+            }
             if any(known.values()):
                 self._analytes.update(dict.fromkeys(each.names, each._replace(called=known)))
             else:
@@ -142,22 +153,37 @@ def _mark(rest: str) -> str | None:
 
 @functools.cache
 def analytes() -> tuple[Analyte, ...]:
-    """Return the table, with all wordings of raised and lowered values."""
-    return tuple(_analyte(**row) for row in textio.packaged(__package__, "laboratory.tsv"))
+    """Return the table, with all wordings of raised and lowered values.
+
+    What is made of two names belongs to the longer: "high X concentration" is of "X concentration", if that is one.
+    """
+    table = textio.packaged(__package__, "laboratory.tsv")
+    known = [tuple(dict.fromkeys(clean(name) for name in row["names"].split("|"))) for row in table]
+    owner: dict[str, tuple[int, int]] = {}
+    for number, names in enumerate(known):
+        for made, name in _made(names, itertools.chain(*WORDS.values())):
+            owner[made] = max(owner.get(made, (0, 0)), (len(name), number))
+    return tuple(
+        _analyte(names, row, {made for made, (_, of) in owner.items() if of == number})
+        for number, (names, row) in enumerate(zip(known, table, strict=True))
+    )
 
 
-def _analyte(names: str, raised: str, lowered: str, ranges: str) -> Analyte:
-    known = tuple(dict.fromkeys(clean(name) for name in names.split("|")))
+def _made(names: Sequence[str], words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield what raised or lowered values may be called, each with the name that it is made of, which is clean."""
+    for name, form, word in itertools.product(names, FORMS, words):
+        yield form.format(word=word, name=name), name
+
+
+def _analyte(known: tuple[str, ...], row: Mapping[str, str], own: Container[str]) -> Analyte:
     called = {}
-    for direction, own in ((RAISED, raised), (LOWERED, lowered)):
-        # Short forms are not written out.
-        long = [name for name in known if len(name) > 4 or name == known[0]]
-        made = [
-            form.format(word=word, name=name) for name, form, word in itertools.product(long, FORMS, WORDS[direction])
-        ]
-        called[direction] = [clean(name) for name in (*filter(None, own.split("|")), *made)]
+    # Short forms are not written out.
+    long = [name for name in known if len(name) > 4 or name == known[0]]
+    for direction, column in ((RAISED, "raised"), (LOWERED, "lowered")):
+        written = (clean(name) for name in row[column].split("|") if name)
+        called[direction] = [*written, *(made for made, _ in _made(long, WORDS[direction]) if made in own)]
     usual = {}
-    for one in filter(None, ranges.split("|")):
+    for one in filter(None, row["ranges"].split("|")):
         unit, least, most = one.rsplit(" ", 2)
         usual[unit] = (Fraction(least), Fraction(most))
     return Analyte(known, called, usual)

@@ -216,7 +216,9 @@ class Pipeline:
             return {}
         with self._making:
             if self._laboratory is None:
-                self._laboratory = Laboratory(self.index.rows)
+                segment = self.index.segment
+                borrowed = np.logical_and.reduceat(segment.borrowed, np.asarray(segment.offsets[:-1]))
+                self._laboratory = Laboratory(self.index.rows, borrowed)
         said = {place: told for place, string in enumerate(cleaned) if (told := self._laboratory(string))}
         read_so = self._indexed([(place, one) for place, told in said.items() for one in told.readings], hidden)
         for place in said:

@@ -57,9 +57,11 @@ def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArra
         rows: the row of each cleaned string in the index, -1 where it is none (`Index.rows`).
     """
     parts = {number: some for number, mention in enumerate(mentions) if len(some := parts_of(mention)) > 1}
-    known = rows([part for some in parts.values() for part in some]) if parts else np.empty(0, np.int64)
+    ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]
+    known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)
     found, start = np.zeros(len(mentions), bool), 0
-    for number, some in parts.items():
-        found[number] = len({int(row) for row in known[start : start + len(some)] if row >= 0}) > 1
-        start += len(some)
+    for number, least, way in ways:
+        named = known[start : start + len(way)]
+        found[number] |= (named >= 0).sum() >= least and len(set(named[named >= 0].tolist())) > 1
+        start += len(way)
     return found

@@ -133,6 +133,9 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             continue
         if _is_nearer_to_opposite(word, near) or morphemes.end_otherwise(word, near):
             return True
+        # "Tibula" is as near to the tibia as to the fibula.
+        if word[1:] == near[1:] and _sound_otherwise(word[0], near[0]):
+            return True
         if is_alone and (
             _is_replaced(word, near)
             or any(_is_common_otherwise(each, near, common) for each in uninflected(word))

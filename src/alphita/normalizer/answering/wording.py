@@ -179,8 +179,11 @@ def _tells_less(name: str) -> bool:
 def says_more(said: str, rest: Rest) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's.
 
-    "aPTT" does not say that it is prolonged, "velvet" nothing of skin.
+    "aPTT" does not say that it is prolonged, "velvet" nothing of skin, "lumbar puncture" of nothing that it betters.
     """
+    circumstance = lexicon.bare_words("circumstance")
+    if not circumstance.isdisjoint(rest.named) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
+        return True
     valued = _VALUE.sub(" ", said.casefold())
     left = {levelled(word) for word in WORD.findall(valued)}
     filler = lexicon.bare_words("filler")

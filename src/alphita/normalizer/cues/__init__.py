@@ -43,9 +43,9 @@ LOOKED_AT = 80
 # What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
 _HAVING = frozenset({"has", "had", "with", "s"})
 # What may be the finding itself.
-_ABSENCE = frozenset(
-    {"absent", "absents", "absente", "absentes", "assente", "assenti", "ausente", "ausentes", "abwesend"}
-    | {"fehlt", "fehlen"}
+ABSENCE = (
+    *("absent", "absents", "absente", "absentes", "assente", "assenti", "ausente", "ausentes", "abwesend"),
+    *("fehlt", "fehlen"),
 )
 
 
@@ -134,7 +134,7 @@ def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
     found: dict[tuple[str, ...], Category] = {}
     for _, phrase, rule in read():
         said = tuple(word.word for word in words(phrase))
-        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in _ABSENCE):
+        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in ABSENCE):
             found[said] = rule.category
     return found, max(map(len, found))
 
