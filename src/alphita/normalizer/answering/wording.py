@@ -24,6 +24,7 @@ from alphita.normalizer.answering.word_pairs import (
     uninflected,
 )
 from alphita.normalizer.cues import bare
+from alphita.normalizer.rules import age_group, body_site, read
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
 OTHER_WORD = "word: the mention has another word than the name"
@@ -91,7 +92,9 @@ def contradiction(
         return OTHER_WORD
     if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
         return UNSAID
-    return UNEXPLAINED if is_unexplained(mention, expansion, rest) else None
+    if is_unexplained(mention, expansion, rest):
+        return UNEXPLAINED
+    return UNSAID if is_narrowed(said, matched) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
@@ -203,6 +206,18 @@ def says_more(said: str, rest: Rest) -> bool:
     if more and all(word in changes for word in more):
         return True
     return bool(more) and len(left) == 1
+
+
+def is_narrowed(said: str, name: str) -> bool:
+    """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
+    mine, other = read(said), read(name)
+    for rule in (age_group, body_site):
+        values = [[found.value for found in rule.find(text)] for text in (mine, other)]
+        if all(values):
+            wide, narrow = map(rule.code, values)
+            if wide & ~narrow:
+                return True
+    return False
 
 
 @functools.cache
