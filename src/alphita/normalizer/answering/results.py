@@ -65,6 +65,9 @@ class Maker:
         first, *others = result.candidates
         expansion = first.expansion if EXPANDED in first.routes else None
         doubt = doubt_of(mention) or (doubt_of(expansion) if expansion else None)
+        if doubt is None and SPELLING in first.routes:
+            # What was put right is no excuse: "right" is no "night", and no left.
+            doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
         if doubt is None or doubt == doubt_of(first.matched_term):
             doubt = contradiction(
                 mention,
