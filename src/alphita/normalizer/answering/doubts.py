@@ -28,7 +28,7 @@ from alphita.normalizer.answering.said import (
     WELL,
 )
 from alphita.normalizer.answering.several import name_several, parts_of
-from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
+from alphita.normalizer.answering.spelling import ABBREVIATION, NUMERALS, Reading
 from alphita.normalizer.rules import negation, read
 from alphita.terminology.text import clean, plain_words
 
@@ -197,4 +197,5 @@ def _means_another(mention: str, known: Sequence[Reading], candidates: Candidate
 @functools.lru_cache(maxsize=REMEMBERED)
 def _roots(name: str) -> frozenset[str]:
     """Return how the words of a name begin: alike for "chronic lymphatic leukemia" and "lymphocytic", in any order."""
-    return frozenset(word[:ROOT_LETTERS] for word in plain_words(clean(name)))
+    words = (word if word.isdigit() else NUMERALS.get(word, word) for word in plain_words(clean(name)))
+    return frozenset(word[:ROOT_LETTERS] for word in words)

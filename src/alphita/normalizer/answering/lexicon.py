@@ -8,6 +8,7 @@ A row has a kind, what is meant (of some kinds), a language (empty: of none) and
     modifier        what says how a finding is, and is none
     filler          what says nothing by itself
     circumstance    by what a finding comes, goes or changes: of it a name speaks, and not of the circumstance itself
+    undone          what makes a finding none, as "surgically" absent
     apart           what two words of the same sort tell apart: the sort, and which
     measured        in what an analyte is measured
     unit            spellings of a unit of measurement; what is meant is the one that laboratory.tsv has

@@ -287,7 +287,7 @@ _ROMAN = (
     "xix",
     "xx",
 )
-_NUMERALS = {
+NUMERALS = {
     one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
 }
 _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
@@ -309,9 +309,9 @@ def written_otherwise(string: str, *, unspecified: bool) -> list[tuple[str, str]
     Each numeral is written the other way; if `unspecified`, that word (NOS) stands in other places, or, last, nowhere.
     """
     found = [
-        (string[: one.start()] + _NUMERALS[one[0]] + string[one.end() :], SPELLING)
+        (string[: one.start()] + NUMERALS[one[0]] + string[one.end() :], SPELLING)
         for one in _NUMERAL.finditer(string)
-        if one[0] in _NUMERALS
+        if one[0] in NUMERALS
     ]
     name = without_unspecified(string) if unspecified else ""
     if name not in (string, ""):

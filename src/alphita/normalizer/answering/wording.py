@@ -15,6 +15,7 @@ from alphita.normalizer.answering import lexicon, morphemes
 from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
 from alphita.normalizer.answering.word_pairs import (
+    ALIKE,
     WORD,
     Rest,
     is_inflected,
@@ -92,7 +93,7 @@ def contradiction(
         return OTHER_WORD
     if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
         return UNSAID
-    if is_unexplained(mention, expansion, rest):
+    if is_unexplained(mention, expansion, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
     return UNSAID if is_narrowed(said, matched) else None
 
@@ -227,7 +228,12 @@ def _changes() -> frozenset[str]:
 
 
 def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
-    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
+    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms.
+
+    Nor is what a word undoes, as "surgically" absent.
+    """
+    if not lexicon.bare_words("undone").isdisjoint(map(bare, rest.said)):
+        return True
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
     left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
@@ -240,6 +246,23 @@ def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
         return False
     known = lexicon.bare_words("filler") | ways
     return any(word not in known and not word.isdigit() for word in left)
+
+
+def _is_spelt_beside_others(rest: Rest) -> bool:
+    """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no dropsy.
+
+    A word of how, how much, or in what something is measured may stand beside it.
+    """
+    from rapidfuzz.distance import Indel
+
+    if len(rest.named) != 1 or morphemes.readings(rest.named[0]):
+        return False
+    others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
+    if len(others) == len(rest.said):
+        return False
+    known = lexicon.bare_words("filler") | lexicon.bare_words("modifier") | _changes() | IDLE
+    known |= frozenset().union(*(axis.more | axis.less for axis in lexicon.axes()))
+    return any(word not in known and not word.isdigit() and not _measured([word]) for word in others)
 
 
 def _content(words: Sequence[str]) -> int:
