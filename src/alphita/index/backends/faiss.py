@@ -14,6 +14,7 @@ as comparing them with some dozens of queries does.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class FaissBackend:
         faiss.cvar.distance_compute_blas_database_bs = BLAS_VECTORS_AT_ONCE
         self.vectors = vectors
         self._rounded: dict[Way, Rounded] = {}
+        self._making = threading.Lock()
         self._in_vain = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -84,9 +86,10 @@ class FaissBackend:
         """Return the rounded copy, made when it is first needed for so many queries."""
         torch = queries >= LOADS_TORCH or (queries >= FEWER and "torch" in sys.modules)
         way = _rounded.by_torch() if torch else "faiss"
-        if way not in self._rounded:
-            self._rounded[way] = Rounded(self.vectors, way)
-        return self._rounded[way]
+        with self._making:
+            if way not in self._rounded:
+                self._rounded[way] = Rounded(self.vectors, way)
+            return self._rounded[way]
 
     def _by_rounded(
         self, rounded: Rounded, queries: NDArray[np.float32], k: int

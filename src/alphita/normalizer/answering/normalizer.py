@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ from alphita.normalizer.answering.term_columns import languages_of
 
 RANKINGS = "alphita.normalizer.answering.rankings"
 DEFAULT_ERROR = 0.05
-# Distinct mentions answered together: their candidates' features take some hundred megabytes.
-MENTIONS_AT_ONCE = 8_192
+# Distinct mentions answered together, each block in a thread: their candidates' features take some dozen megabytes.
+MENTIONS_AT_ONCE = 1_024
 # Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
 STRINGS_PER_CONCEPT = 4
 
@@ -180,11 +180,16 @@ class Normalizer:
         """
         _check(mentions, top_k, contexts, languages)
         asked, places = self._pipeline.ask(mentions, contexts, languages)
-        known: list[Result] = []
-        with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
-            for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
-                block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
-                known.extend(self._answer(block, top_k, explain))
+        starts = range(0, len(asked.requests), MENTIONS_AT_ONCE)
+        blocks = [asked.take(range(len(asked.requests))[start : start + MENTIONS_AT_ONCE]) for start in starts]
+        if len(blocks) > 1 and machine.threads() > 1:
+            # Half of the work is outside of Python's lock: while a thread encodes, another one ranks.
+            with ThreadPoolExecutor(machine.threads()) as pool:
+                answered = list(pool.map(lambda block: self._alone(block, top_k, explain), blocks))
+        else:
+            one = len(asked.requests) == 1
+            answered = [(self._alone if one else self._answer)(block, top_k, explain) for block in blocks]
+        known = [result for results in answered for result in results]
         results = [
             self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
             for mention, place in zip(mentions, places, strict=True)
@@ -192,6 +197,10 @@ class Normalizer:
         for number, concepts in self._identified(mentions):
             results[number] = self._maker.identified(mentions[number], concepts, top_k, explain)
         return results
+
+    def _alone(self, asked: Questions, top_k: int, explain: bool) -> list[Result]:
+        with machine.one_thread():
+            return self._answer(asked, top_k, explain)
 
     def _identified(self, mentions: Sequence[str]) -> list[tuple[int, list[int]]]:
         """Return which mentions are identifiers of concepts that may be answered, or codes of theirs, and of which."""
