@@ -91,7 +91,7 @@ class OnnxRuntime:
         return vectors
 
     def _of_one_thread(self) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
-        """Return the session that works within the calling thread, opened at the first need; it gives the same vectors."""
+        """Return the session that works within the calling thread, opened when it is needed; of the same vectors."""
         with self._opening:
             if self._single is None:
                 self._single = _open(self._file, 1)
