@@ -166,8 +166,8 @@ class Normalizer:
     ) -> list[Result]:
         """Map each mention to its concept.
 
-        Equal mentions (after cleaning, with equal expansions) are looked up once, of more than a thousand those that are
-        written alike. An empty mention is NIL without candidates.
+        Equal mentions (after cleaning, with equal expansions) are looked up once; of more than a thousand, those that
+        are written alike. An empty mention is NIL without candidates.
 
         Args:
             mentions: the strings.
