@@ -229,7 +229,9 @@ class Ngrams:
         if k:
             for start in range(0, queries.shape[0], QUERIES_AT_ONCE):
                 part = slice(start, start + QUERIES_AT_ONCE)
-                similarity[part], rows[part] = self._search(queries[part], k)
+                # Taking rows out costs as much as all else here of one query.
+                some = queries if queries.shape[0] <= QUERIES_AT_ONCE else queries[part]
+                similarity[part], rows[part] = self._search(some, k)
         return similarity, rows
 
     def _search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -353,7 +355,6 @@ class Ngrams:
         at_once = max(1, min(TABLE_NUMBERS // width, len(asked)))
         table = np.zeros(at_once * width, np.float32)
         for first in range(0, len(asked), at_once):
-            # Taking rows out costs as much as all else here of one query.
             some = queries if at_once == queries.shape[0] else queries[asked[first : first + at_once]]
             lines = np.repeat(np.arange(some.shape[0]) * width, np.diff(some.indptr)) + some.indices
             table[lines] = some.data * self.idf[some.indices]
