@@ -171,7 +171,7 @@ async def compare(given: argparse.Namespace) -> dict[str, Any]:
             rounds.append([await measured(served, requests, given.clients) for served in servers])
             answers = [each.pop("answers") for each in rounds[-1]]
             for each in answers[1:]:
-                different += differences(answers[0], each)
+                different.update(differences(answers[0], each))
     ratios = {
         name: [[turn[0][name][unit] / other[name][unit] for turn in rounds for other in turn[1:]] for unit in UNITS]
         for name in ("batches", "crowd")

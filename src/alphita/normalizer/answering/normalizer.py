@@ -195,8 +195,10 @@ class Normalizer:
                 return self._normalized(block, top_k, explain)
 
         # Most of the work is outside of Python's lock: while a thread encodes, another one ranks.
-        with ThreadPoolExecutor(machine.threads()) as pool:
-            found = dict(zip(distinct, itertools.chain.from_iterable(pool.map(alone, blocks)), strict=True))
+        threads = machine.threads()
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            answered = (map if pool is None else pool.map)(alone, blocks)
+            found = dict(zip(distinct, itertools.chain.from_iterable(answered), strict=True))
         return [found[row] for row in rows]
 
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
