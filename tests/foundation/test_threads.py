@@ -104,8 +104,7 @@ def test_a_few_terms_are_encoded_by_one_thread_and_many_by_all(encoder, monkeypa
 
 @pytest.mark.parametrize("way", ["bf16", "faiss"])
 def test_one_query_is_searched_by_one_thread_and_more_by_all(way, monkeypatch):
-    monkeypatch.setattr(_rounded, "by_torch", lambda: way)
-    monkeypatch.setattr("alphita.index.backends.faiss.FEWER", 1)
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: way)
     function = "_searched" if way == "faiss" else "_multiplied"
     vectors = np.random.default_rng(0).standard_normal((ROUNDED_FROM, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

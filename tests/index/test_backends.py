@@ -132,7 +132,7 @@ def products(request, monkeypatch):
     """What multiplies: torch, whole numbers where the processor can, or FAISS."""
     if request.param == "int8" and not _rounded.multiplies_rightly():
         pytest.skip("products of whole numbers overflow on this processor, so that torch is not asked for them")
-    monkeypatch.setattr(_rounded, "by_torch", lambda: request.param)
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: request.param)
     return request.param
 
 
@@ -161,7 +161,7 @@ def test_queries_are_answered_exactly_by_way_of_whole_numbers(products, queries,
 
 def test_torch_is_loaded_for_many_queries_only(monkeypatch):
     vectors, asked = many()
-    monkeypatch.setattr(_rounded, "by_torch", lambda: "bf16")
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: "bf16")
     monkeypatch.setattr(faiss, "sys", SimpleNamespace(modules={}))
     backend = faiss.attach(vectors)
     nearest(backend, vectors.shape, asked[:2], 16)

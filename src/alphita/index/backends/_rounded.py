@@ -38,8 +38,8 @@ PRODUCTS_BYTES = 32 * 2**20
 MOST_GROUPS, MOST = 256, 512
 # Without fast products: rows that FAISS finds beyond those wanted. With 64, one query in thirty is compared with all.
 SPARE = 192
-# Queries at once below which FAISS's own search in whole numbers is faster than comparing all, and than torch's way.
-FEW, FEWER = 20, 4
+# Queries at once below which FAISS compares whole numbers faster than all, and torch whole numbers faster than bf16.
+FEW = 20
 # Who multiplies: FAISS whole numbers, or torch whole numbers or bf16.
 Way = Literal["faiss", "int8", "bf16"]
 
@@ -123,8 +123,13 @@ class Rounded:
         # Filled up to a power of two: oneDNN compiles a product for each size, and keeps it.
         whole = _zeros(1 << (q - 1).bit_length(), rounded.shape[1], self.way)
         whole[:q] = torch.from_numpy(np.where(finite[:, None], rounded, np.float32(0)))
-        products = whole @ self._numbers if self.way == "bf16" else torch._int_mm(whole, self._numbers)
-        products = products[:q]
+        if self.way == "bf16":
+            products = (whole @ self._numbers)[:q]
+        elif q < FEW:
+            # The other way round it is bound by reading the vectors alone.
+            products = torch._int_mm(self._numbers.t(), whole.t()).t()[:q].contiguous()
+        else:
+            products = torch._int_mm(whole, self._numbers)[:q]
         products[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
         grouped = products.view(q, GROUP, self.groups)
         greatest = _in_numpy(grouped.amax(1))
@@ -152,11 +157,13 @@ class Rounded:
         return Candidates(query, rows[query, place], unsure)
 
 
-def by_torch() -> Way:
+def by_torch(queries: int) -> Way:
     """Return what torch, which is loaded, multiplies by the processor's instructions for it; "faiss" for nothing."""
     if not multiplies_rightly():
         return "faiss"
-    return "bf16" if machine.has_amx() else "int8" if {"avx512_vnni", "avx_vnni"} & machine.flags() else "faiss"
+    if machine.has_amx() and queries >= FEW:
+        return "bf16"
+    return "int8" if {"avx512_vnni", "avx_vnni"} & machine.flags() else "faiss"
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from alphita.index import half
 from alphita.index.backends import Among, IndexBackend, Probes, _rounded
-from alphita.index.backends._rounded import FEWER, Rounded, Way
+from alphita.index.backends._rounded import Rounded, Way
 from alphita.index.half import Vectors
 
 DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
@@ -84,8 +84,8 @@ class FaissBackend:
 
     def _copy(self, queries: int) -> Rounded:
         """Return the rounded copy, made when it is first needed for so many queries."""
-        torch = queries >= LOADS_TORCH or (queries >= FEWER and "torch" in sys.modules)
-        way = _rounded.by_torch() if torch else "faiss"
+        torch = queries >= LOADS_TORCH or "torch" in sys.modules
+        way = _rounded.by_torch(queries) if torch else "faiss"
         with self._making:
             if way not in self._rounded:
                 self._rounded[way] = Rounded(self.vectors, way)
