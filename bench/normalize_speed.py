@@ -2,9 +2,9 @@
 
     python bench/normalize_speed.py --index X.index -o OUT [--rows 1000000] [--distinct 200000] [--precision int8]
 
-The distinct strings are terms of the index with noise (slips, words lost, swapped and put before), drawn with the seed;
-rows repeat them with a long tail, as hospital data do. Reported: rows/s end to end, peak memory of the process, and the
-median and 95th percentile of the time for a single new mention.
+The distinct strings are terms of the index, or of another (`--terms-of`), with noise (slips, words lost, swapped and
+put before), drawn with the seed; rows repeat them with a long tail, as hospital data do. Reported: rows/s end to end,
+peak memory of the process, and the median and 95th percentile of the time for a single new mention.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def main() -> None:
     """Make the file, time the command in a process of its own, then single mentions here."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--terms-of", type=Path, help="the index whose terms are asked")
     parser.add_argument("--output", "-o", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--distinct", type=int, default=200_000)
@@ -65,7 +66,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     index = Index.open(arguments.index)
-    distinct = strings_of(index, arguments.distinct + SINGLE, arguments.seed)
+    asked = index if arguments.terms_of is None else Index.open(arguments.terms_of)
+    distinct = strings_of(asked, arguments.distinct + SINGLE, arguments.seed)
     source, out = arguments.output / "rows.csv", arguments.output / "answers.csv"
     write_file(source, distinct[: arguments.distinct], arguments.rows, arguments.seed)
     start = time.perf_counter()

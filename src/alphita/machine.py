@@ -9,6 +9,7 @@ import gc
 import os
 import platform
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,13 +119,23 @@ def keep_few_products() -> None:
         os.environ.setdefault(variable, PRODUCTS_KEPT)
 
 
+_OWN = threading.local()
+
+
+def is_one_thread() -> bool:
+    """Tell whether the calling thread is within `one_thread`."""
+    return getattr(_OWN, "depth", 0) > 0
+
+
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Let NumPy, torch and FAISS work within the calling thread: for work that is done before others are awake.
 
     A single mention takes no longer so on an idle machine. Where another program uses a core, each operation would
-    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/results/log.md).
+    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/results/log.md). It is also
+    for parts of a job that threads of ours do beside one another.
     """
+    _OWN.depth = getattr(_OWN, "depth", 0) + 1
     torch, faiss = sys.modules.get("torch"), sys.modules.get("faiss")
     # Each thread has its own number, so the work of others goes on with theirs; only one that first uses torch just now
     # takes over this one.
@@ -137,6 +148,7 @@ def one_thread() -> Iterator[None]:
             faiss.omp_set_num_threads(1)
         yield
     finally:
+        _OWN.depth -= 1
         # NumPy's number is the process's own, and another thread may be in here too.
         _set_numpy_threads(threads())
         if torch:

@@ -102,17 +102,16 @@ def test_a_few_terms_are_encoded_by_one_thread_and_many_by_all(encoder, monkeypa
     np.testing.assert_allclose(many[0], one[0], atol=1e-5)
 
 
-@pytest.mark.parametrize(("fast", "way"), [(True, "_multiplied"), (False, "_searched")], ids=["torch", "faiss"])
-def test_one_query_is_searched_by_one_thread_and_more_by_all(fast, way, monkeypatch):
-    if fast and not _rounded.multiplies_rightly():
-        pytest.skip("products of whole numbers overflow on this processor, so that torch is not asked for them")
-    monkeypatch.setattr(_rounded, "multiplies_fast", lambda: fast)
+@pytest.mark.parametrize("way", ["bf16", "faiss"])
+def test_one_query_is_searched_by_one_thread_and_more_by_all(way, monkeypatch):
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: way)
+    function = "_searched" if way == "faiss" else "_multiplied"
     vectors = np.random.default_rng(0).standard_normal((ROUNDED_FROM, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     backend = FaissBackend(vectors)
     seen = []
-    real = getattr(_rounded.Rounded, way)
-    monkeypatch.setattr(_rounded.Rounded, way, lambda *given: (seen.append(counts()), real(*given))[1])
+    real = getattr(_rounded.Rounded, function)
+    monkeypatch.setattr(_rounded.Rounded, function, lambda *given: (seen.append(counts()), real(*given))[1])
     assert backend.search(vectors[5:6], 1)[1].tolist() == [[5]]
     assert backend.search(vectors[5:8], 1)[1].tolist() == [[5], [6], [7]]
     assert seen == [(1, 1), (2, 2)]

@@ -124,12 +124,15 @@ def many(n: int = 6000, dim: int = 32) -> tuple[np.ndarray, np.ndarray]:
     return vectors, unit(noisy.astype(np.float32))
 
 
-@pytest.fixture(params=[True, False], ids=["torch", "faiss"])
+WAYS = ["int8", "bf16", "faiss"]
+
+
+@pytest.fixture(params=WAYS)
 def products(request, monkeypatch):
-    """What multiplies whole numbers: torch, where the processor can, or FAISS."""
-    if request.param and not _rounded.multiplies_rightly():
+    """What multiplies: torch, whole numbers where the processor can, or FAISS."""
+    if request.param == "int8" and not _rounded.multiplies_rightly():
         pytest.skip("products of whole numbers overflow on this processor, so that torch is not asked for them")
-    monkeypatch.setattr(_rounded, "multiplies_fast", lambda: request.param)
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: request.param)
     return request.param
 
 
@@ -158,13 +161,13 @@ def test_queries_are_answered_exactly_by_way_of_whole_numbers(products, queries,
 
 def test_torch_is_loaded_for_many_queries_only(monkeypatch):
     vectors, asked = many()
-    monkeypatch.setattr(_rounded, "multiplies_fast", _rounded.multiplies_rightly)
+    monkeypatch.setattr(_rounded, "by_torch", lambda _: "bf16")
     monkeypatch.setattr(faiss, "sys", SimpleNamespace(modules={}))
     backend = faiss.attach(vectors)
     nearest(backend, vectors.shape, asked[:2], 16)
-    assert not backend._rounded.fast
+    assert [*backend._rounded] == ["faiss"]
     rows = nearest(backend, vectors.shape, asked, 16)[1]
-    assert backend._rounded.fast == _rounded.multiplies_rightly()
+    assert [*backend._rounded] == ["faiss", "bf16"]
     assert (rows == brute_force(vectors, asked, 16)[1]).mean() > 0.999
 
 
@@ -218,17 +221,19 @@ def test_negative_products_are_found_behind_the_filling_of_the_last_group(produc
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from([1e-3, 1.0, 50.0]), st.sampled_from([1.0, 100.0]))
-def test_what_rounding_can_change_is_bounded(seed, scale, outlier):
+@given(st.integers(0, 10_000), st.sampled_from([1e-3, 1.0, 50.0]), st.sampled_from([1.0, 100.0]), st.sampled_from(WAYS))
+def test_what_rounding_can_change_is_bounded(seed, scale, outlier, way):
     rng = np.random.default_rng(seed)
     vectors = (scale * rng.standard_normal((40, 24))).astype(np.float32)
     vectors[:, seed % 24] *= np.float32(outlier)
     asked = rng.standard_normal((3, 24)).astype(np.float32)
-    made = _rounded.Rounded(vectors, fast=False)
+    made = _rounded.Rounded(vectors, way)
     rounded, unit_product, off = made.rounded(asked)
-    whole = np.rint(vectors / made.step)
-    assert max(np.abs(whole).max(), np.abs(rounded).max()) <= 127
+    whole = made._round(vectors / made.step)
+    assert way == "bf16" or max(np.abs(whole).max(), np.abs(rounded).max()) <= 127
     products = rounded.astype(np.float64) @ whole.T.astype(np.float64) * unit_product[:, None]
+    if way == "bf16":
+        products *= 1 + _rounded.HALVED * rng.choice([-1, 1], products.shape)
     assert (np.abs(products - asked.astype(np.float64) @ vectors.T.astype(np.float64)) <= off[:, None]).all()
     # And the bound is of use: a few percent of what a product can be.
     lengths = np.linalg.norm(asked, axis=1) * np.linalg.norm(vectors, axis=1).max()

@@ -67,6 +67,10 @@ def check(strings: list[str], queries: list[str], folder) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-6)
     for k in (1, 3, len(strings) + 2):
         similarity, rows = letters.search(vectors, k)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ngrams, "ONE_BY_ONE", 0)
+            for one, other in zip(letters.search(vectors, k), (similarity, rows), strict=True):
+                np.testing.assert_array_equal(one, other)
         assert similarity.shape == rows.shape == (len(queries), k)
         assert similarity.dtype == np.float32
         assert rows.dtype == np.int64
@@ -153,7 +157,9 @@ def test_an_ngram_counts_once_and_none_collide():
     assert len(set(codes.tolist())) == 3 + 4  # " aa", "aaa", "aa "; " 糖a", "糖a ", " 糖", "糖a"
 
 
-def test_frequent_ngrams_are_left_out_of_the_search_but_not_of_the_similarity(tmp_path, monkeypatch):
+@pytest.mark.parametrize("one_by_one", [0, 1000])
+def test_frequent_ngrams_are_left_out_of_the_search_but_not_of_the_similarity(tmp_path, monkeypatch, one_by_one):
+    monkeypatch.setattr(ngrams, "ONE_BY_ONE", one_by_one)
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("abcdefghij"), 5)) for _ in range(60)]
     strings = sorted({" ".join(rng.choice(words, 3)) for _ in range(800)})

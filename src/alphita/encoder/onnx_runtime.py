@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ class OnnxRuntime:
         threads = threads or machine.threads()
         self._file, self._session = file, _open(file, threads)
         self._single = self._session if threads == 1 else None
+        self._opening = threading.Lock()
         notes = self._session.get_modelmeta().custom_metadata_map
         remedy = "export it again: TermEncoder.load(FOLDER, precision='fp32').save(NEW)"
         if notes.get("weights_hash") != self._weights_hash:
@@ -83,15 +85,17 @@ class OnnxRuntime:
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Return (rows, dim) float32 of one batch, not scaled to length 1."""
         (shape,) = batch.runs
-        session = self._of_one_thread() if len(batch.ids) <= FEW_TOKENS else self._session
+        alone = machine.is_one_thread() or len(batch.ids) <= FEW_TOKENS
+        session = self._of_one_thread() if alone else self._session
         vectors: NDArray[np.float32] = session.run(["vectors"], {"input_ids": batch.ids.reshape(shape)})[0]
         return vectors
 
     def _of_one_thread(self) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
-        """Return the session for few tokens, opened with the first of them; it gives the same vectors."""
-        if self._single is None:
-            self._single = _open(self._file, 1)
-        return self._single
+        """Return the session that works within the calling thread, opened when it is needed; of the same vectors."""
+        with self._opening:
+            if self._single is None:
+                self._single = _open(self._file, 1)
+            return self._single
 
     def weights_hash(self) -> str:
         """Return the hash of the weights it was exported from."""

@@ -131,8 +131,13 @@ def test_as_the_equation_says(data) -> None:
 
 
 @pytest.mark.parametrize("at_once", [7, 4096])
-def test_as_the_equation_says_with_real_numbers_in_blocks(at_once, monkeypatch) -> None:
+@pytest.mark.parametrize("rough", ["bf16", "fp32", "without torch"])
+def test_as_the_equation_says_with_real_numbers_in_blocks(at_once, rough, monkeypatch) -> None:
     monkeypatch.setattr(fast, "CONCEPTS_AT_ONCE", at_once)
+    monkeypatch.setattr(fast, "SORTED_AT_ONCE", 40 * at_once)
+    monkeypatch.setattr(fast.machine, "fast_bf16", lambda: rough == "bf16")
+    if rough == "without torch":
+        monkeypatch.setattr(fast.importlib.util, "find_spec", lambda _: None)
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((90, 8)).astype(np.float32)
     types = rng.random((90, 2)) < 0.4

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -209,6 +210,35 @@ def test_many_strings_are_tokenized_once_and_mapped(model: Path, tmp_path: Path,
     assert tokens.tokenize(shorter, strings(40)).offsets[-1] < first.offsets[-1]
     tokens.tokenize(encoder, strings(41))
     assert len(list((tmp_path / "tokens").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["ids", "offsets"])
+@pytest.mark.parametrize("left", [None, 0, 40, 200])
+def test_a_cache_cut_short_is_made_anew(model: Path, tmp_path: Path, monkeypatch, name: str, left: int | None) -> None:
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
+    monkeypatch.setattr(tokens, "LEAST_CACHED", 10)
+    encoder = TermEncoder.load(model, precision="fp32")
+    first = tokens.tokenize(encoder, strings(40)).ids.tolist()
+    (file,) = tmp_path.glob(f"tokens/*/{name}.npy")
+    if left is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:left])
+    assert tokens.tokenize(encoder, strings(40)).ids.tolist() == first
+    assert isinstance(tokens.tokenize(encoder, strings(40)).ids, np.memmap)
+
+
+def test_a_cache_of_other_strings_is_made_anew(model: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
+    monkeypatch.setattr(tokens, "LEAST_CACHED", 10)
+    encoder = TermEncoder.load(model, precision="fp32")
+    tokens.tokenize(encoder, strings(30))
+    (other,) = tmp_path.glob("tokens/*")
+    wanted = tokens.tokenize(encoder, strings(40)).ids.tolist()
+    (folder,) = (path for path in tmp_path.glob("tokens/*") if path != other)
+    shutil.rmtree(folder)
+    other.rename(folder)
+    assert tokens.tokenize(encoder, strings(40)).ids.tolist() == wanted
 
 
 # --- batches made ahead --------------------------------------------------------------------------------------------

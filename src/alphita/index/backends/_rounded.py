@@ -1,7 +1,8 @@
-"""Vectors in whole numbers from -127 to 127: a quarter of the memory to read, and products of whole numbers are fast.
+"""Vectors rounded: to whole numbers from -127 to 127, a quarter of the memory to read, or to bf16, half of it.
 
-What may be among the nearest is found by them, and scored on the vectors themselves. With the rounded q' and v', by
-Cauchy and Schwarz,
+Products of whole numbers are fast; a processor that multiplies tiles of bf16 takes a third of their time, for it writes
+half as much. What may be among the nearest is found by them, and scored on the vectors themselves. With the rounded q'
+and v', by Cauchy and Schwarz,
 
     |q v - q' v'| <= |q - q'| |v| + |q'| |v - v'|,
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ GREATEST = 127
 TINY = 1e-30
 # What float32 sums differ by, of the lengths' product.
 SUMS = 1e-5
+# What a product in bf16 is off by at most, of the lengths' product: half of the last digit, and its sum.
+HALVED = 2.0**-9 + 2.0**-13
 # Products that are looked at together: first their greatest, and one by one only where that is great enough.
 GROUP = 32
 # Bytes of products at once.
@@ -35,8 +38,10 @@ PRODUCTS_BYTES = 32 * 2**20
 MOST_GROUPS, MOST = 256, 512
 # Without fast products: rows that FAISS finds beyond those wanted. With 64, one query in thirty is compared with all.
 SPARE = 192
-# Queries at once below which FAISS's own whole-number search is the faster.
+# Queries at once below which FAISS compares whole numbers faster than all, and torch whole numbers faster than bf16.
 FEW = 20
+# Who multiplies: FAISS whole numbers, or torch whole numbers or bf16.
+Way = Literal["faiss", "int8", "bf16"]
 
 
 class Candidates(NamedTuple):
@@ -54,54 +59,60 @@ class Candidates(NamedTuple):
 
 
 class Rounded:
-    """Vectors in whole numbers, and how far they are from what they stand for.
+    """Rounded vectors, and how far they are from what they stand for."""
 
-    Attributes:
-        fast: whether torch multiplies them: then any number of queries is worth it, else only a few.
-    """
-
-    def __init__(self, vectors: Vectors, *, fast: bool) -> None:
-        """Round `vectors` (n, d), all by one step; `fast` needs what `multiplies_fast` tells."""
+    def __init__(self, vectors: Vectors, way: Way) -> None:
+        """Round `vectors` (n, d), all by one step; torch needs what `by_torch` tells."""
         self.n, dim = vectors.shape
+        self.way = way
         greatest = max(float(np.abs(block).max()) for _, block in half.blocks(vectors))
-        self.step = np.float32(max(greatest / GREATEST, TINY))
+        self.step = np.float32(1 if way == "bf16" else max(greatest / GREATEST, TINY))
         self.groups = -(-self.n // GROUP)
-        numbers = np.zeros((GROUP * self.groups, dim), np.int8)
+        numbers = _zeros(GROUP * self.groups, dim, way)
         self.longest = self.error = 0.0
         for start, block in half.blocks(vectors):
-            rounded = np.rint(block / self.step)
-            numbers[start : start + len(block)] = rounded
+            rounded = self._round(block / self.step)
+            numbers[start : start + len(block)] = rounded if way == "faiss" else _in_torch(rounded)
             self.longest = max(self.longest, _longest(block))
             self.error = max(self.error, _longest(block - rounded * self.step))
-        self.fast = fast
-        self._numbers: Any = _transposed(numbers) if self.fast else _in_faiss(numbers[: self.n])
+        self._numbers: Any = _in_faiss(numbers[: self.n]) if way == "faiss" else numbers.t()
+
+    def _round(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.way != "bf16":
+            return np.rint(values)
+        halved: NDArray[np.float32] = _in_torch(values).bfloat16().float().numpy()
+        return halved
 
     def serves(self, queries: int, k: int) -> bool:
         """Tell whether so many queries are answered faster so than by comparing them with all vectors."""
-        return 2 * k <= self.groups if self.fast else queries < FEW and k + SPARE <= self.n // 8
+        return queries < FEW and k + SPARE <= self.n // 8 if self.way == "faiss" else 2 * k <= self.groups
 
     def at_once(self) -> int:
         """Return how many queries are best asked together, a power of two."""
-        return 1 << max(0, min(256, PRODUCTS_BYTES // (4 * GROUP * self.groups)).bit_length() - 1)
+        size = 2 if self.way == "bf16" else 4
+        return 1 << max(0, min(256, PRODUCTS_BYTES // (size * GROUP * self.groups)).bit_length() - 1)
 
     def candidates(self, queries: NDArray[np.float32], k: int) -> Candidates:
         """Return what may be among the k nearest of each query (q, d), where that `serves`."""
         rounded, unit, off = self.rounded(queries)
         with machine.one_thread() if len(queries) == 1 else nullcontext():
-            found = self._multiplied if self.fast else self._searched
+            found = self._searched if self.way == "faiss" else self._multiplied
             return found(rounded, 2 * off / unit, k)
 
     def rounded(
         self, queries: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-        """Return queries (q, d) in whole numbers, what 1 in their products stands for, and how far those may be off."""
+        """Return queries (q, d) rounded, what 1 in their products stands for, and how far those may be off."""
         greatest = np.abs(queries).max(axis=1, keepdims=True)
         step = np.maximum(greatest / np.float32(GREATEST), np.float32(TINY))
-        rounded = np.rint(queries / step)
+        if self.way == "bf16":
+            step = np.ones_like(step)
+        rounded = self._round(queries / step)
         lengths, errors = (
             np.linalg.norm(some.astype(np.float64), axis=1) for some in (rounded * step, queries - rounded * step)
         )
-        off = errors * self.longest + lengths * self.error + SUMS * (lengths + errors) * self.longest
+        sums = HALVED if self.way == "bf16" else SUMS
+        off = errors * self.longest + lengths * self.error + sums * (lengths + errors) * (self.longest + self.error)
         return rounded, step[:, 0].astype(np.float64) * float(self.step), off
 
     def _multiplied(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
@@ -110,20 +121,27 @@ class Rounded:
 
         q, finite = len(rounded), np.isfinite(margin)
         # Filled up to a power of two: oneDNN compiles a product for each size, and keeps it.
-        whole = np.zeros((1 << (q - 1).bit_length(), rounded.shape[1]), np.int8)
-        whole[:q][finite] = rounded[finite]
-        products = torch._int_mm(torch.from_numpy(whole), self._numbers)[:q]
-        products[:, self.n :] = torch.iinfo(torch.int32).min
+        whole = _zeros(1 << (q - 1).bit_length(), rounded.shape[1], self.way)
+        whole[:q] = torch.from_numpy(np.where(finite[:, None], rounded, np.float32(0)))
+        if self.way == "bf16":
+            products = (whole @ self._numbers)[:q]
+        elif q < FEW:
+            # The other way round it is bound by reading the vectors alone.
+            products = torch._int_mm(self._numbers.t(), whole.t()).t()[:q].contiguous()
+        else:
+            products = torch._int_mm(whole, self._numbers)[:q]
+        products[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
         grouped = products.view(q, GROUP, self.groups)
-        greatest = grouped.amax(1).numpy()
+        greatest = _in_numpy(grouped.amax(1))
         # Of k groups the greatest are at least this, so the k-th of all is.
         least = np.partition(greatest, self.groups - k, axis=1)[:, self.groups - k]
-        least = least - np.ceil(np.where(finite, margin, 0))
+        least = least - np.where(finite, margin, 0)
         near = greatest >= least[:, None]
         unsure = ~finite | (near.sum(axis=1) > MOST_GROUPS)
         near[unsure] = False
-        query, group = np.nonzero(near)
-        place, member = np.nonzero(grouped.numpy()[query, :, group] >= least[query, None])
+        query, group = np.divmod(np.flatnonzero(near), self.groups)
+        members = _in_numpy(grouped[torch.from_numpy(query), :, torch.from_numpy(group)])
+        place, member = np.divmod(np.flatnonzero(members >= least[query, None]), GROUP)
         query, row = query[place], member * self.groups + group[place]
         many = np.bincount(query, minlength=q) > MOST
         kept = ~many[query]
@@ -139,9 +157,13 @@ class Rounded:
         return Candidates(query, rows[query, place], unsure)
 
 
-def multiplies_fast() -> bool:
-    """Return whether torch, which is loaded, multiplies whole numbers by the processor's instructions for it."""
-    return bool({"avx512_vnni", "avx_vnni"} & machine.flags()) and multiplies_rightly()
+def by_torch(queries: int) -> Way:
+    """Return what torch, which is loaded, multiplies by the processor's instructions for it; "faiss" for nothing."""
+    if not multiplies_rightly():
+        return "faiss"
+    if machine.has_amx() and queries >= FEW:
+        return "bf16"
+    return "int8" if {"avx512_vnni", "avx_vnni"} & machine.flags() else "faiss"
 
 
 @functools.cache
@@ -165,10 +187,24 @@ def multiplies_rightly() -> bool:
     return bool((product == torch.tensor([[most, -most], [-most, most]])).all())
 
 
-def _transposed(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a torch tensor
+def _zeros(rows: int, dim: int, way: Way) -> Any:  # noqa: ANN401 - a torch tensor, or for FAISS an array
+    if way == "faiss":
+        return np.zeros((rows, dim), np.int8)
     import torch
 
-    return torch.from_numpy(numbers).t()
+    return torch.zeros((rows, dim), dtype=torch.int8 if way == "int8" else torch.bfloat16)
+
+
+def _in_torch(numbers: NDArray[np.float32]) -> Any:  # noqa: ANN401 - a torch tensor
+    import torch
+
+    return torch.from_numpy(numbers)
+
+
+def _in_numpy(numbers: Any) -> NDArray[Any]:  # noqa: ANN401 - a torch tensor
+    """Return products as NumPy has them, which lacks bf16."""
+    array: NDArray[Any] = (numbers.float() if numbers.is_floating_point() else numbers).numpy()
+    return array
 
 
 def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index

@@ -3,9 +3,9 @@
 `IndexFlatIP.add` would copy the vectors into memory and `write_index` would store them a second time; `faiss.knn` runs
 the same kernel over the matrix where it lies. On 100,000 x 384 with 256 queries: the same neighbours at the same speed.
 
-Faster is to look for what may be among the nearest in a copy in whole numbers, and to score that on the vectors
-themselves; nothing is missed (see `_rounded`). Few queries are bound by reading all vectors from memory, and read a
-quarter so. Many are multiplied five times as fast, where the processor has instructions for it and torch is there.
+Faster is to look for what may be among the nearest in a rounded copy, and to score that on the vectors themselves;
+nothing is missed (see `_rounded`). Few queries are bound by reading all vectors from memory, and read a quarter so, in
+whole numbers. Many are multiplied five times as fast, where the processor has instructions for it and torch is there.
 
 Where all have to be compared, vectors that are stored in half precision are widened block by block, which takes as long
 as comparing them with some dozens of queries does.
@@ -14,6 +14,7 @@ as comparing them with some dozens of queries does.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from alphita.index import half
 from alphita.index.backends import Among, IndexBackend, Probes, _rounded
-from alphita.index.backends._rounded import Rounded
+from alphita.index.backends._rounded import Rounded, Way
 from alphita.index.half import Vectors
 
 DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
@@ -54,7 +55,8 @@ class FaissBackend:
         faiss.cvar.distance_compute_blas_threshold = BLAS_THRESHOLD
         faiss.cvar.distance_compute_blas_database_bs = BLAS_VECTORS_AT_ONCE
         self.vectors = vectors
-        self._rounded: Rounded | None = None
+        self._rounded: dict[Way, Rounded] = {}
+        self._making = threading.Lock()
         self._in_vain = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -81,11 +83,13 @@ class FaissBackend:
         return only(self.vectors, allowed)
 
     def _copy(self, queries: int) -> Rounded:
-        """Return the copy in whole numbers, made when it is first needed for so many queries."""
-        fast = ("torch" in sys.modules or queries >= LOADS_TORCH) and _rounded.multiplies_fast()
-        if self._rounded is None or (fast and not self._rounded.fast):
-            self._rounded = Rounded(self.vectors, fast=fast)
-        return self._rounded
+        """Return the rounded copy, made when it is first needed for so many queries."""
+        torch = queries >= LOADS_TORCH or "torch" in sys.modules
+        way = _rounded.by_torch(queries) if torch else "faiss"
+        with self._making:
+            if way not in self._rounded:
+                self._rounded[way] = Rounded(self.vectors, way)
+            return self._rounded[way]
 
     def _by_rounded(
         self, rounded: Rounded, queries: NDArray[np.float32], k: int

@@ -100,7 +100,7 @@ def gather(
     if routes & LETTERS and index.ngrams is not None:
         grams = index.ngrams.vectorize(queries, without)
         for part in _parts(open_, depth):
-            _, rows = index.ngrams.search(grams[part], depth)
+            _, rows = index.ngrams.search(grams if len(part) == len(queries) else grams[part], depth)
             found.append(_listed(rows, part, LETTERS))
             # Strings that share no n-gram are found at no depth.
             shared |= bool((rows[:, -1:] >= 0).any())

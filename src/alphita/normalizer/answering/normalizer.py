@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +33,10 @@ from alphita.normalizer.answering.term_columns import languages_of
 
 RANKINGS = "alphita.normalizer.answering.rankings"
 DEFAULT_ERROR = 0.05
-# Distinct mentions answered together: their candidates' features take some hundred megabytes.
-MENTIONS_AT_ONCE = 8_192
+# Mention, context, language.
+Row = tuple[str, str | None, str | None]
+# Distinct mentions answered together, each block in a thread: their candidates' features take some dozen megabytes.
+MENTIONS_AT_ONCE = 1_024
 # Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
 STRINGS_PER_CONCEPT = 4
 
@@ -162,8 +166,8 @@ class Normalizer:
     ) -> list[Result]:
         """Map each mention to its concept.
 
-        Equal mentions (after cleaning, with equal expansions) are looked up once. An empty mention is NIL without
-        candidates.
+        Equal mentions (after cleaning, with equal expansions) are looked up once; of more than a thousand, those that
+        are written alike. An empty mention is NIL without candidates.
 
         Args:
             mentions: the strings.
@@ -179,12 +183,31 @@ class Normalizer:
             UsageError: `mentions` is not a list of strings, `top_k` is below 1, or a list has another length.
         """
         _check(mentions, top_k, contexts, languages)
+        nothing: list[str | None] = [None] * len(mentions)
+        rows = list(zip(mentions, contexts or nothing, languages or nothing, strict=True))
+        if len(rows) <= MENTIONS_AT_ONCE:
+            return self._normalized(rows, top_k, explain)
+        distinct = list(dict.fromkeys(rows))
+        blocks = [distinct[start : start + MENTIONS_AT_ONCE] for start in range(0, len(distinct), MENTIONS_AT_ONCE)]
+
+        def alone(block: list[Row]) -> list[Result]:
+            with machine.one_thread():
+                return self._normalized(block, top_k, explain)
+
+        # Most of the work is outside of Python's lock: while a thread encodes, another one ranks.
+        threads = machine.threads()
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            answered = (map if pool is None else pool.map)(alone, blocks)
+            found = dict(zip(distinct, itertools.chain.from_iterable(answered), strict=True))
+        return [found[row] for row in rows]
+
+    def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
+        """Answer rows, equal questions once."""
+        mentions = [mention for mention, _, _ in rows]
+        contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
         asked, places = self._pipeline.ask(mentions, contexts, languages)
-        known: list[Result] = []
         with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
-            for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
-                block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
-                known.extend(self._answer(block, top_k, explain))
+            known = self._answer(asked, top_k, explain) if asked.requests else []
         results = [
             self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
             for mention, place in zip(mentions, places, strict=True)

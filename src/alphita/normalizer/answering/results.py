@@ -30,6 +30,7 @@ from alphita.normalizer.answering.tokens import common_words
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.rules import explain as explain_pair
 
+OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
 CONTRADICTIONS = NAMES.index("contradictions")
 
 
@@ -42,7 +43,6 @@ class _Shown(NamedTuple):
     source: list[Any]
     code: list[Any]
     retired: list[Any]
-    preferred: list[Any]
     ids: list[Any]
     names: list[Any]
 
@@ -55,6 +55,9 @@ class Maker:
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer = Explainer(index, ranker)
+        terms = index.segment.terms
+        self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
+        self._concepts = index.segment.concepts.select(["id", "name"])
 
     def named(self, mention: str, result: Result) -> Result:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
@@ -249,16 +252,14 @@ class Maker:
         return found
 
     def _shown(self, term: NDArray[np.int64], concept: NDArray[np.int64]) -> _Shown:
-        terms = self.index.segment.terms.take(pa.array(term))
-        concepts = self.index.segment.concepts.take(pa.array(concept))
+        terms, concepts = self._terms.take(pa.array(term)), self._concepts.take(pa.array(concept))
         empty: list[Any] = [None] * len(term)
-        string, scope, language, source, code, retired, preferred = (
-            terms.column(name).to_pylist() if name in terms.column_names else empty
-            for name in ("string", "scope", "language", "source", "code", "retired_concept", "preferred")
+        string, scope, language, source, code, retired = (
+            terms.column(name).to_pylist() if name in terms.column_names else empty for name in OF_TERMS
         )
         ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(concept)
         names = concepts.column("name").to_pylist()
-        return _Shown(string, scope, language, source, code, retired, preferred, ids, names)
+        return _Shown(string, scope, language, source, code, retired, ids, names)
 
     def _homonyms(
         self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]

@@ -68,11 +68,25 @@ def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     code = builds.code_hash("encoder")
     key = artefact.hash_json([code, encoder.tokenizer_hash, encoder.max_length, digest.hexdigest()])
     folder = machine.cache_dir() / "tokens" / key[:32]
-    if not folder.is_dir():
-        _store(folder, *_make(encoder, strings))
+    table = _stored(folder, len(strings))
+    if table is None:
+        made = _make(encoder, strings)
+        _store(folder, *made)
+        table = _stored(folder, len(strings)) or TokenTable(*made)
     clock.mark(folder)
-    ids, offsets = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets"))
-    return TokenTable(ids, offsets)
+    return table
+
+
+def _stored(folder: Path, strings: int) -> TokenTable | None:
+    """Return the table in a folder, mapped; None where there is none, and none is left where it is not whole."""
+    try:
+        ids, offsets = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets"))
+        if len(offsets) == strings + 1 and offsets[-1] == len(ids):
+            return TokenTable(ids, offsets)
+    except (OSError, ValueError, EOFError):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
 
 
 def _make(encoder: TermEncoder, strings: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
