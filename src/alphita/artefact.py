@@ -133,7 +133,7 @@ def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
     try:
         if not path.exists():
             raise InputError(f"no such {kind}", file=path, remedy=remedy)
-        manifest = textio.json_value((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = textio.json_file(path / MANIFEST)
         found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"not an alphita {kind}: no readable {MANIFEST}", file=path, remedy=remedy) from None

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args
 
 import pydantic
 
+from alphita import textio
 from alphita.errors import InputError, UsageError, shorten
 from alphita.registry import unknown
 
@@ -112,9 +113,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         InputError: it cannot be read or is not TOML.
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file) from None
+        return tomllib.loads(textio.read_text(file))
     # Numbers of thousands of digits and arrays in thousands of arrays are errors of Python's own.
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid TOML: {error}", file=file) from None

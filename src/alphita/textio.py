@@ -1,12 +1,14 @@
 """The one reader of delimited text and of word lists.
 
     read_text   the text of a file
+    whole       what an open file holds
+    ended_lines     the lines of an open file
     lines       the lines of a word list
     rows        the rows of a table in a file, as they stand
     columns     some columns of a table with a header; what is wrong in it raises
     table       all columns of a table with a header, row by row; what is wrong is set aside
     line_rows   the rows of a table in which a line is a row, whatever it holds
-    json_value  what a text says in JSON
+    json_value, json_file   what a text or a file says in JSON
     whole_number    what a cell says in digits
 
 Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
@@ -25,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, AnyStr, cast
 
 from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
@@ -78,15 +80,25 @@ def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = No
 def _content(path: Path, most_bytes: int) -> bytes:
     """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
     with open(path, "rb") as raw:
-        content = _unpacked(path, raw).read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise InputError(f"more than {most_bytes >> 20} MB, and it is read whole", file=path, remedy=SPLIT_IT)
+        return whole(_unpacked(path, raw), path, most_bytes)
+
+
+def whole(file: IO[AnyStr], name: str | Path, most: int | None = None) -> AnyStr:
+    """Return all that an open file holds, of at most so many bytes or characters; `MAX_WHOLE_BYTES` without a number.
+
+    Raises:
+        InputError: it is too long.
+    """
+    most = most or MAX_WHOLE_BYTES
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"more than {most >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
     return content
 
 
-def _unpacked(path: Path, raw: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
+def _unpacked(path: Path, raw: io.BufferedReader) -> IO[bytes]:
     is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
-    return gzip.GzipFile(fileobj=raw) if is_packed else raw
+    return cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_packed else raw
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
@@ -124,6 +136,20 @@ def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what a file says in JSON; who reads it says what it should be.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON, no UTF-8, longer than `MAX_WHOLE_BYTES`, or nested beyond all use.
+    """
+    with open(path, "rb") as file:
+        content = file.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise ValueError(f"more than {MAX_WHOLE_BYTES >> 20} MB")
+    return json_value(content.decode("utf-8"))
 
 
 def rows(
@@ -292,6 +318,21 @@ def line_rows(
         yield number, dict(zip(header, cells, strict=True))
 
 
+def ended_lines(file: IO[AnyStr], name: str | Path) -> Iterator[tuple[int, AnyStr]]:
+    """Yield (1-based number, line with its end) of an open file, none of which is held that has no end.
+
+    Raises:
+        InputError: a line of more than `MAX_LINE_CHARACTERS`.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE_CHARACTERS + 1):
+        number += 1
+        if len(line) > MAX_LINE_CHARACTERS:
+            problem = f"a line of more than {MAX_LINE_CHARACTERS >> 20} million characters"
+            raise InputError(problem, file=name, line=number, remedy="is it a text file, with a row a line?")
+        yield number, line
+
+
 def streamed(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
 
@@ -306,13 +347,9 @@ def streamed(path: Path) -> Iterator[tuple[int, str]]:
             open(path, "rb") as raw,
             io.TextIOWrapper(_unpacked(path, raw), "utf-8-sig", "surrogateescape", newline="\n") as file,
         ):
-            while line := file.readline(MAX_LINE_CHARACTERS + 1):
-                number += 1
+            for number, line in ended_lines(file, path):
                 if number == 1 and line.startswith(UTF16):
                     raise InputError("this file is UTF-16", file=path, remedy="save it as UTF-8")
-                if len(line) > MAX_LINE_CHARACTERS:
-                    problem = f"a line of more than {MAX_LINE_CHARACTERS >> 20} million characters"
-                    raise InputError(problem, file=path, line=number, remedy="is it a text file, with a row a line?")
                 yield number, line
     except DAMAGED as error:
         raise _damaged(path, error) from None

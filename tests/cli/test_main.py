@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from alphita import cli
 
 COMMAND = [sys.executable, "-c", "from alphita.cli import main; main()"]
 
@@ -107,3 +110,25 @@ def test_too_little_memory_is_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 1
     assert done.stderr == b"error: there is not enough memory; end other programs, or use fewer --threads\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("[ONNXRuntimeError] : 6 : BFCArena: Failed to allocate memory for requested buffer of size 9"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+)
+def test_too_little_memory_is_told_whatever_says_so(error, monkeypatch, capsys) -> None:
+    def refuse(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", refuse)
+    assert cli._run() == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is not enough memory")
+    assert said.count("\n") == 1

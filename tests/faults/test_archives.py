@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,12 @@ import pytest
 from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.normalizer.reading.files import MentionFile
-from alphita.terminology.loaders import _files, obographs, table
+from alphita.terminology.loaders import _files, _icd10cm_index, icd10cm, obographs, table
+from alphita.terminology.verbalisation.generation import read_generated
+from alphita.terminology.verbalisation.prompts import read_prompts
+from alphita.training.text import corpora
 from tests.books import book
+from tests.doubles import SmallTerminology
 
 MOST_BYTES = 2 * 2**30
 # A bomb, unpacked: more than any reader may take.
@@ -179,6 +184,8 @@ def peak(program: str, *words: str | Path) -> tuple[int, str]:
         ("x.tsv.gz", READ_TERMS.format(loader="table"), b"id\tterm\nX:1\tFever\n"),
         ("x.obo.gz", READ_TERMS.format(loader="obo"), b'format-version: 1.2\n\n[Term]\nid: X:1\nname: Fever\ndef: "'),
         ("x.json.gz", READ_TERMS.format(loader="obographs"), b'{"graphs": [{"nodes": ["'),
+        ("x.xml.gz", READ_TERMS.format(loader="icd10cm"), b'<?xml version="1.0"?><ICD10CM.tabular><chapter name="'),
+        ("x.xml.gz", READ_TERMS.format(loader="icd10cm"), b'<?xml version="1.0"?><ICD10CM.tabular>'),
         ("x.sssom.tsv.gz", READ_SSSOM, b"subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n"),
         ("x.txt.gz", READ_CORPUS, b"Fever.\n"),
         ("x.jsonl.gz", READ_CORPUS, b'{"text": "'),
@@ -188,7 +195,7 @@ def peak(program: str, *words: str | Path) -> tuple[int, str]:
         ("CONCEPT.csv.gz", READ_ATHENA, b"concept_id\tdomain_id\tvocabulary_id\tconcept_code\n"),
     ],
     ids=[
-        *("csv", "jsonl", "table", "obo", "obographs", "sssom"),
+        *("csv", "jsonl", "table", "obo", "obographs", "tag", "text of a tag", "sssom"),
         *("text", "text lines", "scored pairs", "word vectors", "concept vectors", "athena"),
     ],
 )
@@ -305,6 +312,39 @@ def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.line == 1
     (tmp_path / "x").write_text("a" * 9 + "\n" + "b" * 10)
     assert [len(line) for _, line in textio.streamed(tmp_path / "x")] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("x.jsonl", read_prompts),
+        ("x.jsonl", lambda path: read_generated(path, SmallTerminology([("T:1", "Headache", "exact")]))),
+        ("x.jsonl", lambda path: corpora.documents([path])),
+        ("x.csv", lambda path: table.load([path], table.Options(encoding="utf-16"), Rejects())),
+    ],
+    ids=["prompts", "answers", "corpus", "utf-16"],
+)
+def test_a_line_has_an_end_for_every_reader(
+    name: str, read: Callable[[Path], Iterable[object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(textio, "MAX_LINE_CHARACTERS", 50)
+    (tmp_path / name).write_text("a" * 51, encoding="utf-16" if name == "x.csv" else "utf-8")
+    with pytest.raises(InputError, match="a line of more than") as caught:
+        list(read(tmp_path / name))
+    assert caught.value.line == 1
+
+
+def test_xml_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_icd10cm_index, "_BYTES_AT_ONCE", 20)
+    monkeypatch.setattr(_files, "MAX_LINE_BYTES", 40)
+    for told, content in {
+        "a text or tag of more than": ("a" * 90, f"<chapter name='{'a' * 90}'/>", f"<!--{'a' * 90}-->"),
+        "an element within 100 others": ("<a>" * 101,),
+    }.items():
+        for inside in content:
+            (tmp_path / "x.xml").write_text(f'<?xml version="1.0"?>\n<ICD10CM.tabular>{inside}</ICD10CM.tabular>')
+            with pytest.raises(InputError, match=told):
+                icd10cm.load([tmp_path / "x.xml"], icd10cm.Options(), Rejects())
 
 
 def test_small_archives_of_all_kinds_are_read(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import os
 import random
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +52,13 @@ def test_many_changed_files_give_rows_or_an_error(every: dict[str, Reader]) -> N
     rng = random.Random(os.environ.get("ALPHITA_RANDOM_TESTS") and os.urandom(8))
     assert not failures(every, lambda name: [*seeds_of(name), *(rng.randrange(10**6, 10**9) for _ in range(SLOW))])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES
+
+
+@pytest.mark.slow
+def test_files_without_end_are_not_held() -> None:
+    command = [sys.executable, "-m", "tests.faults.changed", "all", "0", "0", "--endless"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-500:]
 
 
 def test_seeds_name_readers(every: dict[str, Reader]) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import sys
 from typing import Annotated, Any
@@ -34,6 +35,9 @@ from alphita.cli import (
 )
 from alphita.cli._from_spec import Brief
 from alphita.errors import AlphitaError, shorten
+
+# What ONNX Runtime, FAISS, torch and the system's loader say in errors of other kinds.
+NO_MEMORY = ("bad_alloc", "bad allocation", "failed to allocate", "allocate memory", "failed to map segment")
 
 app = typer.Typer(
     name="alphita",
@@ -149,14 +153,18 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
+def _tell_memory(error: Exception) -> int:
+    told = f" ({shorten(error, 200)})" if str(error) else ""
+    print(f"error: there is not enough memory{told}; end other programs, or use fewer --threads", file=sys.stderr)
+    return 1
+
+
 def _run() -> Any:  # noqa: ANN401 - of typer
     """Run the command line; return the exit code, or nothing."""
     try:
         code = app(standalone_mode=False)
     except MemoryError as error:
-        told = f" ({error})" if str(error) else ""
-        print(f"error: there is not enough memory{told}; end other programs, or use fewer --threads", file=sys.stderr)
-        code = 1
+        code = _tell_memory(error)
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)
         code = error.exit_code
@@ -166,12 +174,16 @@ def _run() -> Any:  # noqa: ANN401 - of typer
         print("stopped", file=sys.stderr)
         code = 130
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            return _tell_memory(error)
         # A name that is too long, say, which whatever looks at it first comes upon.
         if error.filename is None:
             raise
         print(f"error: {shorten(error.filename, 255)}: {error.strerror}", file=sys.stderr)
         code = 1
     except Exception as error:
+        if any(words in str(error).lower() for words in NO_MEMORY):
+            return _tell_memory(error)
         show = getattr(error, "show", None)
         if show is None:
             raise

@@ -93,7 +93,7 @@ def _earlier(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found: dict[str, Any] = textio.json_value(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = textio.json_file(path)
         if not {"from", "to", "projects", "changes", "applied"} <= found.keys():
             raise ValueError("it lacks what such a diff says")
     except (OSError, ValueError, AttributeError) as error:

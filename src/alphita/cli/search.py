@@ -118,7 +118,7 @@ def _lines(file: str) -> list[str]:
     from alphita.terminology.text import clean
 
     try:
-        text = sys.stdin.read() if file == "-" else textio.read_text(Path(file))
+        text = textio.whole(sys.stdin, "stdin") if file == "-" else textio.read_text(Path(file))
     except UnicodeDecodeError as error:
         raise InputError(f"cannot be read as UTF-8 text: {error}", file=file) from None
     # Lines end as in every text file; U+2028 and its like stand within one.

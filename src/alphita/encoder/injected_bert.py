@@ -281,7 +281,7 @@ def load(folder: Path) -> InjectedBert:
     file, weights = folder / "config.json", folder / "model.safetensors"
     remedy = "train the model again, or fetch it again"
     try:
-        facts = textio.json_value(file.read_text(encoding="utf-8"))
+        facts = textio.json_file(file)
         own = facts.pop("kge_injection")
         config = transformers.AutoConfig.for_model(facts.pop("model_type").removeprefix(INJECTED), **facts)
         model = transformers.AutoModel.from_config(config, add_pooling_layer=False)

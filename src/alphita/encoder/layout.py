@@ -249,7 +249,7 @@ def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 def _json(file: Path) -> Any:  # noqa: ANN401
     try:
-        return textio.json_value(file.read_text(encoding="utf-8"))
+        return textio.json_file(file)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", file=file) from None
 

@@ -85,7 +85,7 @@ class TermTokenizer:
             layout.copy_files(self.folder, folder, layout.TOKENIZER_FILES)
         self._tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         config = folder / "tokenizer_config.json"
-        facts = textio.json_value(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        facts = textio.json_file(config) if config.is_file() else {}
         facts = {"tokenizer_class": "PreTrainedTokenizerFast", **facts, "model_max_length": self.settings.max_length}
         # Notes of an earlier padding or cutting would be applied again.
         for key in ("max_length", "pad_to_multiple_of", "stride", "truncation_strategy"):
@@ -131,7 +131,7 @@ def _by_transformers(folder: Path) -> Any:  # noqa: ANN401 - a transformers toke
 def _noted(folder: Path, key: str) -> object:
     """Return what the model's config says of a key; None where it does not, or there is none to be read."""
     try:
-        return textio.json_value((folder / "config.json").read_text(encoding="utf-8")).get(key)
+        return textio.json_file(folder / "config.json").get(key)
     except (OSError, ValueError, AttributeError):
         return None
 

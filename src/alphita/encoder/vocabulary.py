@@ -132,7 +132,7 @@ def _extend_tokenizer(folder: Path, ids: Mapping[str, int], added: Mapping[str, 
             holds: otherwise a token added later would get an id that is in use.
     """
     file = folder / "tokenizer.json"
-    content = textio.json_value(file.read_text(encoding="utf-8"))
+    content = textio.json_file(file)
     vocabulary = content["model"]["vocab"] | added | ids
     by_id = {number: token for token, number in vocabulary.items()}
     by_id |= {number: f"[unused_id_{number}]" for number in range(max(by_id)) if number not in by_id}
@@ -155,7 +155,7 @@ def _extend_weights(source: Path, target: Path, ids: list[int], spelt: list[list
     for name, tensor in state.items():
         if (name in embeddings or name.endswith(HEADS)) and len(tensor) == before:
             state[name] = _with_rows(tensor, ids, spelt, seed)
-    config = textio.json_value((source / "config.json").read_text(encoding="utf-8"))
+    config = textio.json_file(source / "config.json")
     config["vocab_size"] = len(state[embeddings[0]])
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     for shard in target.glob("model*.safetensors*"):
@@ -183,7 +183,7 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     listing = folder / "model.safetensors.index.json"
     files = {"model.safetensors"}
     if listing.is_file():
-        files = set(textio.json_value(listing.read_text(encoding="utf-8"))["weight_map"].values())
+        files = set(textio.json_file(listing)["weight_map"].values())
     return {name: tensor for file in sorted(files) for name, tensor in load_file(folder / file).items()}
 
 

@@ -93,7 +93,7 @@ class EntityVectors:
         path = Path(path)
         manifest = artefact.open_checked(path, KIND)
         try:
-            names = textio.json_value((path / "names.json").read_text(encoding="utf-8"))
+            names = textio.json_file(path / "names.json")
             opened = cls(
                 list(names["entities"]),
                 np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False),

@@ -174,7 +174,7 @@ def _kind(source: Path | str) -> str | None:
         raise UsageError("an empty name; give a terminology's name, file or folder")
     manifest = Path(source).expanduser() / artefact.MANIFEST
     try:
-        kind = textio.json_value(manifest.read_text(encoding="utf-8"))["kind"]
+        kind = textio.json_file(manifest)["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if kind not in (TERMINOLOGY, INDEX):

@@ -336,7 +336,7 @@ def _facts_text(facts: dict[str, Any]) -> str:
 
 def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
     try:
-        facts = textio.json_value((path / "facts.json").read_text(encoding="utf-8"))
+        facts = textio.json_file(path / "facts.json")
     except (OSError, ValueError) as error:
         raise InputError(f"damaged index: {error}", file=path / "facts.json", remedy=REBUILD) from None
     for name, value in facts.items():

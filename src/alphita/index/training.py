@@ -48,7 +48,7 @@ def read(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        fields = textio.json_value(path.read_text(encoding="utf-8"))
+        fields = textio.json_file(path)
         record = {name: fields.get(name) for name in FIELDS}
         if fields.get("config", {}).get("hold_back"):
             record["held_back"] = True
@@ -62,7 +62,7 @@ def keep_calibration(encoder: object, model: Path) -> None:
     folder = getattr(encoder, "folder", None)
     if folder is None or not (Path(folder) / CALIBRATION / MANIFEST).is_file():
         return
-    manifest = textio.json_value((Path(folder) / CALIBRATION / MANIFEST).read_text(encoding="utf-8"))
+    manifest = textio.json_file(Path(folder) / CALIBRATION / MANIFEST)
     # One that was lent to an index of this encoder was made for that index alone.
     if manifest.get("general"):
         shutil.copytree(Path(folder) / CALIBRATION, model / CALIBRATION)

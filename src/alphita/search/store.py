@@ -217,7 +217,7 @@ def load(path: Path | str, *, verify: bool | None = None) -> Opened:
 
 
 def _open(path: Path) -> Opened:
-    facts = textio.json_value((path / CATALOGUE).read_text(encoding="utf-8"))
+    facts = textio.json_file(path / CATALOGUE)
     if facts["cleaning_version"] != CLEANING_VERSION:
         raise InputError("the cleaning rules have changed since this search was built", file=path, remedy=REBUILD)
     products, values = (_read_table(path / f"{name}.arrow") for name in ("products", "values"))

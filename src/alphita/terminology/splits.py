@@ -285,7 +285,7 @@ def _write_rows(path: Path, rows: Iterable[tuple[str, ...]]) -> None:
 
 
 def _read_rows(path: Path) -> list[tuple[str, str, str]]:
-    rows = textio.json_value(path.read_text(encoding="utf-8"))
+    rows = textio.json_file(path)
     return [(str(first), str(second), str(third)) for first, second, third in rows]
 
 

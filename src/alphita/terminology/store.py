@@ -102,7 +102,7 @@ class Terminology:
         self._head_offsets: Int64 = self._array("head_offsets")
         self._tail_triples: Int32 = self._array("tail_triples")
         self._tail_offsets: Int64 = self._array("tail_offsets")
-        labels = textio.json_value((self.path / "labels.json").read_text(encoding="utf-8"))
+        labels = textio.json_file(self.path / "labels.json")
         self.relation_labels: list[str] = labels["relations"]
         self._relation_sources: list[str] = labels["relation_sources"]
         self.parent_relations = [self.relation_labels.index(name) for name in labels["parent_relations"]]

@@ -109,7 +109,7 @@ def _read(folder: Path) -> dict[str, Any]:
     artefact.open_checked(folder, KIND)
     path = folder / "report.json"
     try:
-        report = textio.json_value(path.read_text(encoding="utf-8"))
+        report = textio.json_file(path)
     except (OSError, ValueError) as error:
         raise InputError(f"no readable report: {error}", file=path) from None
     if not isinstance(report, dict) or report.get("format_version") != FORMAT_VERSION or "benchmarks" not in report:

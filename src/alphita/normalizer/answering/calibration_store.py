@@ -238,13 +238,11 @@ class Calibration:
             ) from None
         _check_made_for(manifest, index, encoder or index.base_model_hash, path)
         try:
-            settings = textio.json_value((path / "settings.json").read_text(encoding="utf-8"))
+            settings = textio.json_file(path / "settings.json")
             arrays = load_file(path / "arrays.safetensors")
-            figures = textio.json_value((path / "figures.json").read_text(encoding="utf-8"))
+            figures = textio.json_file(path / "figures.json")
             kept = path / "abbreviations.json"
-            abbreviations = (
-                Abbreviations.from_json(textio.json_value(kept.read_text(encoding="utf-8"))) if kept.exists() else None
-            )
+            abbreviations = Abbreviations.from_json(textio.json_file(kept)) if kept.exists() else None
             if manifest.get("general"):
                 abbreviations = Abbreviations.of_index(index)
             elif abbreviations is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from alphita import artefact, workbooks
+from alphita import artefact, textio, workbooks
 from alphita.errors import InputError, Rejects, UsageError
 
 GZIP, ZIP = "gzip", "zip"
@@ -291,7 +291,7 @@ def _next_line(file: IO[bytes], member: Member, number: int) -> bytes:
 def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
     with member.open() as file, io.TextIOWrapper(file, encoding=encoding, newline="\n") as text:
         try:
-            for number, line in enumerate(text, 1):
+            for number, line in textio.ended_lines(text, member.place):
                 if "\0" in line:
                     rejects.add("a NUL character in the line", file=member.place, line=number)
                     continue

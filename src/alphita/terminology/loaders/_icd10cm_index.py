@@ -30,6 +30,8 @@ _DEEPEST = 9
 # Characters of the shortest code.
 _CATEGORY = 3
 _BYTES_AT_ONCE = 1 << 20
+# Elements around one; a code has about ten.
+_MOST_OPEN = 100
 
 
 def is_index(file: Member, *, named: bool) -> bool:
@@ -257,11 +259,12 @@ class Document:
         parser.CharacterDataHandler = self._text.append
         parser.StartDoctypeDeclHandler = self._doctype
         parser.buffer_text = True
-        place = self.member.place
+        place, given = self.member.place, 0
         try:
             with self.member.open() as file:
                 while block := file.read(_BYTES_AT_ONCE):
                     parser.Parse(block, False)
+                    self._check_size(given := given + len(block))
                 parser.Parse(b"", True)
         except expat.ExpatError as error:
             what = "cut short" if error.code in (3, 5, 6) and self.open else "damaged, or no XML"
@@ -277,6 +280,9 @@ class Document:
         if not self.open and tag != self.root:
             problem = f"not {self.what}: the first element should be {self.root}"
             raise InputError(problem, file=self.member.place, line=self.line, value=f"<{tag}>")
+        if len(self.open) == _MOST_OPEN:
+            problem = f"an element within {_MOST_OPEN} others: this is not a file of the format"
+            raise InputError(problem, file=self.member.place, line=self.line, value=f"<{tag}>")
         self._start_element(tag, attributes)
         self.open.append(tag)
         self._text.clear()
@@ -285,6 +291,13 @@ class Document:
         self.open.pop()
         self._end_element(tag)
         self._text.clear()
+
+    def _check_size(self, given: int) -> None:
+        """Refuse a tag or a text between tags that has no end: the parser, or we, would hold all of it."""
+        held = max(given - self._parser.CurrentByteIndex, sum(map(len, self._text)))
+        if held > _files.MAX_LINE_BYTES:
+            problem = "a text or tag of more than 16 MB: this is not a file of the format"
+            raise InputError(problem, file=self.member.place, line=self.line)
 
     def _doctype(self, *_declaration: object) -> None:
         problem = "a document type declaration (<!DOCTYPE) is not allowed here"

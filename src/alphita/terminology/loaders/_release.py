@@ -187,7 +187,7 @@ def read_quoted(
 def _csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of a CSV file, its header first; lines that cannot be read go to `rejects`."""
     with member.open() as file:
-        data = file.read()
+        data = _files.read_whole(file, member.place)
     if data.startswith(UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
     rows = csv_lines.records(io.StringIO(_text(data, member, rejects), newline=""), ",")

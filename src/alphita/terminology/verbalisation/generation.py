@@ -263,7 +263,7 @@ def _entries(path: Path | str, rejects: Rejects) -> Iterator[tuple[int, dict[str
     """Yield the JSON objects of a file with their lines; other lines go to `rejects`."""
     try:
         with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in textio.ended_lines(file, path):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if not line.strip():

@@ -117,7 +117,7 @@ def read_prompts(path: Path | str) -> Iterator[tuple[str, str]]:
     """
     try:
         with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in textio.ended_lines(file, path):
                 try:
                     entry = textio.json_value(line)
                     yield str(entry["concept_id"]), str(entry["prompt"])

@@ -371,7 +371,7 @@ def _begun(run: Path) -> dict[str, Any]:
         InputError: the note of it is damaged.
     """
     try:
-        begun: dict[str, Any] = textio.json_value(run.read_text(encoding="utf-8"))
+        begun: dict[str, Any] = textio.json_file(run)
         return {"fingerprint": begun["fingerprint"], **begun}
     except (OSError, ValueError, KeyError, TypeError):
         remedy = "start again with --force"

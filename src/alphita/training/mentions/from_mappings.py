@@ -309,7 +309,7 @@ def taught(
 def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
     """Read what `taught` has kept."""
     try:
-        content = textio.json_value(path.read_text(encoding="utf-8"))
+        content = textio.json_file(path)
         learned, held_out = (
             [Reviewed(**fields | {"wrong": tuple(fields["wrong"])}) for fields in content[key]]
             for key in ("learned", "held_out")

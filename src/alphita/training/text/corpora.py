@@ -33,8 +33,8 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
         rejects: where unreadable lines go: no UTF-8, no JSON object, no text in the field.
 
     Raises:
-        InputError: a file has another ending, is one JSON value over all its lines, cannot be opened, or its
-            compression is damaged.
+        InputError: a file has another ending, is one JSON value over all its lines, has a line of JSON without end,
+            cannot be opened, or its compression is damaged.
     """
     aside = rejects if rejects is not None else Rejects()
     files = [(path, _ending(path)) for path in paths]
@@ -45,7 +45,7 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
                 stream = cast(BinaryIO, file)
                 if ending == ".json":
                     _check_lines(stream, path)
-                for number, line in _json_lines(stream) if is_json else _pieces(stream):
+                for number, line in textio.ended_lines(stream, path) if is_json else _pieces(stream):
                     text = _text(line, text_field if is_json else None, path, number, aside)
                     if text is not None:
                         yield whole_characters(text)
@@ -98,10 +98,6 @@ def blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
             block, size = [], 0
     if block:
         yield block
-
-
-def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    yield from enumerate(file, 1)
 
 
 def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
