@@ -130,6 +130,13 @@ def test_a_short_form_whose_reading_is_seldom_meant(mention, readings, expected)
     assert found == expected
 
 
+def test_what_is_near_to_a_short_form_or_to_a_reading_is_doubted_too():
+    """Neither candidate is what the one reading says, which is seldom meant."""
+    readings = [short("other thing", 0.2)]
+    assert asked("pnd", "pnds", readings=readings, term=1, concept=0) == (AMBIGUOUS, True)
+    assert asked("pnd", "some thing", own=False, readings=readings, term=1, concept=0) == (AMBIGUOUS, True)
+
+
 def test_a_name_of_as_many_is_one_answer():
     concept = NAMES.index("cough and fever")
     assert asked("fever, cough", "cough, fever", concept=concept) == (SEVERAL, False)

@@ -148,7 +148,7 @@ def doubts_of(
     is_short = np.isin(candidates.request, list(short))
     single = np.array([" " not in mention for mention in mentions], bool)[candidates.request]
     vetoed |= denied & single & is_short & ~(candidates.equal & candidates.own)
-    for row in np.flatnonzero(is_short & (candidates.equal | ~candidates.own)).tolist():
+    for row in np.flatnonzero(is_short & (single | candidates.equal | ~candidates.own)).tolist():
         request = int(candidates.request[row])
         if reason[request] in ("", AMBIGUOUS) and _means_another(
             mentions[request], short[request], candidates, row, names
@@ -191,7 +191,7 @@ def _means_another(mention: str, known: Sequence[Reading], candidates: Candidate
         return bool(mine) and share >= SURE_SHARE and all(reading.origin != CLINIC for reading in mine)
     if share >= OTHERWISE_SHARE:
         return True
-    return not is_name and bool(mine) and max(reading.share for reading in mine) < SURE_SHARE
+    return not is_name and max(reading.share for reading in mine or known) < SURE_SHARE
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
