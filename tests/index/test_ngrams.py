@@ -67,10 +67,11 @@ def check(strings: list[str], queries: list[str], folder) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-6)
     for k in (1, 3, len(strings) + 2):
         similarity, rows = letters.search(vectors, k)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ngrams, "ONE_BY_ONE", 0)
-            for one, other in zip(letters.search(vectors, k), (similarity, rows), strict=True):
-                np.testing.assert_array_equal(one, other)
+        for name, value in (("ONE_BY_ONE", 0), ("ADD", "which SciPy lacks")):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(ngrams, name, value)
+                for one, other in zip(letters.search(vectors, k), (similarity, rows), strict=True):
+                    np.testing.assert_array_equal(one, other)
         assert similarity.shape == rows.shape == (len(queries), k)
         assert similarity.dtype == np.float32
         assert rows.dtype == np.int64
