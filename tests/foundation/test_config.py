@@ -128,11 +128,11 @@ def test_a_required_field_is_named():
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"steps 3", "not valid TOML: "),
-        (b"steps = \xff", "not valid TOML: "),
-        (b"steps = 1\nsteps = 2", "not valid TOML: "),
-        (b"\x00", "not valid TOML: "),
-        (None, "cannot be read: No such file or directory"),
+        (b"steps 3", ": not valid TOML: "),
+        (b"steps = \xff", ":1: not UTF-8: invalid start byte (value 'steps = "),
+        (b"steps = 1\nsteps = 2", ": not valid TOML: "),
+        (b"\x00", ": not valid TOML: "),
+        (None, ": cannot be read: No such file or directory"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, content, problem):
@@ -141,7 +141,7 @@ def test_a_bad_file_is_named(tmp_path, content, problem):
         file.write_bytes(content)
     with pytest.raises(InputError) as caught:
         resolve(Settings, file=file)
-    assert str(caught.value).startswith(f"{file}: {problem}")
+    assert str(caught.value).startswith(f"{file}{problem}")
 
 
 def test_a_folder_is_not_a_file(tmp_path):
