@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,11 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
+# Up to so many strings a hash table is made, in some 20 ms, when the first is looked up.
+BY_HASH = 131_072
+
+
 class SortedStrings:
     """A read-only list of distinct strings in the order of their UTF-8 bytes.
 
     It reads the Arrow buffers in place: a hash table over millions of strings would take seconds and gigabytes to make
-    at each start, binary search takes some microseconds a look-up and no memory.
+    at each start, binary search takes some microseconds a look-up and no memory. Up to `BY_HASH` strings there is one.
     """
 
     def __init__(self, array: pa.LargeStringArray) -> None:
@@ -40,9 +45,15 @@ class SortedStrings:
     def _bytes(self, row: int) -> bytes:
         return bytes(self._data[self._offsets[row] : self._offsets[row + 1]])
 
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {string: row for row, string in enumerate(self.array.to_pylist())}
+
     def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of each string, -1 where there is none: (len(strings),) int64."""
         count = len(self)
+        if count <= BY_HASH:
+            return np.array([self._places.get(string, -1) for string in strings], np.int64)
         every = range(count)
         rows = np.full(len(strings), -1, dtype=np.int64)
         for place, string in enumerate(strings):

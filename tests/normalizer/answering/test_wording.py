@@ -232,8 +232,8 @@ def test_another_place_or_kind_is_the_opposite(mention, name):
 
 
 def test_what_is_left_of_two_strings():
-    assert rest_of("hyper telorism, mild", "Hypertelorism") == (["mild"], [])
-    assert rest_of("short fingers", "Short finger of the hand") == ([], ["of", "the", "hand"])
+    assert rest_of("hyper telorism, mild", "Hypertelorism") == (("mild",), ())
+    assert rest_of("short fingers", "Short finger of the hand") == ((), ("of", "the", "hand"))
 
 
 @pytest.mark.parametrize(

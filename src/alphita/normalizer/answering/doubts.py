@@ -182,9 +182,8 @@ def _means_another(mention: str, known: Sequence[Reading], candidates: Candidate
     others: list[Reading] = []
     for reading in known:
         said = _roots(reading.string)
-        is_mine = concept in names.concepts(reading.string) or any(
-            some and (some <= said or said <= some) for some in own
-        )
+        is_like = any(some and (some <= said or said <= some) for some in own)
+        is_mine = is_like or concept in names.concepts(reading.string)
         (mine if is_mine else others).append(reading)
     share = sum(reading.share for reading in others if reading.origin == CLINIC)
     if " " in mention:

@@ -31,6 +31,8 @@ CUT = 0.6
 # Letters by which one word's inflections differ.
 INFLECTION = 3
 SHORTEST_MADE = 5
+# Pairs of strings that are looked at again at once.
+LAST = 64
 # A word of no more letters than this is misspelt in one place.
 ONE_SLIP_TO = 9
 # Consonants that are written for each other, for they sound alike; of words as `key` has them.
@@ -45,8 +47,8 @@ _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
 class Rest(NamedTuple):
     """What of two strings stands in one alone, words levelled."""
 
-    said: list[str]
-    named: list[str]
+    said: tuple[str, ...]
+    named: tuple[str, ...]
 
 
 def is_turned(word: str, other: str) -> bool:
@@ -81,15 +83,19 @@ def _is_nearer_to_opposite(word: str, other: str) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=LAST)
 def rest_of(said: str, named: str) -> Rest:
     """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
     mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (said, named))
     keys = {key(word) for word in mine}, {key(word) for word in other}
     joined = _joined(mine, keys[1]), _joined(other, keys[0])
-    return Rest(
-        [word for word in mine if key(word) not in keys[1] and word not in joined[0] and not _has(joined[1], word)],
-        [word for word in other if key(word) not in keys[0] and word not in joined[1] and not _has(joined[0], word)],
-    )
+
+    def lacking(words: Sequence[str], place: int) -> tuple[str, ...]:
+        own, others = joined[place], joined[1 - place]
+        known = keys[1 - place]
+        return tuple(word for word in words if key(word) not in known and word not in own and not _has(others, word))
+
+    return Rest(lacking(mine, 0), lacking(other, 1))
 
 
 def _joined(words: Sequence[str], others: Container[str]) -> dict[str, str]:

@@ -38,6 +38,7 @@ OTHERS = (PSEUDO, END, CLAUSE)
 AHEAD, SECTION = "ahead", "section"
 DIRECTIONS = (AHEAD, "back", "both", SECTION)
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
+REMEMBERED = 65_536
 # Characters of a given mention that are looked at, more than the longest phrase has.
 LOOKED_AT = 80
 # What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
@@ -79,11 +80,16 @@ def words(string: str, start: int = 0) -> list[Word]:
     for one in _WORD.finditer(string):
         word = one[0]
         if len(word) > 1 or word.isalnum():
-            word = bare(clean(word)) or word
+            word = _cleaned(word)
         else:
             word = "-" if word == "–" else "?" if word == "¿" else word
         found.append(Word(start + one.start(), start + one.end(), word))
     return found
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _cleaned(word: str) -> str:
+    return bare(clean(word)) or word
 
 
 def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:

@@ -186,16 +186,11 @@ class Profiler:
 
     def profile(self, strings: Sequence[str]) -> Profiles:
         """Read n strings, raw or cleaned: some microseconds for each."""
-        concerned = self._concerned
-        if len(concerned) > MOST_WORDS:
-            concerned.clear()
         rows: list[list[int]] = [[] for _ in self._rules]
         codes: list[list[int]] = [[] for _ in self._rules]
         for row, string in enumerate(strings):
             text = read(string)
-            rules = 0
-            for word in text.words:
-                rules |= concerned[word]
+            rules = self._concerning(text)
             while rules:
                 column = (rules & -rules).bit_length() - 1
                 rules &= rules - 1
@@ -212,6 +207,15 @@ class Profiler:
             table[rows[column], column] = codes[column]
             speaks |= rule.speaks(table[:, column]).astype(np.uint16) << np.uint16(column)
         return Profiles(self.rules, table, speaks)
+
+    def _concerning(self, text: Text) -> int:
+        """Return which rules must read a string, as bits."""
+        if len(self._concerned) > MOST_WORDS:
+            self._concerned.clear()
+        rules = 0
+        for word in text.words:
+            rules |= self._concerned[word]
+        return rules
 
     def compare(
         self, left: Profiles, left_rows: NDArray[np.integer], right: Profiles, right_rows: NDArray[np.integer]
@@ -248,12 +252,16 @@ class Profiler:
     def explain(self, mention: str, term: str) -> list[Contradiction]:
         """Return every contradiction of one pair, with the words it comes from, in the order of the rules."""
         left, right = read(mention), read(term)
+        # A rule reads only strings with a word that concerns it, and a string that says nothing contradicts none.
+        both = self._concerning(left) & self._concerning(right)
         made = []
-        for name, rule in zip(self.rules, self._rules, strict=True):
-            # A rule reads only strings with a word that concerns it.
-            mine = rule.find(left) if any(map(rule.concerns, left.words)) else []
-            other = rule.find(right) if any(map(rule.concerns, right.words)) else []
-            pair = (np.array([rule.code([found.value for found in side])], dtype=np.int64) for side in (mine, other))
+        for column, (name, rule) in enumerate(zip(self.rules, self._rules, strict=True)):
+            if not both >> column & 1:
+                continue
+            mine, other = rule.find(left), rule.find(right)
+            pair = [np.array([rule.code([found.value for found in side])], dtype=np.int64) for side in (mine, other)]
+            if not any(rule.speaks(codes)[0] for codes in pair):
+                continue
             if rule.contradict(*pair)[0]:
                 mention_words, term_words = (", ".join(found.words for found in side) for side in (mine, other))
                 text = f"{name}: {mention_words!r} against {term_words!r}"
