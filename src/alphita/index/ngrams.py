@@ -9,9 +9,9 @@ of a string counts once, by its weight
 and the similarity is the cosine: 1 for strings of the same n-grams, 0 for strings that share none.
 
 Why 3-grams of the whole string: of 3,033 held-out synonyms of HPO, with 38,320 strings indexed, the right concept comes
-first for 37.1%, is among the first five for 60.8% and among 20 strings for 72.5%. With 2- to 4-grams it is 37.4, 61.3
-and 72.9 at three times the size and time; with 2- and 3-grams 37.9, 60.5 and 72.1; with 3-grams that end at a word's
-end (scikit-learn's char_wb) 36.2, 60.2 and 71.6. Counting an n-gram as often as it stands changes 0.2.
+first for 37.1% and is among 20 strings for 72.5%. With 2- to 4-grams it is 37.4 and 72.9 at three times the size and
+time; with 2- and 3-grams 37.9 and 72.1; with 3-grams that end at a word's end (scikit-learn's char_wb) 36.2 and 71.6.
+Counting an n-gram as often as it stands changes 0.2.
 
 The folder:
 
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index.greatest import greatest, powers, reaching
+from alphita.index.greatest import GROUP, Reached, greatest, powers, reaching
 from alphita.index.strings import SortedStrings, blocks, cut, distinct
 
 if TYPE_CHECKING:
@@ -226,8 +226,7 @@ class Ngrams:
         """
         if k < 0:
             raise UsageError(f"k must be 0 or more, not {k}")
-        similarity = np.zeros((queries.shape[0], k), np.float32)
-        rows = np.full((queries.shape[0], k), -1, np.int64)
+        similarity, rows = np.zeros((queries.shape[0], k), np.float32), np.full((queries.shape[0], k), -1, np.int64)
         if k:
             for start in range(0, queries.shape[0], QUERIES_AT_ONCE):
                 part = slice(start, start + QUERIES_AT_ONCE)
@@ -247,9 +246,8 @@ class Ngrams:
         similarity, rows = greatest(query, string, value, queries.shape[0], k + 1)
         shared = (similarity[:, k] == similarity[:, k - 1]) & (rows[:, k] >= 0) & ~cut_short
         for row in [] if one_by_one else np.flatnonzero(shared).tolist():
-            value = self._similarities(queries, row)
-            string = reaching(value, k + 1)
-            best = greatest(np.zeros_like(string), string, value[string], 1, k + 1)
+            line, string, value, _ = self._reaching(queries, row, k + 1)
+            best = greatest(line, string, value, 1, k + 1)
             similarity[row], rows[row] = best[0][0], best[1][0]
         return np.minimum(similarity[:, :k], 1), rows[:, :k]
 
@@ -257,9 +255,8 @@ class Ngrams:
         """Return the `depth` (q,) greatest products of each query with the strings, and what equals the last."""
         found = []
         for row, most in enumerate(depth.tolist()):
-            value = self._similarities(queries, row)
-            string = reaching(value, most)
-            found.append((np.full(len(string), row), string, value[string]))
+            line, string, value, _ = self._reaching(queries, row, most)
+            found.append((line + row, string, value))
         query, string, value = (np.concatenate(column) for column in zip(*found, strict=True))
         return query, string, value
 
@@ -323,15 +320,20 @@ class Ngrams:
             made.append(lists)
         return made
 
+    def _reaching(self, queries: csr_matrix, row: int, k: int) -> Reached:
+        """Return the k strings most similar to one query of those that share an n-gram, and what equals the last."""
+        above_0 = np.finfo(np.float32).tiny
+        return reaching(self._similarities(queries, row)[None], k, lambda bound: np.maximum(bound, above_0))
+
     def _similarities(self, queries: csr_matrix, row: int) -> NDArray[np.float32]:
-        """Return the similarity of one query to every string, (n,), added up in the order of `_product`."""
+        """Return the similarity of one query to every string, added up in the order of `_product`: whole groups."""
         from scipy.sparse import _sparsetools
 
         # SciPy's own, and quicker; a release of it may have another name for it.
         add = getattr(_sparsetools, ADD, None)
-        similarity = np.zeros(len(self), np.float32)
+        similarity = np.zeros(-(-len(self) // GROUP) * GROUP, np.float32)
         for lists, start in zip(self._lists, range(0, len(self), STRINGS_A_SHARD), strict=True):
-            part = similarity[start : start + STRINGS_A_SHARD]
+            part = similarity[start : min(start + STRINGS_A_SHARD, len(self))]
             for place in range(queries.indptr[row], queries.indptr[row + 1]):
                 gram, weight = queries.indices[place], queries.data[place : place + 1]
                 ends = lists.indptr[gram : gram + 2]

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-
 # Up to so many strings a hash table is made, in some 20 ms, when the first is looked up.
 BY_HASH = 131_072
 

@@ -12,6 +12,7 @@ not among the nearest. The others are worked out anew, each for itself in float3
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
+from alphita.index.greatest import reaching
 from alphita.index.neighbours import unit
 
 # Concepts whose cosines to all others a thread works out at once; with 157,726 others they take 80 MB.
 CONCEPTS_AT_ONCE = 128
 # Values of which only the greatest is looked at first, and all only where that is great enough.
 GROUP = 16
-# Cosines sorted at once; more are halved by concepts first, so that equal vectors by the thousand fit the memory.
+# Cosines sorted at once; more are concept by concept, so that equal vectors by the thousand fit the memory.
 SORTED_AT_ONCE = 4_000_000
 # Half of the last digit: of bf16 below 1, and of float32, which sums of products lose each.
 HALF_STEP, SUMS = 2.0**-9, 2.0**-24
@@ -84,7 +86,8 @@ def mcsm(
             return greatest(
                 rough.cosines(rows),
                 min(k, len(vectors) - 1),
-                margin=2 * rough.error[rows],
+                error=rough.error[rows],
+                step=rough.step,
                 exact=lambda line, column: _products(vectors, rows, line, column),
             )
 
@@ -102,7 +105,8 @@ class _Rough:
     """Vectors of which cosines are worked out quickly, and nearly.
 
     Attributes:
-        error: (n,) float32, what a cosine of each may be off by.
+        error: (n,) float32, what a cosine of each may be off by before it is rounded.
+        step: what it may be rounded by, as a part of it.
     """
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
@@ -111,7 +115,7 @@ class _Rough:
         # Whole groups.
         self._vectors: Any = np.zeros((-(-self.n // GROUP) * GROUP, dim), np.float32)
         self._vectors[: self.n] = vectors
-        self.error = np.full(self.n, 4 * dim * SUMS, np.float32)
+        self.error, self.step = np.full(self.n, 4 * dim * SUMS, np.float32), SUMS
         if importlib.util.find_spec("torch") is None:
             return
         import torch
@@ -124,12 +128,12 @@ class _Rough:
                 np.linalg.norm(vectors[part] - rounded[part].float().numpy(), axis=1)
                 for part in (slice(start, start + CONCEPTS_AT_ONCE) for start in range(0, self.n, CONCEPTS_AT_ONCE))
             ])  # fmt: skip
-            self.error += off + off.max(initial=0) * (1 + off) + HALF_STEP
+            self.error += off + off.max(initial=0) * (1 + off)
+            self.step = HALF_STEP
 
-    def cosines(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def cosines(self, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - an array, or a torch tensor
         """Return the cosines of some vectors with all, in whole groups; with themselves and what fills up -inf."""
-        made = self._vectors[rows] @ self._vectors.T
-        values: NDArray[np.float32] = made if isinstance(made, np.ndarray) else made.float().numpy()
+        values = self._vectors[rows] @ self._vectors.T
         values[:, self.n :] = -np.inf
         values[np.arange(len(rows)), rows] = -np.inf
         return values
@@ -147,48 +151,56 @@ def _products(
 
 
 def greatest(
-    values: NDArray[np.float32],
+    values: Any,  # noqa: ANN401 - an array, or a torch tensor
     k: int,
     *,
-    margin: NDArray[np.float32] | None = None,
+    error: NDArray[np.float32] | None = None,
+    step: float = 0.0,
     exact: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.int64]:
     """Return the columns of the k greatest values of each row, greatest first; of equal ones the lower column.
 
     Args:
-        values: (q, n) float32, C-contiguous, without NaN; quicker where n is a multiple of `GROUP`.
+        values: (q, n) floating-point numbers without NaN; quicker where n is a multiple of `GROUP`.
         k: 0 to n.
-        margin: (q,) twice what the values may be off by; None: nothing.
+        error: (q,) what the values may have been off by before they were rounded; None: nothing.
+        step: what they may have been rounded by, as a part of them.
         exact: gives the true values of some rows and columns, (p,) each; None: they are those given.
 
     Returns:
         (q, k) int64.
     """
-    q, n = values.shape
+    q = len(values)
     if k == 0 or not q:
         return np.empty((q, k), np.int64)
-    # Of k groups the greatest are at least the bound, so the k-th of all is.
-    group = GROUP if n % GROUP == 0 and n // GROUP >= k else 1
-    grouped = values.reshape(q, group, n // group)
-    most = grouped.max(axis=1)
-    bound = np.partition(most, most.shape[1] - k, axis=1)[:, most.shape[1] - k]
-    if margin is not None:
-        bound = bound - margin
-    line, place = np.divmod(np.flatnonzero(most >= bound[:, None]), most.shape[1])
-    if group * len(line) > SORTED_AT_ONCE and q > 1:
-        half = q // 2
-        above, below = (None, None) if margin is None else (margin[:half], margin[half:])
-        rest = None if exact is None else lambda line, column: exact(half + line, column)
-        return np.concatenate([
-            greatest(values[:half], k, margin=above, exact=exact),
-            greatest(values[half:], k, margin=below, exact=rest),
-        ])  # fmt: skip
-    some, member = np.divmod(np.flatnonzero(grouped[line, :, place] >= bound[line, None]), group)
-    line, column = line[some], member * grouped.shape[2] + place[some]
-    value = values[line, column] if exact is None else exact(line, column)
+    off = np.zeros(q, np.float32) if error is None else error
+
+    def lower(bound: NDArray[np.float32]) -> NDArray[np.float32]:
+        return bound - np.float32(2 * step) * np.abs(bound)
+
+    most = None if q == 1 else SORTED_AT_ONCE // (GROUP * q)
+    limits = lambda bound: lower(lower(bound) - 2 * off)  # noqa: E731
+    line, column, value, _ = reaching(values, k, limits, group=GROUP, most=most)
+    if exact is not None:
+        value = exact(line, column)
     order = _sorted(line, column, value)
     place = np.arange(len(line)) - np.searchsorted(line, line)
-    return column[order][place < k].reshape(q, k)
+    made = np.empty((q, k), np.int64)
+    made[line[place < k], place[place < k]] = column[order][place < k]
+    for row in np.flatnonzero(np.bincount(line, minlength=q) == 0).tolist() if most is not None else ():
+        # Thousands are as near as the nearest.
+        alone = None if exact is None else functools.partial(_of_row, exact, row)
+        made[row] = greatest(values[row : row + 1], k, error=off[row : row + 1], step=step, exact=alone)[0]
+    return made
+
+
+def _of_row(
+    exact: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]],
+    row: int,
+    line: NDArray[np.int64],
+    column: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    return exact(line + row, column)
 
 
 def _sorted(line: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.index import half
+from alphita.index.greatest import GROUP, reaching
 from alphita.index.half import Vectors
 
 GREATEST = 127
@@ -30,8 +31,6 @@ TINY = 1e-30
 SUMS = 1e-5
 # What a product in bf16 is off by at most, of the lengths' product: half of the last digit, and its sum.
 HALVED = 2.0**-9 + 2.0**-13
-# Products that are looked at together: first their greatest, and one by one only where that is great enough.
-GROUP = 32
 # Bytes of products at once.
 PRODUCTS_BYTES = 32 * 2**20
 # Groups and candidates of one query; where more are as near as that, it is compared with all.
@@ -131,21 +130,13 @@ class Rounded:
         else:
             products = torch._int_mm(whole, self._numbers)[:q]
         products[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
-        grouped = products.view(q, GROUP, self.groups)
-        greatest = _in_numpy(grouped.amax(1))
-        # Of k groups the greatest are at least this, so the k-th of all is.
-        least = np.partition(greatest, self.groups - k, axis=1)[:, self.groups - k]
-        least = least - np.where(finite, margin, 0)
-        near = greatest >= least[:, None]
-        unsure = ~finite | (near.sum(axis=1) > MOST_GROUPS)
-        near[unsure] = False
-        query, group = np.divmod(np.flatnonzero(near), self.groups)
-        members = _in_numpy(grouped[torch.from_numpy(query), :, torch.from_numpy(group)])
-        place, member = np.divmod(np.flatnonzero(members >= least[query, None]), GROUP)
-        query, row = query[place], member * self.groups + group[place]
-        many = np.bincount(query, minlength=q) > MOST
-        kept = ~many[query]
-        return Candidates(query[kept], row[kept], unsure | many)
+        behind = np.where(finite, margin, 0)
+        query, row, _, _ = reaching(products, k, lambda bound: bound - behind, most=MOST_GROUPS)
+        count = np.bincount(query, minlength=q)
+        # Of too many groups there is none.
+        unsure = ~finite | (count == 0) | (count > MOST)
+        kept = ~unsure[query]
+        return Candidates(query[kept], row[kept], unsure)
 
     def _searched(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
         """Let FAISS find some more than are wanted."""
@@ -199,12 +190,6 @@ def _in_torch(numbers: NDArray[np.float32]) -> Any:  # noqa: ANN401 - a torch te
     import torch
 
     return torch.from_numpy(numbers)
-
-
-def _in_numpy(numbers: Any) -> NDArray[Any]:  # noqa: ANN401 - a torch tensor
-    """Return products as NumPy has them, which lacks bf16."""
-    array: NDArray[Any] = (numbers.float() if numbers.is_floating_point() else numbers).numpy()
-    return array
 
 
 def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
