@@ -61,7 +61,7 @@ POSTINGS_A_QUERY = 150_000
 # Up to so many strings queries are looked at one by one: in a third of the time that a product of all takes. Among
 # a million it takes 1.3 times as long, or half for a query alone.
 ONE_BY_ONE = STRINGS_A_SHARD
-# Adds the products of one column to what is there, see `Ngrams._similarities`.
+# SciPy's own, which adds products to what is there; a release may have another name for it.
 ADD = "csc_matvec"
 # Below any value that is scaled to 1 or more.
 BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
@@ -326,10 +326,9 @@ class Ngrams:
         return reaching(self._similarities(queries, row)[None], k, lambda bound: np.maximum(bound, above_0))
 
     def _similarities(self, queries: csr_matrix, row: int) -> NDArray[np.float32]:
-        """Return the similarity of one query to every string, added up in the order of `_product`: whole groups."""
+        """Return the similarity of one query to every string, in whole groups, added up in the order of `_product`."""
         from scipy.sparse import _sparsetools
 
-        # SciPy's own, and quicker; a release of it may have another name for it.
         add = getattr(_sparsetools, ADD, None)
         similarity = np.zeros(-(-len(self) // GROUP) * GROUP, np.float32)
         for lists, start in zip(self._lists, range(0, len(self), STRINGS_A_SHARD), strict=True):

@@ -176,7 +176,8 @@ def greatest(
     off = np.zeros(q, np.float32) if error is None else error
 
     def lower(bound: NDArray[np.float32]) -> NDArray[np.float32]:
-        return bound - np.float32(2 * step) * np.abs(bound)
+        lowered: NDArray[np.float32] = np.subtract(bound, np.float32(2 * step) * np.abs(bound), dtype=np.float32)
+        return lowered
 
     most = None if q == 1 else SORTED_AT_ONCE // (GROUP * q)
     limits = lambda bound: lower(lower(bound) - 2 * off)  # noqa: E731

@@ -188,14 +188,17 @@ class Normalizer:
         if len(rows) <= MENTIONS_AT_ONCE:
             return self._normalized(rows, top_k, explain)
         distinct = list(dict.fromkeys(rows))
-        blocks = [distinct[start : start + MENTIONS_AT_ONCE] for start in range(0, len(distinct), MENTIONS_AT_ONCE)]
+        threads = machine.threads()
+        # As much for each thread. The first block is half as large, and so the last: while a thread encodes, which is
+        # outside of Python's lock, another one ranks.
+        size = -(-len(distinct) // (threads * -(-len(distinct) // (threads * MENTIONS_AT_ONCE))))
+        starts = [0, *range(max(1, size // 2), len(distinct), size)]
+        blocks = [distinct[start:stop] for start, stop in itertools.pairwise([*starts, len(distinct)])]
 
         def alone(block: list[Row]) -> list[Result]:
             with machine.one_thread():
                 return self._normalized(block, top_k, explain)
 
-        # Most of the work is outside of Python's lock: while a thread encodes, another one ranks.
-        threads = machine.threads()
         with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
             answered = (map if pool is None else pool.map)(alone, blocks)
             found = dict(zip(distinct, itertools.chain.from_iterable(answered), strict=True))
