@@ -9,6 +9,8 @@ The mentions are answered once to warm up, 300 of them, then as a file (`normali
 
 An instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch), FAISS_OPT_LEVEL=avx2,
 OPENBLAS_CORETYPE=Haswell (NumPy); ONNX Runtime has no such switch.
+
+Below the table stand the constants of the model of docs/capacity.md, for an index of this size.
 """
 
 from __future__ import annotations
@@ -161,6 +163,15 @@ def of_single(normalizer: Normalizer, mentions: list[str], clock: Clock) -> Coun
     return clock.seconds.copy()
 
 
+def constants(of_file: dict[str, float], per_row: dict[str, float]) -> dict[str, float]:
+    """Return the constants of the model of docs/capacity.md, in core's microseconds: of a row, and of a question."""
+    told = {f"{name}, of a row": 1e6 * seconds for name, seconds in per_row.items()}
+    steps = {"encoding": "encoding", "nearest": "vectors", "letters": "letters"}
+    told |= {f"{step}, of a question": 1e3 * of_file[stage] for step, stage in steps.items()}
+    rest = of_file["all"] - sum(of_file[name] for name in (*steps.values(), *per_row))
+    return told | {"rest, of a question": 1e3 * rest}
+
+
 def table(report: dict[str, Any]) -> str:
     """Return the report as a table in Markdown."""
     lines = ["| stage | of a file, s per 1,000 distinct | one mention, ms |", "|---|--:|--:|"]
@@ -203,6 +214,9 @@ def main() -> None:
         for kind, (seconds, scale) in counted.items()
     }
     print(table(report))
+    per_row = {name: report["file"][name] * len(mentions) / 1000 / options.rows for name in ("reading", "writing")}
+    report["model"] = constants(report["file"], per_row)
+    print(json.dumps(report["model"], indent=1))
     switches = ("ONEDNN_MAX_CPU_ISA", "FAISS_OPT_LEVEL", "OPENBLAS_CORETYPE")
     report |= {
         "distinct": len(mentions),

@@ -88,14 +88,14 @@ def rest_of(said: str, named: str) -> Rest:
     """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
     mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (said, named))
     keys = {key(word) for word in mine}, {key(word) for word in other}
+    lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
+    if lacking == ([], []):
+        return Rest((), ())
     joined = _joined(mine, keys[1]), _joined(other, keys[0])
-
-    def lacking(words: Sequence[str], place: int) -> tuple[str, ...]:
-        own, others = joined[place], joined[1 - place]
-        known = keys[1 - place]
-        return tuple(word for word in words if key(word) not in known and word not in own and not _has(others, word))
-
-    return Rest(lacking(mine, 0), lacking(other, 1))
+    return Rest(
+        tuple(word for word in lacking[0] if word not in joined[0] and not _has(joined[1], word)),
+        tuple(word for word in lacking[1] if word not in joined[1] and not _has(joined[0], word)),
+    )
 
 
 def _joined(words: Sequence[str], others: Container[str]) -> dict[str, str]:
