@@ -270,6 +270,7 @@ def converting(folder: Path, rows: int, seed: int) -> Callable[[], object]:
 
     def done() -> None:
         sys.argv = ["alphita", "mappings", "convert", str(source), "-o", str(out), "--force"]
+        sys.argv += ["--prefix", "MADE=https://example.org/"]
         sys.argv += ["--set-id", "https://example.org/made.sssom.tsv", "--licence", "https://example.org/licence"]
         try:
             main()

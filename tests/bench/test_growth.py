@@ -36,9 +36,10 @@ def test_what_grows_with_the_square_is_too_steep_and_what_is_linear_is_not():
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory as Linux tells it")
 def test_steps_are_measured_and_drawn(tmp_path):
     out, picture = tmp_path / "growth.json", tmp_path / "growth.png"
-    command = [sys.executable, BENCH / "growth.py", "--names", "600,900", "--steps", "import,words", "-o", out]
-    subprocess.run([*map(str, command), "--picture", str(picture)], check=True, capture_output=True)
+    sizes = ("--names", "600,900", "--rows", "300", "--steps", "import,words,convert")
+    command = [sys.executable, BENCH / "growth.py", *sizes, "-o", out, "--picture", picture]
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
     steps = json.loads(out.read_text())["steps"]
-    assert [point["size"] for step in steps.values() for point in step["points"]] == [600, 900, 600, 900]
+    assert [point["size"] for step in steps.values() for point in step["points"]] == [600, 900, 600, 900, 300]
     assert all(point["seconds"] > 0 for point in steps["import"]["points"])
     assert picture.read_bytes().startswith(b"\x89PNG")
