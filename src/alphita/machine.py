@@ -205,8 +205,8 @@ def fit_addresses() -> None:
         return
     if allowed < LEAST_ADDRESSES:
         raise AlphitaError(
-            f"this process may have {allowed >> 20:,} MB of memory (ulimit -v, -d), and {LEAST_ADDRESSES >> 20:,} MB are "
-            "needed at the least, 2,000 MB with a model; allow it more: ulimit -v unlimited -d unlimited"
+            f"this process may have {allowed >> 20:,} MB of memory (ulimit -v, -d), and {LEAST_ADDRESSES >> 20:,} MB "
+            "are needed at the least, 2,000 MB with a model; allow it more: ulimit -v unlimited -d unlimited"
         )
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arenas = -8  # M_ARENA_MAX of malloc.h

@@ -29,6 +29,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, AnyStr, cast
 
+from alphita import json_memory
 from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
 
@@ -48,19 +49,18 @@ TAB_SUFFIXES = (".tsv", ".tab")
 # --- whole files: what is wrong raises -------------------------------------------------------------------------------
 
 
-def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = None) -> str:
+def read_text(path: Path, *, errors: str = "strict") -> str:
     """Return the text of a file, gzipped or not.
 
     Args:
         path: the file.
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-        most_bytes: how long it may be, unpacked; `MAX_WHOLE_BYTES` without one.
 
     Raises:
-        InputError: it cannot be read, is damaged, not UTF-8, or too long.
+        InputError: it is not UTF-8, or see `read_bytes`.
     """
     try:
-        return _content(path, most_bytes or MAX_WHOLE_BYTES).decode("utf-8-sig", errors)
+        return read_bytes(path).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -71,28 +71,32 @@ def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = No
             value=line.decode(errors="replace"),
             remedy="save the file as UTF-8",
         ) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or longer than `MAX_WHOLE_BYTES`.
+    """
+    try:
+        with open(path, "rb") as raw:
+            return whole(_unpacked(path, raw), path)
     except DAMAGED as error:
         raise _damaged(path, error) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
-def _content(path: Path, most_bytes: int) -> bytes:
-    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
-    with open(path, "rb") as raw:
-        return whole(_unpacked(path, raw), path, most_bytes)
-
-
-def whole(file: IO[AnyStr], name: str | Path, most: int | None = None) -> AnyStr:
-    """Return all that an open file holds, of at most so many bytes or characters; `MAX_WHOLE_BYTES` without a number.
+def whole(file: IO[AnyStr], name: str | Path) -> AnyStr:
+    """Return all that an open file holds.
 
     Raises:
-        InputError: it is too long.
+        InputError: it has more than `MAX_WHOLE_BYTES` bytes or characters.
     """
-    most = most or MAX_WHOLE_BYTES
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"more than {most >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
+    content = file.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise InputError(f"more than {MAX_WHOLE_BYTES >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
     return content
 
 
@@ -130,8 +134,9 @@ def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value that a text is in JSON.
 
     Raises:
-        ValueError: it is no JSON, no UTF-8, or nested beyond all use.
+        ValueError: it is no JSON, no UTF-8, nested beyond all use, or its values would take too much memory.
     """
+    json_memory.check(text)
     try:
         return json.loads(text)
     except RecursionError:
@@ -143,13 +148,13 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON, no UTF-8, longer than `MAX_WHOLE_BYTES`, or nested beyond all use.
+        ValueError: it is longer than `MAX_WHOLE_BYTES`, or see `json_value`.
     """
     with open(path, "rb") as file:
         content = file.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
         raise ValueError(f"more than {MAX_WHOLE_BYTES >> 20} MB")
-    return json_value(content.decode("utf-8"))
+    return json_value(content)
 
 
 def rows(

@@ -296,6 +296,25 @@ def test_what_is_read_whole_has_an_end(tmp_path: Path, monkeypatch: pytest.Monke
             obographs.load([path], obographs.Options(), Rejects())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("one", ["[]", '{"a":1}', '"ab"', '"\U0001f600"'])
+@pytest.mark.parametrize("megabytes", [70, 500])
+@pytest.mark.parametrize(
+    "program", [READ_TERMS.format(loader="obographs"), READ_MAPPINGS.format(format="fhir_r5")], ids=["graph", "map"]
+)
+def test_json_of_many_small_values(tmp_path: Path, one: str, megabytes: int, program: str) -> None:
+    block = f"{one},".encode() * (2**20 // len(f"{one},".encode()))
+    with open(tmp_path / "x.json", "wb") as file:
+        file.write(b'{"nodes": [')
+        for _ in range(megabytes):
+            file.write(block)
+        file.write(one.encode() + b"]}")
+    most, said = peak(program, tmp_path / "x.json")
+    assert most < MOST_BYTES, said
+    assert "error:" in said
+    assert megabytes == 70 or "too large" in said
+
+
 def test_a_workbook_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = book(tmp_path / "x.xlsx", A=[["mention"], *(["fever"] for _ in range(500))])
     assert len(list(MentionFile(path).rows())) == 500
