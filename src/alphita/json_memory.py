@@ -18,7 +18,7 @@ def check(text: str | bytes) -> None:
     """Raise ValueError if a text in JSON takes more than `MOST_BYTES` with its values."""
     if len(text) * MOST_DENSE > MOST_BYTES and (memory := estimated(text)) > MOST_BYTES:
         most = f"{MOST_BYTES / 2**30:.1f} GB is the most"
-        raise ValueError(f"too large: its values take about {memory / 2**30:.1f} GB of memory, and {most}; divide it")
+        raise ValueError(f"too large: its values take about {memory / 2**30:.1f} GB of memory, and {most}")
 
 
 def estimated(text: str | bytes) -> int:

@@ -1,7 +1,6 @@
 """The one reader of delimited text and of word lists.
 
-    read_text   the text of a file
-    whole       what an open file holds
+    read_text, read_bytes, whole    what a file holds, and an open one
     ended_lines     the lines of an open file
     lines       the lines of a word list
     rows        the rows of a table in a file, as they stand
@@ -89,11 +88,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def whole(file: IO[AnyStr], name: str | Path) -> AnyStr:
-    """Return all that an open file holds.
-
-    Raises:
-        InputError: it has more than `MAX_WHOLE_BYTES` bytes or characters.
-    """
+    """Return all that an open file holds; an InputError if it is more than `MAX_WHOLE_BYTES` bytes or characters."""
     content = file.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
         raise InputError(f"more than {MAX_WHOLE_BYTES >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
