@@ -34,7 +34,7 @@ MOST_BYTES = 2 * 2**30
 # A bomb, unpacked: more than any reader may take.
 BOMB = 3 * 2**30
 BLOCK = 2**24
-# Of lines of two characters a 24th, for a billion of them take a quarter of an hour: 67 million, and none may be held.
+# Of lines of two characters a 96th, for a billion of them take hours: 17 million, which none may hold as rows.
 SHORT_LINES = b'"\n'
 
 READ_MENTIONS = """
@@ -155,7 +155,7 @@ def bomb_of(kind: str, path: Path, begin: bytes, block: bytes) -> None:
         for _ in range(size // BLOCK):
             file.write(block)  # type: ignore[attr-defined]
 
-    size = BOMB // 24 if block == SHORT_LINES else BOMB
+    size = BOMB // 96 if block == SHORT_LINES else BOMB
     block = block * (BLOCK // len(block))
     if kind == "gz":
         with gzip.open(path, "wb", compresslevel=1) as packed:
