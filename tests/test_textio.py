@@ -184,6 +184,15 @@ def test_whole_numbers(text, number):
     assert textio.whole_number(text) == number
 
 
+def test_rows_that_are_held_have_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(textio, "MAX_HELD_ROWS", 2)
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n\n")
+    assert textio.held_rows(tmp_path / "x.csv") == [(1, ["a", "b"]), (2, ["1", "2"])]
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(InputError, match=r"x\.csv: more than 2 rows, which are all held"):
+        textio.held_rows(tmp_path / "x.csv")
+
+
 MADE_OF = [
     *("[]", "[0]", "{}", '{"a": 1}', "257", "1e1", '"ab"', "[[[]]]", '{"a":[]}', '"\\u20ac"', "true", '"é"'),
     *('{"id": "http://x.y/ABC_12345", "val": [1.5, "some text, that is long", {"pred": "hasExactSynonym"}]}', '"😀"'),

@@ -3,7 +3,7 @@
     read_text, read_bytes, whole    what a file holds, and an open one
     ended_lines     the lines of an open file
     lines       the lines of a word list
-    rows        the rows of a table in a file, as they stand
+    rows, held_rows     the rows of a table in a file, as they stand
     columns     some columns of a table with a header; what is wrong in it raises
     table       all columns of a table with a header, row by row; what is wrong is set aside
     line_rows   the rows of a table in which a line is a row, whatever it holds
@@ -21,10 +21,12 @@ import gzip
 import importlib.resources
 import io
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, AnyStr, cast
 
@@ -32,20 +34,17 @@ from alphita import json_memory
 from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
 
-# All that 64 bits hold.
-MOST_DIGITS = 18
+MOST_DIGITS = 18  # all that 64 bits hold
 # Of what is held whole, and of a line of what is not.
-MAX_WHOLE_BYTES, MAX_LINE_CHARACTERS = 512 * 2**20, 16 * 2**20
+MAX_WHOLE_BYTES, MAX_HELD_ROWS, MAX_LINE_CHARACTERS = 512 * 2**20, 4_000_000, 16 * 2**20
 SPLIT_IT = "is it what it should be? then divide it into several files"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-# The byte order marks of UTF-16, as bytes that are no UTF-8.
-UTF16 = ("\udcff\udcfe", "\udcfe\udcff")
+UTF16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte order marks, as bytes that are no UTF-8
+# Lines one by one: a list of all, or `io.StringIO`, would take several times the text.
+_LF_ENDED, _ENDED = re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 TAB_SUFFIXES = (".tsv", ".tab")
-
-
-# --- whole files: what is wrong raises -------------------------------------------------------------------------------
 
 
 def read_text(path: Path, *, errors: str = "strict") -> str:
@@ -105,14 +104,10 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a word list; lines of white space are passed over.
-
-    Raises:
-        InputError: see `read_text`.
-    """
+    """Yield (line number from 1, line without its end) of a word list, read as `read_text` does, blank ones aside."""
     # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
+    for number, found in enumerate(_LF_ENDED.finditer(read_text(path)), 1):
+        if (line := found[0].removesuffix("\n")).strip():
             yield number, line.removesuffix("\r")
 
 
@@ -152,6 +147,14 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
     return json_value(content)
 
 
+def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[tuple[int, list[str]]]:
+    """Return the `rows` of a table that is kept as a whole; an InputError if they are more than `MAX_HELD_ROWS`."""
+    found = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
+    if len(found) > MAX_HELD_ROWS:
+        raise InputError(f"more than {MAX_HELD_ROWS:,} rows, which are all held", file=path, remedy=SPLIT_IT)
+    return found
+
+
 def rows(
     path: Path, delimiter: str = ",", *, quotes: bool | None = None, strip: bool = True, errors: str = "strict"
 ) -> Iterator[tuple[int, list[str]]]:
@@ -169,7 +172,7 @@ def rows(
     """
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = io.StringIO(text, newline="")
+    lines = (found[0] for found in _ENDED.finditer(text))
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
@@ -286,9 +289,6 @@ def unquoted(cell: str) -> str:
 def tab_cells(line: str) -> list[str]:
     """Return the cells between the tabs of a line, stripped and `unquoted`."""
     return [unquoted(cell.strip()) for cell in line.split("\t")]
-
-
-# --- row by row: what is wrong is set aside --------------------------------------------------------------------------
 
 
 def line_cells(line: str, delimiter: str) -> list[str]:
