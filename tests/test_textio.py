@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
+import sys
+import tracemalloc
 
 import pytest
 
-from alphita import textio
+from alphita import json_memory, textio
 from alphita.csv_lines import UNCLOSED, Record, records
 from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, fhir_r5
+from alphita.terminology.loaders import obographs
 from alphita.textio import line_cells
 
 BAD = f"not a row of this format: {UNCLOSED}"
@@ -177,6 +182,47 @@ def test_a_header_has_each_column_once():
 )
 def test_whole_numbers(text, number):
     assert textio.whole_number(text) == number
+
+
+def test_rows_that_are_held_have_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(textio, "MAX_HELD_ROWS", 2)
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n\n")
+    assert textio.held_rows(tmp_path / "x.csv") == [(1, ["a", "b"]), (2, ["1", "2"])]
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(InputError, match=r"x\.csv: more than 2 rows, which are all held"):
+        textio.held_rows(tmp_path / "x.csv")
+
+
+MADE_OF = [
+    *("[]", "[0]", "{}", '{"a": 1}', "257", "1e1", '"ab"', "[[[]]]", '{"a":[]}', '"\\u20ac"', "true", '"é"'),
+    *('{"id": "http://x.y/ABC_12345", "val": [1.5, "some text, that is long", {"pred": "hasExactSynonym"}]}', '"😀"'),
+]
+
+
+@pytest.mark.parametrize("one", MADE_OF)
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_what_json_takes_is_told_before(one, kind):
+    text = kind("[" + ",".join([one] * 5_000) + "]", *(["utf-8"] if kind is bytes else []))
+    tracemalloc.start()
+    try:
+        value = json.loads(text)
+        taken = tracemalloc.get_traced_memory()[1] + sys.getsizeof(text)
+    finally:
+        tracemalloc.stop()
+    assert len(value) == 5_000
+    assert 0.85 * taken < json_memory.estimated(text) < 8 * taken
+    assert taken < json_memory.MOST_DENSE * len(text)
+
+
+def test_json_that_takes_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_memory, "MOST_BYTES", 10_000)
+    (tmp_path / "x.json").write_text("[" + ",".join(["[]"] * 200) + "]")
+    with pytest.raises(ValueError, match="too large: its values take about"):
+        textio.json_file(tmp_path / "x.json")
+    with pytest.raises(InputError, match=r"x\.json: not JSON that can be read: too large"):
+        obographs.load([tmp_path / "x.json"], obographs.Options(), Rejects())
+    with pytest.raises(InputError, match=r"x\.json: not JSON that can be read: too large"):
+        list(fhir_r5.read(tmp_path / "x.json", Header(), Rejects()))
 
 
 def test_json_has_a_depth():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import filecmp
 import os
 import re
 import secrets
@@ -71,7 +72,7 @@ def _remove(draft: Path) -> None:
 
 
 def put_in_place(aside: Path, target: Path) -> None:
-    """Rename a draft to its target; an old one is moved aside to `NAME.old-1` (`-2`, ...)."""
+    """Rename a draft to its target; an old one is moved aside to `NAME.old-1` (`-2`, ...), unless it is the same."""
     old = _free_name(target) if target.exists() else None
     if old is not None:
         target.rename(old)
@@ -81,6 +82,19 @@ def put_in_place(aside: Path, target: Path) -> None:
         if old is not None:
             old.rename(target)
         raise
+    if old is not None and _is_same(old, target):
+        # A job that was killed when this was done, and gone on with.
+        _remove(old)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    sizes, others = (
+        {path.relative_to(folder): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+        for folder in (one, other)
+    )
+    # Small ones first: a manifest, say, tells two apart in a moment.
+    names = sorted(sizes, key=lambda name: sizes[name])
+    return sizes == others and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
 
 
 def _free_name(path: Path) -> Path:

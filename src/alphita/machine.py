@@ -14,6 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from alphita.errors import AlphitaError
+
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None  # type: ignore[assignment]
+
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -28,6 +35,8 @@ SPIN_COUNT = "20000"
 # default it is 1,024 and a service's memory grows by hundreds of megabytes in its first hour (docs/results/log.md).
 PRODUCT_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PRODUCTS_KEPT = "256"
+# Of addresses: what importing a small table takes (docs/results/log.md).
+LEAST_ADDRESSES = 600 * 2**20
 
 
 @functools.cache
@@ -170,10 +179,38 @@ def keep_freed_memory() -> None:
     and the next one is new pages, which cost a tenth of a step's time on two cores (docs/results/log.md).
     """
     mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
+    _set_malloc({mmap_threshold: 2**30, trim_threshold: 2**31 - 1})
+
+
+def _set_malloc(values: dict[int, int]) -> None:
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(mmap_threshold, 2**30)
-        mallopt(trim_threshold, 2**31 - 1)
+        for name, value in values.items():
+            mallopt(name, value)
+
+
+def fit_addresses() -> None:
+    """Take fewer addresses where they are limited (`ulimit -v`, `-d`): call it before the libraries are loaded.
+
+    They set far more aside than they ever use: Arrow's allocator 1 GB, glibc 64 MB for each thread.
+
+    Raises:
+        AlphitaError: so few are allowed that the libraries cannot be loaded, some of which then kill the process.
+    """
+    if resource is None:
+        return
+    limits = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    allowed = min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=None)
+    if allowed is None:
+        return
+    if allowed < LEAST_ADDRESSES:
+        raise AlphitaError(
+            f"this process may have {allowed >> 20:,} MB of memory (ulimit -v, -d), and {LEAST_ADDRESSES >> 20:,} MB "
+            "are needed at the least, 2,000 MB with a model; allow it more: ulimit -v unlimited -d unlimited"
+        )
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    arenas = -8  # M_ARENA_MAX of malloc.h
+    _set_malloc({arenas: 2})
 
 
 def memory() -> int:

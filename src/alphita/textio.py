@@ -1,10 +1,9 @@
 """The one reader of delimited text and of word lists.
 
-    read_text   the text of a file
-    whole       what an open file holds
+    read_text, read_bytes, whole    what a file holds, and an open one
     ended_lines     the lines of an open file
     lines       the lines of a word list
-    rows        the rows of a table in a file, as they stand
+    rows, held_rows     the rows of a table in a file, as they stand
     columns     some columns of a table with a header; what is wrong in it raises
     table       all columns of a table with a header, row by row; what is wrong is set aside
     line_rows   the rows of a table in which a line is a row, whatever it holds
@@ -22,45 +21,44 @@ import gzip
 import importlib.resources
 import io
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, AnyStr, cast
 
+from alphita import json_memory
 from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
 
-# All that 64 bits hold.
-MOST_DIGITS = 18
+MOST_DIGITS = 18  # all that 64 bits hold
 # Of what is held whole, and of a line of what is not.
-MAX_WHOLE_BYTES, MAX_LINE_CHARACTERS = 512 * 2**20, 16 * 2**20
+MAX_WHOLE_BYTES, MAX_HELD_ROWS, MAX_LINE_CHARACTERS = 512 * 2**20, 4_000_000, 16 * 2**20
 SPLIT_IT = "is it what it should be? then divide it into several files"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-# The byte order marks of UTF-16, as bytes that are no UTF-8.
-UTF16 = ("\udcff\udcfe", "\udcfe\udcff")
+UTF16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte order marks, as bytes that are no UTF-8
+# Lines one by one: a list of all, or `io.StringIO`, would take several times the text.
+_LF_ENDED, _ENDED = re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 TAB_SUFFIXES = (".tsv", ".tab")
 
 
-# --- whole files: what is wrong raises -------------------------------------------------------------------------------
-
-
-def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = None) -> str:
+def read_text(path: Path, *, errors: str = "strict") -> str:
     """Return the text of a file, gzipped or not.
 
     Args:
         path: the file.
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-        most_bytes: how long it may be, unpacked; `MAX_WHOLE_BYTES` without one.
 
     Raises:
-        InputError: it cannot be read, is damaged, not UTF-8, or too long.
+        InputError: it is not UTF-8, or see `read_bytes`.
     """
     try:
-        return _content(path, most_bytes or MAX_WHOLE_BYTES).decode("utf-8-sig", errors)
+        return read_bytes(path).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -71,28 +69,28 @@ def read_text(path: Path, *, errors: str = "strict", most_bytes: int | None = No
             value=line.decode(errors="replace"),
             remedy="save the file as UTF-8",
         ) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or longer than `MAX_WHOLE_BYTES`.
+    """
+    try:
+        with open(path, "rb") as raw:
+            return whole(_unpacked(path, raw), path)
     except DAMAGED as error:
         raise _damaged(path, error) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
-def _content(path: Path, most_bytes: int) -> bytes:
-    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
-    with open(path, "rb") as raw:
-        return whole(_unpacked(path, raw), path, most_bytes)
-
-
-def whole(file: IO[AnyStr], name: str | Path, most: int | None = None) -> AnyStr:
-    """Return all that an open file holds, of at most so many bytes or characters; `MAX_WHOLE_BYTES` without a number.
-
-    Raises:
-        InputError: it is too long.
-    """
-    most = most or MAX_WHOLE_BYTES
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"more than {most >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
+def whole(file: IO[AnyStr], name: str | Path) -> AnyStr:
+    """Return all that an open file holds; an InputError if it is more than `MAX_WHOLE_BYTES` bytes or characters."""
+    content = file.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise InputError(f"more than {MAX_WHOLE_BYTES >> 20} MB, and it is read whole", file=name, remedy=SPLIT_IT)
     return content
 
 
@@ -106,14 +104,10 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a word list; lines of white space are passed over.
-
-    Raises:
-        InputError: see `read_text`.
-    """
+    """Yield (line number from 1, line without its end) of a word list, read as `read_text` does, blank ones aside."""
     # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
+    for number, found in enumerate(_LF_ENDED.finditer(read_text(path)), 1):
+        if (line := found[0].removesuffix("\n")).strip():
             yield number, line.removesuffix("\r")
 
 
@@ -130,8 +124,9 @@ def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value that a text is in JSON.
 
     Raises:
-        ValueError: it is no JSON, no UTF-8, or nested beyond all use.
+        ValueError: it is no JSON, no UTF-8, nested beyond all use, or its values would take too much memory.
     """
+    json_memory.check(text)
     try:
         return json.loads(text)
     except RecursionError:
@@ -143,13 +138,21 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON, no UTF-8, longer than `MAX_WHOLE_BYTES`, or nested beyond all use.
+        ValueError: it is longer than `MAX_WHOLE_BYTES`, or see `json_value`.
     """
     with open(path, "rb") as file:
         content = file.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
         raise ValueError(f"more than {MAX_WHOLE_BYTES >> 20} MB")
-    return json_value(content.decode("utf-8"))
+    return json_value(content)
+
+
+def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[tuple[int, list[str]]]:
+    """Return the `rows` of a table that is kept as a whole; an InputError if they are more than `MAX_HELD_ROWS`."""
+    found = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
+    if len(found) > MAX_HELD_ROWS:
+        raise InputError(f"more than {MAX_HELD_ROWS:,} rows, which are all held", file=path, remedy=SPLIT_IT)
+    return found
 
 
 def rows(
@@ -169,7 +172,7 @@ def rows(
     """
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = io.StringIO(text, newline="")
+    lines = (found[0] for found in _ENDED.finditer(text))
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
@@ -286,9 +289,6 @@ def unquoted(cell: str) -> str:
 def tab_cells(line: str) -> list[str]:
     """Return the cells between the tabs of a line, stripped and `unquoted`."""
     return [unquoted(cell.strip()) for cell in line.split("\t")]
-
-
-# --- row by row: what is wrong is set aside --------------------------------------------------------------------------
 
 
 def line_cells(line: str, delimiter: str) -> list[str]:

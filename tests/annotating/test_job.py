@@ -217,6 +217,10 @@ def test_a_folder_of_brat_appears_whole_and_an_old_one_is_moved_aside(tmp_path, 
     job = Job(Texts(tmp_path / "a.txt"), tmp_path / "out.brat")
     run(annotator, job)
     run(annotator, job, force=True)
+    # Twice the same is no other one: a job that was killed at its end and is gone on with leaves one folder.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "out.brat"]
+    (job.out / "a.ann").write_text("mended by hand", encoding="utf-8")
+    run(annotator, job, force=True)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.txt", "out.brat", "out.brat.old-1"]
     assert sorted(path.name for path in job.out.iterdir()) == ["a.ann", "a.txt", "annotation.conf"]

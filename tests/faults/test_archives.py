@@ -34,6 +34,8 @@ MOST_BYTES = 2 * 2**30
 # A bomb, unpacked: more than any reader may take.
 BOMB = 3 * 2**30
 BLOCK = 2**24
+# Of lines of two characters a 96th, for a billion of them take hours: 17 million, which none may hold as rows.
+SHORT_LINES = b'"\n'
 
 READ_MENTIONS = """
 from alphita.normalizer.reading.files import MentionFile
@@ -150,9 +152,10 @@ def bomb_of(kind: str, path: Path, begin: bytes, block: bytes) -> None:
 
     def pour(file: object) -> None:
         file.write(begin)  # type: ignore[attr-defined]
-        for _ in range(BOMB // BLOCK):
+        for _ in range(size // BLOCK):
             file.write(block)  # type: ignore[attr-defined]
 
+    size = BOMB // 96 if block == SHORT_LINES else BOMB
     block = block * (BLOCK // len(block))
     if kind == "gz":
         with gzip.open(path, "wb", compresslevel=1) as packed:
@@ -175,7 +178,7 @@ def peak(program: str, *words: str | Path) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [b"\0", b"a", b'"\n'], ids=["nul", "line", "quote"])
+@pytest.mark.parametrize("block", [b"\0", b"a", SHORT_LINES], ids=["nul", "line", "quote"])
 @pytest.mark.parametrize(
     ("name", "program", "begin"),
     [
@@ -206,7 +209,7 @@ def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, bloc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [b"\0", b'"\n'], ids=["nul", "quote"])
+@pytest.mark.parametrize("block", [b"\0", SHORT_LINES], ids=["nul", "quote"])
 def test_a_zip_bomb(tmp_path: Path, block: bytes) -> None:
     bomb_of("terms.csv", tmp_path / "x.zip", b"id,term\n", block)
     most, said = peak(READ_TERMS.format(loader="table"), tmp_path / "x.zip")
@@ -294,6 +297,25 @@ def test_what_is_read_whole_has_an_end(tmp_path: Path, monkeypatch: pytest.Monke
                 assert len(textio.read_text(path)) == size
         with pytest.raises(InputError, match=f"{problem}|graphs"):
             obographs.load([path], obographs.Options(), Rejects())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", ["[]", '{"a":1}', '"ab"', '"\U0001f600"'])
+@pytest.mark.parametrize("megabytes", [70, 500])
+@pytest.mark.parametrize(
+    "program", [READ_TERMS.format(loader="obographs"), READ_MAPPINGS.format(format="fhir_r5")], ids=["graph", "map"]
+)
+def test_json_of_many_small_values(tmp_path: Path, one: str, megabytes: int, program: str) -> None:
+    block = f"{one},".encode() * (2**20 // len(f"{one},".encode()))
+    with open(tmp_path / "x.json", "wb") as file:
+        file.write(b'{"nodes": [')
+        for _ in range(megabytes):
+            file.write(block)
+        file.write(one.encode() + b"]}")
+    most, said = peak(program, tmp_path / "x.json")
+    assert most < MOST_BYTES, said
+    assert "error:" in said
+    assert megabytes == 70 or "too large" in said
 
 
 def test_a_workbook_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ if machine == "one core":
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 elif machine == "2 GB":
     resource.setrlimit(resource.RLIMIT_DATA, (2 * 2**30, 2 * 2**30))
+elif machine.endswith("MB of addresses"):
+    resource.setrlimit(resource.RLIMIT_AS, (int(machine.split()[0]) * 2**20,) * 2)
 from alphita.cli import main
 main()
 """
@@ -41,11 +43,16 @@ main()
 OLDER = {"FAISS_OPT_LEVEL": "generic", "ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Haswell"}
 
 
-def alphita(machine: str, *arguments: str | Path) -> None:
+def tried(machine: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line as on a machine."""
     environment = os.environ | (OLDER if machine == "older instructions" else {})
     command = [sys.executable, "-c", BEFORE, machine, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def alphita(machine: str, *arguments: str | Path) -> None:
+    """Run it, and see that all went well."""
+    done = tried(machine, *arguments)
     assert done.returncode == 0, done.stderr
 
 
@@ -69,11 +76,43 @@ def answers(index: Path, machine: str, out: Path) -> list[tuple[str, ...]]:
     return [(*(row[name] for name in names), f"{float(row['confidence'] or 0):.3f}") for row in rows]
 
 
-@pytest.mark.parametrize("machine", ["one core", "2 GB", "older instructions"])
+@pytest.mark.parametrize("machine", ["one core", "2 GB", "2000 MB of addresses", "older instructions"])
 def test_another_machine_gives_the_same_answers(index, machine, tmp_path) -> None:
     here = answers(index, "this one", tmp_path / "here.csv")
     assert any(concept for _, concept, *_ in here)
     assert answers(index, machine, tmp_path / "there.csv") == here
+
+
+def told(megabytes: int, *arguments: str | Path) -> str:
+    """Return the one error that a command with so many addresses ends with."""
+    done = tried(f"{megabytes} MB of addresses", *arguments)
+    assert done.returncode == 1, (megabytes, done.stderr)
+    errors = [line for line in done.stderr.splitlines() if not line.startswith(("Looking for", "Encoding"))]
+    assert len(errors) == 1, (megabytes, done.stderr)
+    return errors[0]
+
+
+@pytest.mark.parametrize("megabytes", [300, 450, 599])
+def test_too_few_addresses_are_told_before_a_library_is_loaded(index, megabytes, tmp_path) -> None:
+    for command in (
+        ("index", index.with_name("names.tsv")),
+        ("normalize", index.with_name("mentions.txt"), "--to", index),
+    ):
+        error = told(megabytes, *command, "-o", tmp_path / "out")
+        assert error.startswith(f"error: this process may have {megabytes} MB of memory (ulimit -v, -d)")
+        assert error.endswith("ulimit -v unlimited -d unlimited")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", range(600, 1400, 100))
+def test_too_few_addresses_for_a_model_are_one_line(index, megabytes, tmp_path) -> None:
+    for command in (
+        ("index", index.with_name("names.tsv")),
+        ("normalize", index.with_name("mentions.txt"), "--to", index),
+    ):
+        assert "not enough memory" in told(megabytes, *command, "-o", tmp_path / "out.csv")
+        assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("problem", [ImportError("failed to map segment"), MemoryError(), OSError("cannot allocate")])

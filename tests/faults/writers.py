@@ -8,9 +8,13 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 from alphita import cli, registry
@@ -18,20 +22,29 @@ from alphita.annotating.annotator import Annotator
 from alphita.annotating.job import Job as TextJob
 from alphita.annotating.job import run as annotate
 from alphita.annotating.texts import Texts
+from alphita.distributed import job as sharded
 from alphita.errors import Rejects
+from alphita.evaluation import report
+from alphita.evaluation import run as evaluation
 from alphita.graph.store import EntityVectors
 from alphita.index.store import Index, build
 from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.answering.calibration_store import Calibration
 from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.writing.batches import NormalizerSettings
 from alphita.normalizer.writing.run import Job, run
+from alphita.search import store as search
 from alphita.terminology import splits
 from alphita.terminology.changes import changes
-from alphita.terminology.loaders import table
+from alphita.terminology.loaders import products, table
 from alphita.terminology.store import load_terminology, save
+from tests.distributed.serial import Serial
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.mappings.review.reviews import add, candidate, row, say
 from tests.normalizer.run_job import HEADER, table_of
+from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 TERMS = [
     ("T:1", "Headache", "exact"),
     ("T:1", "Pain in the head", "exact"),
@@ -39,6 +52,12 @@ TERMS = [
     ("T:2", "Common cold", "exact"),
     ("T:3", "Fever", "exact"),
 ]
+# Of what T is joined with: two of its concepts are said to be one of the other's.
+MAPPINGS = """subject_id\tpredicate_id\tobject_id\tmapping_justification
+T:1\tskos:exactMatch\tU:1\tsemapv:ManualMappingCuration
+T:2\tskos:exactMatch\tU:1\tsemapv:ManualMappingCuration
+T:3\tno predicate\tU:1\tsemapv:ManualMappingCuration
+"""
 
 
 class Place(NamedTuple):
@@ -81,16 +100,30 @@ def prepare(folder: Path) -> Place:
     (folder / "terms.csv").write_text(f"id,term\n{rows}", encoding="utf-8")
     (folder / "later.csv").write_text(f"id,term\n{rows}T:9,Cough\n", encoding="utf-8")
     _terminology(Place(folder, None), folder / "x.terminology")  # type: ignore[arg-type]
-    with Rejects() as rejects:
-        save(table.load([folder / "later.csv"], table.Options(), rejects), folder / "y.terminology")
+    _save(table, folder / "later.csv", folder / "y.terminology")
+    (folder / "other.csv").write_text("id,term\nU:1,Headache\n", encoding="utf-8")
+    _save(table, folder / "other.csv")
+    (folder / "mappings.sssom.tsv").write_text(MAPPINGS, encoding="utf-8")
+    _save(products, FIXTURES / "terminology" / "products" / "products.csv", folder / "products.terminology")
+    asked = pa.table({"mention": ["headache", "", "cold", "fevers", "a\0b"] * 20, "code": list(range(100))})
+    pq.write_table(asked, folder / "in.parquet")
     place = Place(folder, Normalizer(Index.open(index.path), encoder=HashEncoder()))
     _job("csv", place, folder / "answers.csv")
     return place
 
 
-def _terminology(place: Place, target: Path) -> None:
+def _save(loader: ModuleType, source: Path, target: Path | None = None) -> None:
     with Rejects() as rejects:
-        save(table.load([place.folder / "terms.csv"], table.Options(), rejects), target)
+        save(loader.load([source], loader.Options(), rejects), target or source.with_suffix(".terminology"))
+
+
+def _terminology(place: Place, target: Path) -> None:
+    _save(table, place.folder / "terms.csv", target)
+
+
+def _merge(place: Place, target: Path) -> None:
+    read = (place.folder / f"{name}.terminology" for name in ("x", "other"))
+    _command("terminology", "merge", *read, "--mappings", place.folder / "mappings.sssom.tsv", "-o", target)
 
 
 def _index(_: Place, target: Path) -> None:
@@ -123,10 +156,41 @@ def _annotation(format: str, place: Place, target: Path) -> None:
     annotate(Annotator(place.normalizer), TextJob(Texts(place.folder / "notes"), target, format), resume=resume)
 
 
-def _conversion(place: Place, target: Path) -> None:
-    command = ["mappings", "convert", str(place.folder / "answers.csv"), "-o", str(target), "--format", "jsonl"]
+def _shards(place: Place, target: Path) -> None:
+    settings = NormalizerSettings(str(place.folder / "x.index"), ranking="letters", top_k=2, floor=0.3)
+    shards = sharded.Shards(str(place.folder / "in.parquet"), str(target), settings, "code", part_rows=40)
+    with mock.patch.object(sharded, "FEW_ROWS", 60):
+        sharded.run(shards, Serial(), resume=target.is_dir())
+
+
+def _command(*words: str | Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
-        typer.main.get_command(cli.app)(command, standalone_mode=False)
+        typer.main.get_command(cli.app)([*map(str, words)], standalone_mode=False)
+
+
+def _conversion(place: Place, target: Path) -> None:
+    _command("mappings", "convert", place.folder / "answers.csv", "-o", target, "--format", "jsonl")
+
+
+def _report(_: Place, target: Path) -> None:
+    plan = evaluation.EvaluationPlan(benchmarks=["psytar"], baselines=["edit_distance"], data=FIXTURES / "benchmarks")
+    # What differs from run to run: the seconds; and git is not to write where it may not.
+    with mock.patch("time.perf_counter", return_value=0.0), mock.patch.object(report, "_commit", return_value=None):
+        evaluation.run(plan, target)
+
+
+def _search(place: Place, target: Path) -> None:
+    search.build(load_terminology(place.folder / "products.terminology"), HashEncoder(), target)
+
+
+def _calibration(place: Place, target: Path) -> None:
+    # Fitted by the first that asks, for it takes seconds.
+    path, encoder = place.folder / "large.index", VocabularyEncoder()
+    index = Index.open(path) if path.exists() else build(synthetic_terminology(), encoder, path)
+    fitted = path.with_suffix(".calibration")
+    if not fitted.exists():
+        quick_fit(index, encoder).save(fitted)
+    Calibration.load(fitted, index).save(target)
 
 
 def _reviews(_: Place, target: Path) -> None:
@@ -156,13 +220,20 @@ WRITERS = [
     Writer("changes", ".csv", _changes),
     Writer("rejects", ".rejects.csv", _rejects),
     Writer("conversion", ".jsonl", _conversion),
+    Writer("merge", ".terminology", _merge),
+    Writer("shards", ".answers", _shards),
+    Writer("report", ".report", _report),
+    Writer("search", ".search", _search),
+    Writer("calibration", ".calibration", _calibration),
     Writer("vectors", ".vectors", _vectors),
     *_formats("alphita.mappings.formats", _job, "job"),
     *_formats("alphita.annotating.formats", _annotation, "annotation"),
 ]
 REVIEWS = Writer("reviews", ".sqlite", _reviews)
-# Files that grow row by row under their own name, and say so.
-GROWING = ("rejects", "reviews")
+# What grows under its own name, row by row or part by part, and says so.
+GROWING = ("rejects", "reviews", "shards")
+# Files that lie beside the output of a job that is not finished.
+ON_THE_WAY = (".journal", ".part", ".lock")
 
 
 def broken_off(writer: Writer, place: Place, target: Path) -> None:
@@ -188,6 +259,14 @@ def broken_off(writer: Writer, place: Place, target: Path) -> None:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """Return the bytes of a file or of all files of a folder, but for times and commands; {} where nothing is."""
-    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-    return {one.relative_to(path.parent).as_posix(): one.read_bytes() for one in files if one.name != "manifest.json"}
+    """Return the bytes of a file or of all files of a folder, and of what lies beside it under its name.
+
+    Without times and commands, and what an unfinished job has for the way; {} where nothing is.
+    """
+    files = sorted(one for found in path.parent.glob(f"{path.name}*") for one in (found, *found.rglob("*")))
+    files = [one for one in files if one.is_file()]
+    return {
+        one.relative_to(path.parent).as_posix(): one.read_bytes()
+        for one in files
+        if one.name != "manifest.json" and one.suffix not in ON_THE_WAY
+    }

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphita import __version__, printing, progress
+from alphita import __version__, machine, printing, progress
 from alphita.cli import (
     annotate,
     bitext,
@@ -62,6 +62,7 @@ def _alphita(
         bool, typer.Option("--quiet", "-q", help="Say only what is asked for, and what is wrong; no progress.")
     ] = False,
 ) -> None:
+    machine.fit_addresses()
     if quiet:
         progress.silence()
 

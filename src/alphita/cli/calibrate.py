@@ -92,11 +92,12 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
         before = learning.found_right(Normalizer(index, encoder=encoder), decisions.held_out)
     split = None if spec.split is None else Split.load(spec.split)
     fitted = fit(index, lambda: encoder, split=split, labels=labels, seed=spec.seed)
-    fitted.save(out, force=spec.force)
-    print(_text(fitted, out))
+    # The calibration comes last: where it is, its report is.
     if decisions is not None:
         after = learning.found_right(Normalizer(index, encoder=encoder, calibration=fitted), decisions.held_out)
         _tell_gain(out, decisions, {"before": before, "after": after}, seed=spec.seed)
+    fitted.save(out, force=spec.force)
+    print(_text(fitted, out))
 
 
 def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | None) -> Calibration:

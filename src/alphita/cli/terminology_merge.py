@@ -62,41 +62,41 @@ def merge(spec: MergeSpec) -> None:
         raise UsageError("give at least two terminologies (or one and --mappings FILE) and -o OUT.terminology")
     options = config.resolve(merging.Options, file=spec.config, sets=spec.settings)
     artefact.refuse_existing(output, force, " (the old one is moved aside)")
-    made = {name: _beside(output, name) for name in ("rejects.csv", "joined.tsv", "conflicts.tsv", "merge.json")}
+    besides = ("rejects.csv", "joined.tsv", "conflicts.tsv", "merge.json")
+    made = {name: output.with_name(f"{output.name}.{name}") for name in besides}
     for read in (*terminologies, *mappings):
         artefact.refuse_same({"the input": read, "the output": output, **made})
     opened = [store.load_terminology(path) for path in terminologies]
-    report = _beside(output, "rejects.csv")
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
-    with Rejects(report, strict=spec.strict) as rejects:
+    with Rejects(made["rejects.csv"], strict=spec.strict) as rejects:
         merged = merging.merge(opened, list(mappings), options, rejects)
         used = {
             "merged": [{"name": found.path.name, "content_hash": found.content_hash} for found in opened],
             "mappings": [path.name for path in mappings],
             **options.model_dump(),
         }
-        store.save(merged.tables, output, config=used, rejects=rejects, force=force)
-    _write_tsv(_beside(output, "joined.tsv"), merging.JOINED_COLUMNS, merged.joined)
-    _write_tsv(_beside(output, "conflicts.tsv"), merging.CONFLICT_COLUMNS, merged.conflicts)
-    counts = store.load_terminology(output).manifest["counts"]
-    with artefact.atomic_file(_beside(output, "merge.json"), "w") as file:
-        json.dump({"config": used, "saved": counts, **merged.counts}, file, indent=1, ensure_ascii=False)
+        counts: dict[str, int] = {}
+
+        def write_beside(saved: dict[str, int]) -> None:
+            counts.update(saved)
+            _write_tsv(made["joined.tsv"], merging.JOINED_COLUMNS, merged.joined)
+            _write_tsv(made["conflicts.tsv"], merging.CONFLICT_COLUMNS, merged.conflicts)
+            with artefact.atomic_file(made["merge.json"], "w") as file:
+                json.dump({"config": used, "saved": saved, **merged.counts}, file, indent=1, ensure_ascii=False)
+
+        store.save(merged.tables, output, config=used, rejects=rejects, force=force, before=write_beside)
     if spec.json:
         rows = ((title, name, count) for title, numbers in merged.counts.items() for name, count in numbers.items())
         printing.print_rows({"table": title, "name": name, "count": count} for title, name, count in rows)
     else:
         _show(merged.counts)
         print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
-    progress.say(f"what was joined is in {_beside(output, 'joined.tsv')}")
+    progress.say(f"what was joined is in {made['joined.tsv']}")
     if merged.conflicts:
-        progress.say(f"{len(merged.conflicts):,} claims were refused; see {_beside(output, 'conflicts.tsv')}")
+        progress.say(f"{len(merged.conflicts):,} claims were refused; see {made['conflicts.tsv']}")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
-
-
-def _beside(output: Path, name: str) -> Path:
-    return output.with_name(f"{output.name}.{name}")
+        progress.say(f"{rejects.count:,} rows were left out; each is in {made['rejects.csv']} with its line")
 
 
 def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> None:

@@ -317,7 +317,7 @@ def _absolute(shards: Shards) -> Shards:
 
     def whole(path: str) -> str:
         path = path.removeprefix("file://")
-        return path if "://" in path else os.path.abspath(path)
+        return path if "://" in path else os.path.normpath(artefact.absolute(Path(path)))
 
     settings = shards.settings
     return replace(

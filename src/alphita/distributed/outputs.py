@@ -131,7 +131,9 @@ def locked(out: str) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # One that was at work when this one opened it has removed it since.
+            os.stat(path)
+        except (BlockingIOError, FileNotFoundError):
             raise AlphitaError(f"another alphita is writing this output now ({path})") from None
         try:
             yield

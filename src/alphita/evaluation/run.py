@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -240,17 +241,17 @@ def _entry(
             continue
         progress.say(f"{task.name}: {name}")
         try:
-            results[name], scored = _scored(task, system, seed)
-            results[name].rows.write_parquet(_rows_file(folder, task, name))
+            result, scored, packed = _scored(task, system, seed)
         except AlphitaError as error:
             progress.say(f"{task.name}: {name}: not scored: {error}")
             entry["systems"].append({"name": name, "not_applicable": str(error), "failed": not everything})
             failed.append(error)
         except Exception as error:
-            results.pop(name, None)
-            _rows_file(folder, task, name).unlink(missing_ok=True)
             entry["systems"].append({"name": name} | _unforeseen(error, f"{task.name}: {name}: not scored", failed))
         else:
+            # A disk that is full is no fault of the system's.
+            (folder / "rows" / f"{task.name}.{file_name(name)}.parquet").write_bytes(packed)
+            results[name] = result
             entry["systems"].append({"name": name} | scored)
     _say_if_none_covered(entry)
     if baseline in results:
@@ -267,8 +268,8 @@ def _entry(
     return entry
 
 
-def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]]:  # noqa: ANN401 - of any kind
-    """Score one system; return the result, and what the report holds of it."""
+def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any], bytes]:  # noqa: ANN401 - any kind
+    """Score one system; return the result, what the report holds of it, and its rows as a Parquet file."""
     start = time.perf_counter()
     result: Result = task.module.evaluate(task.data, system, task.options)
     seconds = time.perf_counter() - start
@@ -293,7 +294,9 @@ def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]
     }
     # What a report cannot hold is the fault of this result alone, and shall not come out when all are written.
     report.as_json(scored)
-    return result, scored
+    rows = io.BytesIO()
+    result.rows.write_parquet(rows)
+    return result, scored, rows.getvalue()
 
 
 def _unforeseen(error: Exception, what: str, failed: list[AlphitaError]) -> dict[str, Any]:
@@ -313,10 +316,6 @@ def _say_if_none_covered(entry: Mapping[str, Any]) -> None:
         if notes.get("queries") and notes.get("covered") == 0:
             notes["coverage"] = "no gold concept has a name among the targets, so that every answer is wrong"
             progress.say(f"{entry['name']}: {system['name']}: {notes['coverage']}")
-
-
-def _rows_file(folder: Path, task: _Task, system: str) -> Path:
-    return folder / "rows" / f"{task.name}.{file_name(system)}.parquet"
 
 
 def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa: ANN401 - a system of any kind

@@ -20,6 +20,7 @@ aliases.arrow         sorted by alias                         labels.json       
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def save(
     config: dict[str, Any] | None = None,
     rejects: Rejects | None = None,
     force: bool = False,
+    before: Callable[[dict[str, int]], None] = lambda counts: None,
 ) -> None:
     """Write a terminology folder; it appears whole or not at all.
 
@@ -64,13 +66,14 @@ def save(
         config: the loader's options, for the manifest.
         rejects: takes the rows left out.
         force: move an existing folder aside.
+        before: is given the rows of each table before the folder appears: what lies beside it is written first.
 
     Raises:
         InputError: no concept or no term is left; under strict rejects, the first bad row.
         UsageError: `path` exists and `force` is not given.
     """
     rejects = rejects if rejects is not None else Rejects(None)
-    before = rejects.count
+    rejected = rejects.count
     # A copy that loses each table when it is written, so that the memory is free again unless the caller holds it.
     tables = replace(tables)
     with artefact.create(Path(path), KIND, force=force) as draft:
@@ -83,9 +86,12 @@ def save(
                 "cleaning_rules": list(text.DEFAULT_RULES),
                 "cleaning_version": text.CLEANING_VERSION,
                 "dropped": dict(sorted(tables.dropped.items())),
-                "rejected_on_saving": rejects.count - before,
+                "rejected_on_saving": rejects.count - rejected,
             }
         )
+        before(counts)
+        # Whoever finds the folder finds what was left out of it.
+        rejects.close()
 
 
 class _Writer:

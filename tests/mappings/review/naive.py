@@ -21,9 +21,11 @@ class Naive:
     def is_forgotten(self, one: Decision) -> bool:
         return any(one.id in ids for ids in self.forgotten.values())
 
+    def is_undone(self, one: Decision) -> bool:
+        return any(other.undoes == one.id for other in self.decisions if other.kind == "undo")
+
     def counts(self, one: Decision) -> bool:
-        undone = {other.undoes for other in self.decisions if other.kind == "undo"}
-        return one.kind != "undo" and one.id not in undone and not self.is_forgotten(one)
+        return one.kind != "undo" and not self.is_undone(one) and not self.is_forgotten(one)
 
     def in_force(self, row: int) -> dict[str, Decision]:
         """By reviewer; the adjudication under ""."""
@@ -119,7 +121,8 @@ class Naive:
         return {one.id for one in self.decisions if key(one) == name}
 
     def forgotten_decisions(self) -> set[int]:
-        return {one.id for one in self.decisions if one.kind != "undo" and self.is_forgotten(one)}
+        some = (one for one in self.decisions if one.kind != "undo" and self.is_forgotten(one))
+        return {one.id for one in some if not self.is_undone(one)}
 
     def forget(self, what: str, name: str) -> int:
         before = self.forgotten_decisions()

@@ -242,7 +242,7 @@ def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, b
     Raises:
         InputError: another layout, or no line is left.
     """
-    table = list(textio.rows(path, "\t"))
+    table = textio.held_rows(path, "\t")
     with_header = path.name.removesuffix(".gz").endswith(".tsv")
     wanted = ("label", *columns)
     layout = (

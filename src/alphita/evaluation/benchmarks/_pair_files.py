@@ -82,7 +82,7 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
     left, right, gold = [], [], []
     concepts: list[tuple[str | None, str | None]] = []
     for path in paths:
-        lines = list(textio.rows(path, layout.delimiter))
+        lines = textio.held_rows(path, layout.delimiter)
         columns = _columns(path, lines, layout)
         for number, row in lines[1:] if layout.header else lines:
             if len(row) <= max(columns.values()):

@@ -101,7 +101,7 @@ def _codes(path: Path) -> list[str]:
 
 def _symptoms(path: Path) -> list[str]:
     try:
-        content = textio.json_value(textio.read_text(path))
+        content = textio.json_value(textio.read_bytes(path))
     except ValueError as error:
         raise InputError(f"not JSON: {error}", file=path) from None
     table = content[0] if isinstance(content, list) and content else None

@@ -141,7 +141,7 @@ def _read_lines(path: Path, counts: Counter[str]) -> list[Sentence]:
 
 def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
     # White space at the head of a text is counted by the places of its entities.
-    table = list(textio.rows(path, "\t", strip=False))
+    table = textio.held_rows(path, "\t", strip=False)
     header = [cell.strip().lower() for cell in table[0][1]] if table else []
     if "query" not in header or "entities" not in header:
         raise InputError("has no columns query and entities", file=path, line=1, remedy=COLUMNS)

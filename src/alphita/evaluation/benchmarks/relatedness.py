@@ -135,7 +135,7 @@ def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
 
 def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
     """Return the sets in translation, without the pairs that have none; these are counted in `notes`."""
-    lines = list(textio.rows(path, ","))
+    lines = textio.held_rows(path, ",")
     header = [cell.lower() for cell in lines[0][1]] if lines else []
     for column in TRANSLATED:
         if column.lower() not in header:

@@ -29,8 +29,6 @@ NO_PLACE = ("rejected", "flagged", "ignored")
 # FHIR's types code and string.
 _CODE = re.compile(r"[^\s]+( [^\s]+)*")
 _STRING = re.compile(r"[ \r\n\t\S]+")
-# A document is read whole.
-MOST_BYTES = 2**30
 
 
 class Release(Protocol):
@@ -275,9 +273,9 @@ def text(value: str | None) -> str | None:
 
 def _groups(path: Path) -> list[Any]:
     try:
-        document = textio.json_value(textio.read_text(path, most_bytes=MOST_BYTES))
+        document = textio.json_value(textio.read_bytes(path))
     except ValueError as error:
-        raise InputError(f"not JSON: {error}", file=path) from None
+        raise InputError(f"not JSON that can be read: {error}", file=path) from None
     if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":
         raise InputError("no ConceptMap: its resourceType is another", file=path)
     try:

@@ -350,7 +350,8 @@ def _json(member: Member) -> Any:  # noqa: ANN401 - JSON
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON, or cut short: {error.msg}", file=member.place, line=error.lineno) from None
     except ValueError as error:
-        raise InputError(f"not JSON that can be read: {error}", file=member.place) from None
+        remedy = "is there an OBO file of it? that is read line by line"
+        raise InputError(f"not JSON that can be read: {error}", file=member.place, remedy=remedy) from None
 
 
 def _facts(graphs: list[Any], member: Member) -> tuple[str, str | None, str | None]:

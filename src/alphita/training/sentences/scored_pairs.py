@@ -114,7 +114,7 @@ def read(
         return _inference(path, rejects)
     text = textio.read_text(path)
     delimiter = "\t" if "\t" in text.lstrip("\n").partition("\n")[0] else ","
-    rows = list(_rows(path, delimiter))
+    rows = _rows(path, delimiter)
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     if set(TRIPLE_COLUMNS) <= set(header):
         return _triples(path, rows[1:], header, rejects)
@@ -140,10 +140,12 @@ def read(
     return ScoredPairs(left, right, ((scores - low) / (high - low)).astype(np.float32))
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    for line, cells in textio.rows(path, delimiter):
-        # Quotes between tabs are text; but those around a whole field are a spreadsheet's.
-        yield line, [textio.unquoted(cell).strip() for cell in cells] if delimiter == "\t" else cells
+def _rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+    found = textio.held_rows(path, delimiter)
+    if delimiter != "\t":
+        return found
+    # Quotes between tabs are text; but those around a whole field are a spreadsheet's.
+    return [(line, [textio.unquoted(cell).strip() for cell in cells]) for line, cells in found]
 
 
 def _layout_of(path: Path, header: Sequence[str], delimiter: str) -> str:
