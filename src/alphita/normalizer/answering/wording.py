@@ -45,7 +45,7 @@ MISSPELT = 0.75
 # Words more than these beside a whole name are of something else.
 MOST_UNEXPLAINED = 2
 # What brings in where, when or of what it is.
-_PREPOSITIONS = frozenset("after at before between by during for from in inside near of on over since to under with without".split())
+_PREPOSITIONS = frozenset("after before between by during from in inside near of on over since to under with without".split())
 # Letters of a short form at most.
 SHORT_FORM = 6
 # Words of less that tell a place or a form too.
@@ -282,7 +282,8 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
     if not odd:
         return False
     axis = lexicon.axes()[0]
-    if not (axis.more | axis.less).isdisjoint(map(bare, words)) and not rest_of(said, names[0]).named:
+    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
+    if is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)):
         return True
     return odd[-1] == words[-1] and _PREPOSITIONS.isdisjoint(words[1:-1])
 
