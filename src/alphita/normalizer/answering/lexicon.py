@@ -7,6 +7,8 @@ A row has a kind, what is meant (of some kinds), a language (empty: of none) and
     change          what says that something is not as it should be, without saying of what
     modifier        what says how a finding is, and is none
     filler          what says nothing by itself
+    beside          what may stand behind a finding and leave it what it is: "attacks", "again"
+    head            of what a name speaks by a picture or a place: "palm tree sign", "low back pain"
     circumstance    by what a finding comes, goes or changes: of it a name speaks, and not of the circumstance itself
     undone          what makes a finding none, as "surgically" absent
     apart           what two words of the same sort tell apart: the sort, and which

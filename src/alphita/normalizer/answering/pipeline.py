@@ -22,7 +22,7 @@ from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.said import without_tag
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
 from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
-from alphita.normalizer.answering.tokens import common_words
+from alphita.normalizer.answering.tokens import common_words, english_words
 from alphita.terminology.text import clean_many
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
@@ -187,7 +187,9 @@ class Pipeline:
         if self.respell:
             with self._making:
                 if self._speller is None:
-                    self._speller = Speller(self.index.strings.array, common_words(self.index.model_path))
+                    self._speller = Speller(
+                        self.index.strings.array, common_words(self.index.model_path), english_words()
+                    )
             without = self._hiding.words(hidden) if hidden is not None else None
             for place, readings in enumerate(self._speller.readings(cleaned, without)):
                 if readings:

@@ -26,7 +26,7 @@ from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import SPELLING, Reading
 from alphita.normalizer.answering.targets import Targets
-from alphita.normalizer.answering.tokens import common_words
+from alphita.normalizer.answering.tokens import common_words, english_words
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.rules import explain as explain_pair
 
@@ -77,7 +77,7 @@ class Maker:
                 (first.matched_term, result.concept_name or ""),
                 expansion=expansion,
                 spelling=first.expansion if SPELLING in first.routes else None,
-                common=common_words(self.index.model_path),
+                common=common_words(self.index.model_path) | english_words(),
             )
         if doubt is None:
             return result

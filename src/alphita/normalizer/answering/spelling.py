@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita.index import ngrams
+from alphita.normalizer.answering.word_pairs import is_inflected
 from alphita.normalizer.answering.words import NOTHING, count_words
 
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
@@ -145,11 +146,20 @@ class Reading(NamedTuple):
 class Speller:
     """Finds other readings of mentions, by the words of one index."""
 
-    def __init__(self, strings: pa.LargeStringArray, others: Iterable[str] = ()) -> None:
-        """Take the words of an index's cleaned strings, and `others` that are right though no term has them."""
+    def __init__(
+        self, strings: pa.LargeStringArray, others: Iterable[str] = (), dictionary: Container[str] = ()
+    ) -> None:
+        """Take the words of an index's cleaned strings, and others that are right though no term has them.
+
+        Args:
+            strings: cleaned.
+            others: words that stay as they are.
+            dictionary: words that are put right to a form of theirs alone: "breathes" to "breathing", no splint to split.
+        """
         self._counts = count_words(strings)
         self.has_residual = has_residual(strings)
         self._others = frozenset(others)
+        self._dictionary = dictionary
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
         # Replaced, not emptied, when it is full: another thread may be reading it.
@@ -230,6 +240,8 @@ class Speller:
                     continue
                 slips = OSA.distance(word, other, score_cutoff=allowed)
                 if slips > allowed or opposite(word, other):
+                    continue
+                if word in self._dictionary and not is_inflected(word, other):
                     continue
                 # A wrong first letter is rare.
                 cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(count))

@@ -1,8 +1,10 @@
-"""The words of an encoder's vocabulary: a list of common words that every encoder brings along."""
+"""Words of common language: those of an encoder's vocabulary, which every encoder brings along, and a dictionary's."""
 
 from __future__ import annotations
 
 import functools
+import gzip
+import importlib.resources
 import json
 from pathlib import Path
 
@@ -41,3 +43,10 @@ def whole_words(model: Path) -> tuple[list[str], list[str]]:
 def common_words(model: Path) -> frozenset[str]:
     """Return the whole words of a model folder's tokenizer, as a set."""
     return frozenset(whole_words(model)[0])
+
+
+@functools.cache
+def english_words() -> frozenset[str]:
+    """Return the 160,000 English words, with their inflections, that pyspellchecker carries, in lower case."""
+    words = importlib.resources.files("spellchecker").joinpath("resources", "en.json.gz").read_bytes()
+    return frozenset(json.loads(gzip.decompress(words)))

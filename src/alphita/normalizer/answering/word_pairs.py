@@ -211,7 +211,8 @@ def uninflected(word: str) -> tuple[str, ...]:
 
 def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
     """Tell whether a word of common language, or "un-" and such a word, is another one than that of a name."""
-    for no in ("", *_NOT):
+    # "Nemea" does not make "anemea" another word.
+    for no in ("", *(no for no in _NOT if len(no) > 1)):
         if word.startswith(no) and word.removeprefix(no) in common and (not no or near.startswith(no)):
             one, two = word.removeprefix(no), near.removeprefix(no)
             if shared(one, two) < max(_STEM, min(len(one), len(two)) - 2):

@@ -44,6 +44,8 @@ BLOOD = "blood"
 MISSPELT = 0.75
 # Words more than these beside a whole name are of something else.
 MOST_UNEXPLAINED = 2
+# What brings in where, when or of what it is.
+_PREPOSITIONS = frozenset("after before between by during from in inside near of on over since to under with without".split())
 # Letters of a short form at most.
 SHORT_FORM = 6
 # Words of less that tell a place or a form too.
@@ -54,7 +56,7 @@ _LESS_MEANT = frozenset(
     {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
 )
 # Marks of a positive result are as good as the word.
-_POSITIVE = re.compile(r"\+|\bpos\b")
+_POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
 
 
 def contradiction(
@@ -95,7 +97,9 @@ def contradiction(
         return UNSAID
     if is_unexplained(mention, expansion, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
-    return UNSAID if is_narrowed(said, matched) else None
+    if is_of_another_thing(said, names, common):
+        return UNEXPLAINED
+    return UNSAID if is_narrowed(said, matched) or _is_modified_otherwise(rest) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
@@ -203,8 +207,8 @@ def says_more(said: str, rest: Rest) -> bool:
         return False
     inflected = [word for word in rest.named if any(is_inflected(word, other) for other in rest.said)]
     more = [word for word in rest.named if word not in filler and word not in inflected]
-    changes = _changes()
-    if more and all(word in changes for word in more):
+    left_out = _changes() | lexicon.bare_words("head")
+    if more and all(word in left_out for word in more):
         return True
     return bool(more) and len(left) == 1
 
@@ -263,6 +267,53 @@ def _is_spelt_beside_others(rest: Rest) -> bool:
     known = lexicon.bare_words("filler") | lexicon.bare_words("modifier") | _changes() | IDLE
     known |= frozenset().union(*(axis.more | axis.less for axis in lexicon.axes()))
     return any(word not in known and not word.isdigit() and not _measured([word]) for word in others)
+
+
+def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
+
+    A "nose bleed seat" is a seat. A word that only follows ("headache again"), a site, and what a preposition brings in
+    ("rash of the arms") say nothing else. With an amount any such word does: "low calcium intake" is an intake.
+    """
+    words = WORD.findall(said.casefold())
+    rest = rest_of(said, " ".join(names))
+    named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
+    odd = [word for word in words if levelled(word) in rest.said and _is_thing(word, named, common)]
+    if not odd:
+        return False
+    axis = lexicon.axes()[0]
+    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
+    if is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)):
+        return True
+    return odd[-1] == words[-1] and _PREPOSITIONS.isdisjoint(words[1:-1])
+
+
+def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
+    from rapidfuzz.distance import Indel
+
+    plain = bare(word)
+    if plain not in common or plain in _told() or body_site.find(read(plain)) or _measured([levelled(plain)]):
+        return False
+    like = levelled(word)
+    return not any(is_inflected(like, other) or Indel.normalized_similarity(like, other) >= ALIKE for other in named)
+
+
+@functools.cache
+def _told() -> frozenset[str]:
+    """Return the words that say how or how much something is, or nothing."""
+    kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
+    amounts = (axis.more | axis.less for axis in lexicon.axes())
+    return frozenset().union(_changes(), IDLE, *kinds, *amounts)
+
+
+def _is_modified_otherwise(rest: Rest) -> bool:
+    """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
+    from rapidfuzz.distance import Indel
+
+    how = [word for word in rest.said if word in lexicon.bare_words("modifier") and word not in _PREPOSITIONS]
+    other = [word for word in rest.named if word not in lexicon.bare_words("filler") | _PREPOSITIONS]
+    return any(Indel.normalized_similarity(word, each) < ALIKE for word in how for each in other)
 
 
 def _content(words: Sequence[str]) -> int:
