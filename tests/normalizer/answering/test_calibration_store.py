@@ -150,6 +150,7 @@ def test_files_are_plain_and_nothing_is_unpickled(index, saved, monkeypatch):
 def test_an_existing_calibration_is_not_overwritten(fitted, saved):
     with pytest.raises(UsageError, match="already exists"):
         fitted.save(saved)
+    (saved / "notes.txt").write_text("mine", encoding="utf-8")
     fitted.save(saved, force=True)
     assert saved.with_name("calibration.old-1").is_dir()
 

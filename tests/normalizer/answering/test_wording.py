@@ -16,6 +16,8 @@ from alphita.normalizer.answering.wording import (
     is_opposite,
 )
 
+COMMON = frozenset(["chronicle", "velvet", "seats", "meeting", "throw", "intake", "attacks", "weekly", "inside"])
+
 
 @pytest.mark.parametrize(
     ("mention", "name", "opposite"),
@@ -204,10 +206,23 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("short toe Neoplasm of the oral cavity", None, "Short toe", UNEXPLAINED),
         ("Prolonged", None, "Prolonged", None),
         ("onset in childhood", None, "Childhood onset", None),
+        ("nose bleed seats", None, "Nose bleed", UNEXPLAINED),
+        ("PAC meeting", "premature atrial contractions meeting", "Premature atrial contractions", UNEXPLAINED),
+        ("hammer throw", None, "Hammer toe", UNEXPLAINED),
+        ("sodium intake low", None, "low sodium", UNEXPLAINED),
+        ("headache attacks", None, "Headache", None),
+        ("night terrors weekly", None, "Night terrors", None),
+        ("raised pressure inside the eye", None, "Raised pressure in the eye", None),
+        ("palm tree", None, "Palm tree sign", UNSAID),
+        ("low back", None, "Low back pain", UNSAID),
+        ("Romberg positive", None, "Positive Romberg sign", None),
+        ("stable scoliosis", None, "Compensatory scoliosis", UNSAID),
+        ("can hear", None, "can't hear", OPPOSITE),
+        ("cannot hear", None, "can't hear", None),
     ],
 )
 def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
-    assert contradiction(mention, (name, name), expansion=expansion, common={"chronicle", "velvet"}) == expected
+    assert contradiction(mention, (name, name), expansion=expansion, common=COMMON) == expected
 
 
 def test_the_concepts_own_name_may_say_the_opposite():
@@ -252,6 +267,8 @@ def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
         "change",
         "modifier",
         "filler",
+        "beside",
+        "head",
         "circumstance",
         "undone",
         "measured",

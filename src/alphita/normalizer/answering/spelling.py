@@ -154,7 +154,7 @@ class Speller:
         Args:
             strings: cleaned.
             others: words that stay as they are.
-            dictionary: words that are put right to a form of theirs alone: "breathes" to "breathing", no splint to split.
+            dictionary: words that are put right to a form of theirs alone: "breathes" to "breathing".
         """
         self._counts = count_words(strings)
         self.has_residual = has_residual(strings)

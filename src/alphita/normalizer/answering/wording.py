@@ -16,12 +16,14 @@ from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
 from alphita.normalizer.answering.word_pairs import (
     ALIKE,
+    INFLECTION,
     WORD,
     Rest,
     is_inflected,
     is_other_word,
     is_turned,
     rest_of,
+    shared,
     uninflected,
 )
 from alphita.normalizer.cues import bare
@@ -45,7 +47,13 @@ MISSPELT = 0.75
 # Words more than these beside a whole name are of something else.
 MOST_UNEXPLAINED = 2
 # What brings in where, when or of what it is.
-_PREPOSITIONS = frozenset("after before between by during from in inside near of on over since to under with without".split())
+_PREPOSITIONS = frozenset(
+    ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
+).union(["under", "w", "with", "without"])
+# Words that deny what stands behind them.
+_NOT = re.compile(
+    r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
+)
 # Letters of a short form at most.
 SHORT_FORM = 6
 # Words of less that tell a place or a form too.
@@ -116,6 +124,9 @@ def is_opposite(mention: str, name: str) -> bool:
     ):
         return True
     if is_at_other_end(mention, name):
+        return True
+    # "Can hear" is not "can't hear".
+    if not said and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
         return True
     return any(is_turned(word, other) for word in said for other in named)
 
@@ -273,19 +284,17 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
     """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
 
     A "nose bleed seat" is a seat. A word that only follows ("headache again"), a site, and what a preposition brings in
-    ("rash of the arms") say nothing else. With an amount any such word does: "low calcium intake" is an intake.
+    ("rash of the arms") say nothing else. With an amount it may stand elsewhere: "calcium intake low".
     """
     words = WORD.findall(said.casefold())
     rest = rest_of(said, " ".join(names))
     named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
     odd = [word for word in words if levelled(word) in rest.said and _is_thing(word, named, common)]
-    if not odd:
+    if len(odd) != 1 or not _PREPOSITIONS.isdisjoint(words[1:-1]):
         return False
     axis = lexicon.axes()[0]
     is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
-    if is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)):
-        return True
-    return odd[-1] == words[-1] and _PREPOSITIONS.isdisjoint(words[1:-1])
+    return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
 
 
 def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
@@ -293,7 +302,13 @@ def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
     from rapidfuzz.distance import Indel
 
     plain = bare(word)
-    if plain not in common or plain in _told() or body_site.find(read(plain)) or _measured([levelled(plain)]):
+    if (
+        not word.isalpha()
+        or plain not in common
+        or plain in _told()
+        or body_site.find(read(plain))
+        or _measured([levelled(plain)])
+    ):
         return False
     like = levelled(word)
     return not any(is_inflected(like, other) or Indel.normalized_similarity(like, other) >= ALIKE for other in named)
@@ -311,9 +326,15 @@ def _is_modified_otherwise(rest: Rest) -> bool:
     """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
     from rapidfuzz.distance import Indel
 
-    how = [word for word in rest.said if word in lexicon.bare_words("modifier") and word not in _PREPOSITIONS]
-    other = [word for word in rest.named if word not in lexicon.bare_words("filler") | _PREPOSITIONS]
-    return any(Indel.normalized_similarity(word, each) < ALIKE for word in how for each in other)
+    how = lexicon.bare_words("modifier") - _PREPOSITIONS
+    mine = [word for word in rest.said if word in how and not age_group.find(read(word))]
+    other = [
+        word
+        for word in rest.named
+        if word not in lexicon.bare_words("filler") | _PREPOSITIONS
+        and not any(shared(word, each) >= INFLECTION for each in rest.said)
+    ]
+    return any(Indel.normalized_similarity(word, each) < ALIKE for word in mine for each in other)
 
 
 def _content(words: Sequence[str]) -> int:
