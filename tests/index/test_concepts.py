@@ -138,6 +138,8 @@ def test_parents_pass_through_what_has_no_live_terms_and_circles_end(make):
     assert parents == {one: ["T:3"], two: ["T:1"], three: ["T:4"], four: ["T:1", "T:3"]}
     assert ids_of(index, index.segment.descendants(one)) == ["T:2", "T:3", "T:4"]
     assert ids_of(index, index.segment.descendants(two)) == []
+    # Of a circle none is above all.
+    assert index.segment.top() is None
 
 
 def test_ids_aliases_and_retired_ids_find_their_concept(make):

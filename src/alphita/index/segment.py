@@ -185,6 +185,14 @@ class Segment:
             return np.zeros(0, np.int32)
         return np.asarray(self.parents[self.parent_offsets[concept] : self.parent_offsets[concept + 1]])
 
+    def top(self) -> int | None:
+        """Return the row of the one concept that is above others and below none; None: there is no such one."""
+        if self.parents is None or self.parent_offsets is None:
+            return None
+        above = np.unique(self.parents)
+        tops = above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
+        return int(tops[0]) if len(tops) == 1 else None
+
     def descendants(self, concept: int) -> NDArray[np.int64]:
         """Return the rows of all concepts below one, sorted, itself left out; a circle is walked once.
 

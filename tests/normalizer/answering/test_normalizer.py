@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,9 @@ from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import Candidate
+from alphita.normalizer.answering.said import TOP
+from alphita.terminology.model import Tables
+from alphita.terminology.store import load_terminology, save
 from alphita.terminology.text import clean
 from tests.doubles import ROWS, HashEncoder, SmallTerminology
 
@@ -229,3 +234,20 @@ def test_several_threads_may_ask_at_once(index_path):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda term: normalizer.normalize([term])[0], terms * 3))
     assert found == normalizer.normalize(terms * 3)
+
+
+def test_the_concept_above_all_others_is_never_accepted_by_its_name(tmp_path):
+    tables = Tables(
+        concepts=pl.DataFrame({"id": ["T:1", "T:2", "T:3"], "source": "T"}),
+        terms=pl.DataFrame(
+            {"concept": ["T:1", "T:2", "T:3"], "string": ["All", "Seizure", "Cold"], "language": "en", "source": "T"}
+        ),
+        relations=pl.DataFrame({"head": ["T:2", "T:3"], "tail": ["T:1", "T:1"], "relation": "is_a", "source": "T"}),
+    )
+    save(tables, tmp_path / "t.terminology")
+    index = build(load_terminology(tmp_path / "t.terminology"), HashEncoder(), tmp_path / "t.index")
+    maker = Normalizer(index, encoder=HashEncoder())._maker
+    for mention, decision in (("all", "review"), ("T:1", "accept"), ("seizure", "accept")):
+        result = replace(Normalizer(index, encoder=HashEncoder()).normalize([mention])[0], decision="accept")
+        named = maker.named(mention, result)
+        assert (named.decision, TOP in named.candidates[0].contradictions) == (decision, decision == "review")

@@ -46,8 +46,8 @@ STRINGS = [
 ]
 
 
-def speller(strings=STRINGS, others=()) -> Speller:
-    return Speller(pa.array(sorted(strings), pa.large_string()), others)
+def speller(strings=STRINGS, others=(), dictionary=()) -> Speller:
+    return Speller(pa.array(sorted(strings), pa.large_string()), others, dictionary)
 
 
 def read(string: str, **options) -> list[tuple[str, str]]:
@@ -65,6 +65,13 @@ def test_words_of_strings_that_are_not_there_are_unknown():
     # As a speller without these strings says.
     less = speller(["seizures of the heart", "headache", "severe headache"])
     assert [one.string for one in less.readings(["seizuer"])[0]] == found[1]
+
+
+def test_a_word_of_the_dictionary_is_put_right_to_a_form_of_its_own_alone():
+    strings = ["split foot", "wobbly eyes", "goiter"]
+    for word, right in (("splint", []), ("wobble", ["wobbly"]), ("gaiter", []), ("goitre", ["goiter"])):
+        assert [text for text, _ in read(word, strings=strings, dictionary={"splint", "wobble", "gaiter"})] == right
+    assert read("gaiter", strings=strings) == [("goiter", SPELLING)]
 
 
 class TestPutRight:

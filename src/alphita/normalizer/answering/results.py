@@ -22,7 +22,7 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
+from alphita.normalizer.answering.said import SHARED_CODE, TOP, doubt_of, identifier_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import SPELLING, Reading
 from alphita.normalizer.answering.targets import Targets
@@ -58,6 +58,8 @@ class Maker:
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
+        top = index.segment.top()
+        self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
 
     def named(self, mention: str, result: Result) -> Result:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
@@ -71,7 +73,9 @@ class Maker:
         if doubt is None and SPELLING in first.routes:
             # What was put right is no excuse: "right" is no "night", and no left.
             doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
-        if doubt is None or doubt == doubt_of(first.matched_term):
+        if doubt is None and result.concept_id == self._top and identifier_of(mention) is None:
+            doubt = TOP
+        elif doubt is None or doubt == doubt_of(first.matched_term):
             doubt = contradiction(
                 mention,
                 (first.matched_term, result.concept_name or ""),

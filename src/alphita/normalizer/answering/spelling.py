@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita.index import ngrams
-from alphita.normalizer.answering.word_pairs import is_inflected
+from alphita.normalizer.answering.word_pairs import is_form
 from alphita.normalizer.answering.words import NOTHING, count_words
 
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
@@ -154,7 +154,7 @@ class Speller:
         Args:
             strings: cleaned.
             others: words that stay as they are.
-            dictionary: words that are put right to a form of theirs alone: "breathes" to "breathing".
+            dictionary: words that are put right to a form of theirs alone: "wobble" to "wobbly".
         """
         self._counts = count_words(strings)
         self.has_residual = has_residual(strings)
@@ -241,7 +241,7 @@ class Speller:
                 slips = OSA.distance(word, other, score_cutoff=allowed)
                 if slips > allowed or opposite(word, other):
                     continue
-                if word in self._dictionary and not is_inflected(word, other):
+                if word in self._dictionary and not is_form(word, other):
                     continue
                 # A wrong first letter is rare.
                 cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(count))

@@ -260,3 +260,10 @@ def shared(word: str, other: str) -> int:
 def is_inflected(word: str, other: str) -> bool:
     """Tell whether two words differ by their last letters alone."""
     return shared(word, other) >= max(_STEM, min(len(word), len(other)) - INFLECTION)
+
+
+def is_form(word: str, other: str) -> bool:
+    """Tell whether two words begin alike with five letters and more, or are what one word is inflected to."""
+    return (is_inflected(word, other) and shared(word, other) > _STEM) or not set(uninflected(word)).isdisjoint(
+        uninflected(other)
+    )
