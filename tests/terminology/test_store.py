@@ -214,6 +214,7 @@ def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, termin
     with pytest.raises(UsageError, match="already exists"):
         store.save(tables(), target)
     given = tables()
+    (target / "notes.txt").write_text("mine", encoding="utf-8")
     store.save(given, target, force=True)
     store.save(given, tmp_path / "u.terminology")
     assert store.load_terminology(target).content_hash == terminology.content_hash
