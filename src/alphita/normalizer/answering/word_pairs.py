@@ -263,7 +263,12 @@ def is_inflected(word: str, other: str) -> bool:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Tell whether two words begin alike with five letters and more, or are what one word is inflected to."""
-    return (is_inflected(word, other) and shared(word, other) > _STEM) or not set(uninflected(word)).isdisjoint(
-        uninflected(other)
+    """Tell whether of two words one is the other and an ending, both are of one word, or five letters begin both."""
+    if not is_inflected(word, other):
+        return False
+    short, long = sorted((word, other), key=len)
+    return (
+        long.startswith(short)
+        or shared(word, other) > _STEM
+        or not set(uninflected(word)).isdisjoint(uninflected(other))
     )
