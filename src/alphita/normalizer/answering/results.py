@@ -26,7 +26,7 @@ from alphita.normalizer.answering.said import SHARED_CODE, TOP, doubt_of, identi
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import SPELLING, Reading
 from alphita.normalizer.answering.targets import Targets
-from alphita.normalizer.answering.tokens import common_words, english_words
+from alphita.normalizer.answering.tokens import everyday_words
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.rules import explain as explain_pair
 
@@ -81,7 +81,7 @@ class Maker:
                 (first.matched_term, result.concept_name or ""),
                 expansion=expansion,
                 spelling=first.expansion if SPELLING in first.routes else None,
-                common=common_words(self.index.model_path) | english_words(),
+                common=everyday_words(self.index.model_path),
             )
         if doubt is None:
             return result
