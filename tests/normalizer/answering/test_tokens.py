@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita.normalizer.answering.tokens import whole_words
+from alphita.normalizer.answering.tokens import english_words, everyday_words, whole_words
 
 
 def model(folder: Path, vocabulary: object) -> Path:
@@ -71,3 +71,13 @@ def test_what_is_no_tokenizer_has_no_words(tmp_path, content):
 
 def test_a_folder_without_a_tokenizer_has_no_words(tmp_path):
     assert whole_words(tmp_path) == ([], [])
+
+
+def test_the_words_of_model_and_dictionary_are_joined_once(tmp_path):
+    folder = model(tmp_path, {"▁kopfweh": 0, "▁ear": 1})
+    words = everyday_words(folder)
+    assert {"kopfweh", "ear", "gaiter", "tinkling"} <= words
+    assert "mirosis" not in words
+    # Every accepted answer asks for them.
+    assert everyday_words(folder) is words
+    assert len(english_words()) > 100_000
