@@ -275,9 +275,7 @@ def _is_spelt_beside_others(rest: Rest) -> bool:
     others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
     if len(others) == len(rest.said):
         return False
-    known = lexicon.bare_words("filler") | lexicon.bare_words("modifier") | _changes() | IDLE
-    known |= frozenset().union(*(axis.more | axis.less for axis in lexicon.axes()))
-    return any(word not in known and not word.isdigit() and not _measured([word]) for word in others)
+    return any(word not in _told() and not word.isdigit() and not _measured([word]) for word in others)
 
 
 def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
