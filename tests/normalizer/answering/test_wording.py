@@ -16,7 +16,9 @@ from alphita.normalizer.answering.wording import (
     is_opposite,
 )
 
-COMMON = frozenset(["chronicle", "velvet", "seats", "meeting", "throw", "intake", "attacks", "weekly", "inside"])
+COMMON = frozenset(
+    ["chronicle", "velvet", "seats", "meeting", "throw", "intake", "attacks", "weekly", "inside", "yard"]
+).union(["told", "fingers", "side", "poisoned"])
 
 
 @pytest.mark.parametrize(
@@ -211,6 +213,14 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("hammer throw", None, "Hammer toe", UNEXPLAINED),
         ("sodium intake low", None, "low sodium", UNEXPLAINED),
         ("headache attacks", None, "Headache", None),
+        ("cat cry in the yard", None, "Cat cry", UNEXPLAINED),
+        ("long face when told", None, "Long face", UNEXPLAINED),
+        ("pins and needles in her fingers", None, "Pins and needles", None),
+        ("extra little finger on one side", None, "Extra little finger", None),
+        ("poisoned", None, "Blood poisoned", UNSAID),
+        ("low serum potassium with high urine potassium", None, "Low urine potassium levels", UNEXPLAINED),
+        ("high urine potassium", None, "Low urine potassium levels", OPPOSITE),
+        ("enlarged lower lip", None, "Enlarged lip", None),
         ("night terrors weekly", None, "Night terrors", None),
         ("raised pressure inside the eye", None, "Raised pressure in the eye", None),
         ("palm tree", None, "Palm tree sign", UNSAID),

@@ -256,3 +256,24 @@ def test_a_run_that_goes_on_takes_what_it_began_with(store, base, tmp_path):
     kept_file.write_text('{"counts": {}}')
     with pytest.raises(InputError, match=r"m.decisions.json: is damaged .*start again with --force"):
         learning.taught(base, later, tmp_path / "m", resume=True)
+
+
+@pytest.mark.parametrize("missing", ["m.hard_negatives.csv", "m.decisions.json"])
+def test_a_run_that_ended_before_all_was_there_begins_anew_from_the_decisions_of_now(store, base, tmp_path, missing):
+    learning.taught(base, learning.in_time(store), tmp_path / "m")
+    (tmp_path / missing).unlink()
+    say(store, 1, "choose", ids(base)["swelling of the liver"])
+    later = learning.in_time(store)
+    again = learning.taught(base, later, tmp_path / "m", resume=True)
+    assert again.decisions == later
+    assert learning.taught(base, later, tmp_path / "m", resume=True).decisions == later
+
+
+def test_decisions_of_before_are_not_taken_with_a_new_terminology(store, base, tmp_path, monkeypatch):
+    found = learning.in_time(store)
+    learning.taught(base, found, tmp_path / "m")
+    with monkeypatch.context() as patched:
+        patched.setattr(learning, "hard_negatives", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            learning.taught(base, found, tmp_path / "m", force=True)
+    assert not (tmp_path / "m.decisions.json").exists()

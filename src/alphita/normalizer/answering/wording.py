@@ -89,6 +89,8 @@ def contradiction(
     for each in dict.fromkeys((mention, said)):
         if is_opposite(each, matched) or any(is_at_other_end(each, name) for name in others):
             return OPPOSITE
+        if _has_both_ends(each, matched):
+            return UNEXPLAINED
     if _is_more_than_modifier(mention, matched, common):
         return NO_FINDING
     rest = rest_of(said, matched)
@@ -139,6 +141,17 @@ def is_at_other_end(mention: str, name: str) -> bool:
         for axis in lexicon.axes()
         for ours, theirs in ((axis.more, axis.less), (axis.less, axis.more))
     )
+
+
+def _has_both_ends(mention: str, name: str) -> bool:
+    """Tell whether a mention says that one thing is more and another less, and the name only one of these.
+
+    "Low serum potassium with high urine potassium" is more than "low urine potassium".
+    """
+    axis = lexicon.axes()[0]
+    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
+    both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
+    return both and named.isdisjoint(axis.more) != named.isdisjoint(axis.less)
 
 
 @functools.lru_cache(maxsize=_LAST)
@@ -218,6 +231,8 @@ def says_more(said: str, rest: Rest) -> bool:
         return False
     inflected = [word for word in rest.named if any(is_inflected(word, other) for other in rest.said)]
     more = [word for word in rest.named if word not in filler and word not in inflected]
+    if len(left) == 1 and not more and BLOOD in rest.named:
+        return True
     left_out = _changes() | lexicon.bare_words("head")
     if more and all(word in left_out for word in more):
         return True
@@ -281,17 +296,20 @@ def _is_spelt_beside_others(rest: Rest) -> bool:
 def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
     """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
 
-    A "nose bleed seat" is a seat. A word that only follows ("headache again"), a site, and what a preposition brings in
-    ("rash of the arms") say nothing else. With an amount it may stand elsewhere: "calcium intake low".
+    A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
+    preposition brings in ("rash of the arms"), unless the name is said whole: "tongue tied in the exam". With an amount
+    it may stand elsewhere: "calcium intake low".
     """
     words = WORD.findall(said.casefold())
     rest = rest_of(said, " ".join(names))
     named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
     odd = [word for word in words if levelled(word) in rest.said and _is_thing(word, named, common)]
+    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
+    if odd and is_whole and odd[-1] == words[-1]:
+        return True
     if len(odd) != 1 or not _PREPOSITIONS.isdisjoint(words[1:-1]):
         return False
     axis = lexicon.axes()[0]
-    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
     return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
 
 

@@ -287,18 +287,20 @@ def taught(
         out: the model folder to come.
         exclude: cleaned strings that nothing may learn from: a split's.
         force: move an existing terminology aside.
-        resume: take those that are there.
+        resume: take those that are there, or make them again where a run ended before it had all three.
     """
     folder, triples, kept = (
         out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
     )
     if resume and folder.exists() and triples.exists() and kept.exists():
         return Taught(load_terminology(folder), triples, *_kept(kept))
+    # Written last: where it lies, the others are of the same decisions.
+    kept.unlink(missing_ok=True)
     counts: dict[str, Any] = {
         "learned": len(decisions.learned),
         "held_out": len(decisions.held_out),
         "left_out": decisions.left_out,
-        "synonyms": overlay(base, decisions.learned, folder, force=force),
+        "synonyms": overlay(base, decisions.learned, folder, force=force or resume),
         "hard_negatives": hard_negatives(base, decisions.learned, triples, exclude),
     }
     with artefact.atomic_file(kept, "w", private=True) as file:
