@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alphita.normalizer.answering import lexicon, morphemes
-from alphita.normalizer.answering.word_pairs import key, rest_of
+from alphita.normalizer.answering.word_pairs import is_form, key, rest_of
 from alphita.normalizer.answering.wording import (
     NO_FINDING,
     OPPOSITE,
@@ -233,6 +233,60 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
 )
 def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
     assert contradiction(mention, (name, name), expansion=expansion, common=COMMON) == expected
+
+
+@pytest.mark.parametrize(
+    ("mention", "name", "similarity", "expected"),
+    [
+        ("dwarf buffalo", "Buffalo hump", 0.77, UNEXPLAINED),
+        ("dwarf buffalo", "Buffalo hump", 0.9, None),
+        ("question mark", "Question mark ear", 0.63, UNEXPLAINED),
+        ("fish scale", "Fish scale disease", 0.79, UNEXPLAINED),
+        ("hart attack", "Heart attack", 0.48, None),
+        ("basophils high", "Basophilia", 0.7, None),
+        ("PAPP-A low", "Low maternal serum PAPP-A", 0.79, None),
+        ("hammer thrower", "Hammer toe", 0.63, UNEXPLAINED),
+    ],
+)
+def test_what_means_little_of_a_name_and_says_other_words_is_not_it(mention, name, similarity, expected):
+    common = {"dwarf", "buffalo", "question", "thrower", "hart", "basophils"}
+    assert contradiction(mention, (name, name), similarity=similarity, common=common) == expected
+
+
+@pytest.mark.parametrize(
+    ("mention", "expansion", "name", "expected"),
+    [
+        ("coq au vin", "coq au vulvar intraepithelial neoplasia", "Vulvar intraepithelial neoplasia", OTHER_WORD),
+        ("Jane Doe", "jane dyspnea on exertion", "Dyspnea on exertion", OTHER_WORD),
+        ("take arms", "take alveolar rhabdomyosarcoma", "Alveolar rhabdomyosarcoma", OTHER_WORD),
+        ("sob on exertion", "shortness of breath on exertion", "Shortness of breath on exertion", None),
+        ("sob today", "shortness of breath today", "Shortness of breath", None),
+        ("inc tone", "increased tone", "Increased muscle tone", None),
+    ],
+)
+def test_a_word_of_a_phrase_is_no_short_form(mention, expansion, name, expected):
+    common = {"coq", "vin", "jane", "doe", "take", "arms", "sob", "today", "inc", "tone", "exertion"}
+    assert contradiction(mention, (name, name), expansion=expansion, common=common) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "expected"),
+    [
+        ("wobble", "wobbly", True),
+        ("anorexic", "anorexia", True),
+        ("bronchitic", "bronchitis", True),
+        ("hallucinating", "hallucination", True),
+        ("palpitation", "palpitations", True),
+        ("chore", "chorea", False),
+        ("meteorite", "meteorism", False),
+        ("jerkin", "jerking", False),
+        ("depressing", "depression", False),
+        ("manicure", "manic", False),
+    ],
+)
+def test_forms_of_a_word_have_endings_that_stand_for_one_another(word, other, expected):
+    assert is_form(word, other) is expected
+    assert (contradiction(word, (other, other), common={word}) is None) is expected
 
 
 def test_the_concepts_own_name_may_say_the_opposite():

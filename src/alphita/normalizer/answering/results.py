@@ -81,6 +81,7 @@ class Maker:
                 (first.matched_term, result.concept_name or ""),
                 expansion=expansion,
                 spelling=first.expansion if SPELLING in first.routes else None,
+                similarity=1.0 if first.expansion else first.similarity,
                 common=everyday_words(self.index.model_path),
             )
         if doubt is None:

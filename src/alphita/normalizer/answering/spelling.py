@@ -119,6 +119,8 @@ IDLE = TIMES.union(
         "also",
     ]
 )
+# Behind a verb, at the end of what is said, these make it another.
+PARTICLES = frozenset(["for", "in", "off", "on", "out", "to", "under"])
 # A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
 CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
 # Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").
@@ -355,7 +357,8 @@ def shortened(string: str) -> str:
     start, end = 0, len(words)
     while start < end and _is_idle(words, start, first=True):
         start += 1
-    while end > start and _is_idle(words, end - 1, first=False):
+    # "Falling out" is no fall.
+    while end > start and not (end == len(words) and words[-1] in PARTICLES) and _is_idle(words, end - 1, first=False):
         end -= 1
     return " ".join(words[start:end]).strip("|")
 

@@ -26,6 +26,8 @@ _TURNED = (
 _STEM = 4
 # Words this like each other in their letters, 0 to 1, may be taken for each other.
 ALIKE = 0.6
+# Words this like each other are one, misspelt.
+MISSPELT = 0.75
 # A beginning of a word with less of its letters is not that word.
 CUT = 0.6
 # Letters by which one word's inflections differ.
@@ -39,6 +41,17 @@ ONE_SLIP_TO = 9
 _SOUNDS = ("cgqstx", "gj", "fvp", "dt", "bp", "mn", "vw", "ht")
 # Ends of an adjective or a verb.
 _FORM = re.compile(r"(?:ed|ing|ic|al|ive|e)$")
+# Endings that stand for one another; "" for none.
+_ENDINGS = tuple(
+    frozenset(endings.split("|"))
+    for endings in (
+        *("|s|es|ed|ing|ings|y|ly|ness", "e|es|ed|ing|ings|y|ely", "y|ies|ied|iness|ily"),
+        *("ia|ic|ics|iac|iacs|ial|ical|y|ies|ias|ous", "a|al|ae|as|ic|atous|atic|ata|tic|tous", "um|a|al"),
+        *("osis|otic|oses", "itis|itic|ides", "us|i|al|ic", "is|es|ic", "|al|ic|ous|ity|ty|tic|ally", "e|ous|al|ic"),
+        *("ence|ent|ency|ences", "ance|ant|ancy|ances", "ation|ate|ated|ating|ations|ates", "ion|ions|ed|e"),
+    )
+)
+SHORTEST_STEM = 3
 _SYLLABLE = re.compile(r"[aeiou]+|[^aeiou]")
 # Beginnings that are not heard, or heard as another; of words as `key` has them.
 _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
@@ -144,6 +157,7 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             return True
         if is_alone and (
             _is_replaced(word, near)
+            or (word in common and not is_form(word, near) and not morphemes.readings(word) & morphemes.readings(near))
             or any(_is_common_otherwise(each, near, common) for each in uninflected(word))
             or _is_fragment(word, near, common)
             or _is_misspelt_too_far(word, near)
@@ -263,12 +277,8 @@ def is_inflected(word: str, other: str) -> bool:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Tell whether of two words one is the other and an ending, both are of one word, or five letters begin both."""
-    if not is_inflected(word, other):
-        return False
-    short, long = sorted((word, other), key=len)
-    return (
-        long.startswith(short)
-        or shared(word, other) > _STEM
-        or not set(uninflected(word)).isdisjoint(uninflected(other))
+    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", no "chore" and "chorea"."""
+    return any(
+        any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
+        for stem in range(shared(word, other), SHORTEST_STEM - 1, -1)
     )

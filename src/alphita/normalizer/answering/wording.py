@@ -14,9 +14,19 @@ from collections.abc import Container, Sequence
 from alphita.normalizer.answering import lexicon, morphemes
 from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
+from alphita.normalizer.answering.things import (
+    PREPOSITIONS,
+    changes,
+    is_everyday_short_form,
+    is_far,
+    is_of_another_thing,
+    measured_in,
+    told,
+)
 from alphita.normalizer.answering.word_pairs import (
     ALIKE,
     INFLECTION,
+    MISSPELT,
     WORD,
     Rest,
     is_inflected,
@@ -42,14 +52,8 @@ _VALUE = re.compile(
 # Pairs that are looked at again at once.
 _LAST = 16
 BLOOD = "blood"
-# Words this like each other are one, misspelt.
-MISSPELT = 0.75
 # Words more than these beside a whole name are of something else.
 MOST_UNEXPLAINED = 2
-# What brings in where, when or of what it is.
-_PREPOSITIONS = frozenset(
-    ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
-).union(["under", "w", "with", "without"])
 # Words that deny what stands behind them.
 _NOT = re.compile(
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
@@ -73,6 +77,7 @@ def contradiction(
     *,
     expansion: str | None = None,
     spelling: str | None = None,
+    similarity: float = 1.0,
     common: Container[str] = (),
 ) -> str | None:
     """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing.
@@ -82,6 +87,7 @@ def contradiction(
         names: the name that answers it, and the preferred name of its concept.
         expansion: what the mention's short forms stand for; None: it has none.
         spelling: the mention with its words put right; None: none was.
+        similarity: the cosine of the mention, if it was neither expanded nor put right, and the name that answers it.
         common: words of common language, in lower case.
     """
     said = expansion or mention
@@ -93,6 +99,8 @@ def contradiction(
             return UNEXPLAINED
     if _is_more_than_modifier(mention, matched, common):
         return NO_FINDING
+    if expansion and is_everyday_short_form(mention, expansion, matched, common):
+        return OTHER_WORD
     rest = rest_of(said, matched)
     if not rest.said and not rest.named and expansion is None:
         return None
@@ -107,7 +115,7 @@ def contradiction(
         return UNSAID
     if is_unexplained(mention, expansion, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
-    if is_of_another_thing(said, names, common):
+    if is_of_another_thing(said, names, common) or is_far(said, names, similarity, common):
         return UNEXPLAINED
     return UNSAID if is_narrowed(said, matched) or _is_modified_otherwise(rest) else None
 
@@ -186,7 +194,7 @@ def is_apart(said: str, name: str, rest: Rest) -> bool:
     mine, other = ({sorts[word] for word in words if word in sorts} for words in (rest.said, rest.named))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
         return True
-    measured, named = (_measured([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
+    measured, named = (measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
     return BLOOD in measured and bool(named) and not measured & named
 
 
@@ -199,7 +207,7 @@ def _tells_less(name: str) -> bool:
     """Tell whether a name says in any way that something is less, or is not as it should be."""
     words = [levelled(word) for word in WORD.findall(name.casefold())]
     less = frozenset().union(*(axis.less for axis in lexicon.axes()))
-    amiss = less | (_changes() - lexicon.axes()[0].more - {"positivity", "positive"})
+    amiss = less | (changes() - lexicon.axes()[0].more - {"positivity", "positive"})
     return any(
         word in amiss
         or word.startswith(_LESS)
@@ -233,7 +241,7 @@ def says_more(said: str, rest: Rest) -> bool:
     more = [word for word in rest.named if word not in filler and word not in inflected]
     if len(left) == 1 and not more and BLOOD in rest.named:
         return True
-    left_out = _changes() | lexicon.bare_words("head")
+    left_out = changes() | lexicon.bare_words("head")
     if more and all(word in left_out for word in more):
         return True
     return bool(more) and len(left) == 1
@@ -251,12 +259,6 @@ def is_narrowed(said: str, name: str) -> bool:
     return False
 
 
-@functools.cache
-def _changes() -> frozenset[str]:
-    axis = lexicon.axes()[0]
-    return frozenset(map(levelled, lexicon.bare_words("change") | axis.more | axis.less)) - {"up", "down"}
-
-
 def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms.
 
@@ -268,7 +270,7 @@ def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
     ways = axis.more | axis.less
     left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
     is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
-    if is_of_analyte and _measured(left) - _measured(rest.named) - {BLOOD}:
+    if is_of_analyte and measured_in(left) - measured_in(rest.named) - {BLOOD}:
         return True
     if expansion is None and not rest.named and _content(left) > MOST_UNEXPLAINED:
         return True
@@ -290,64 +292,19 @@ def _is_spelt_beside_others(rest: Rest) -> bool:
     others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
     if len(others) == len(rest.said):
         return False
-    return any(word not in _told() and not word.isdigit() and not _measured([word]) for word in others)
-
-
-def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
-
-    A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
-    preposition brings in ("rash of the arms"), unless the name is said whole: "tongue tied in the exam". With an amount
-    it may stand elsewhere: "calcium intake low".
-    """
-    words = WORD.findall(said.casefold())
-    rest = rest_of(said, " ".join(names))
-    named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
-    odd = [word for word in words if levelled(word) in rest.said and _is_thing(word, named, common)]
-    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
-    if odd and is_whole and odd[-1] == words[-1]:
-        return True
-    if len(odd) != 1 or not _PREPOSITIONS.isdisjoint(words[1:-1]):
-        return False
-    axis = lexicon.axes()[0]
-    return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
-
-
-def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
-    from rapidfuzz.distance import Indel
-
-    plain = bare(word)
-    if (
-        not word.isalpha()
-        or plain not in common
-        or plain in _told()
-        or body_site.find(read(plain))
-        or _measured([levelled(plain)])
-    ):
-        return False
-    like = levelled(word)
-    return not any(is_inflected(like, other) or Indel.normalized_similarity(like, other) >= ALIKE for other in named)
-
-
-@functools.cache
-def _told() -> frozenset[str]:
-    """Return the words that say how or how much something is, or nothing."""
-    kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
-    amounts = (axis.more | axis.less for axis in lexicon.axes())
-    return frozenset().union(_changes(), IDLE, *kinds, *amounts)
+    return any(word not in told() and not word.isdigit() and not measured_in([word]) for word in others)
 
 
 def _is_modified_otherwise(rest: Rest) -> bool:
     """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
     from rapidfuzz.distance import Indel
 
-    how = lexicon.bare_words("modifier") - _PREPOSITIONS
+    how = lexicon.bare_words("modifier") - PREPOSITIONS
     mine = [word for word in rest.said if word in how and not age_group.find(read(word))]
     other = [
         word
         for word in rest.named
-        if word not in lexicon.bare_words("filler") | _PREPOSITIONS
+        if word not in lexicon.bare_words("filler") | PREPOSITIONS
         and not any(shared(word, each) >= INFLECTION for each in rest.said)
     ]
     return any(Indel.normalized_similarity(word, each) < ALIKE for word in mine for each in other)
@@ -357,13 +314,6 @@ def _content(words: Sequence[str]) -> int:
     """Return how many of some words say something."""
     filler = lexicon.bare_words("filler") | IDLE
     return sum(word not in filler and not word[0].isdigit() for word in words)
-
-
-def _measured(words: Sequence[str]) -> set[str]:
-    """Return in what something is measured, as the table names it."""
-    padded = f" {' '.join(words)} "
-    found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
-    return found | ({"urine"} if "uria " in padded else set())
 
 
 def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:

@@ -1,0 +1,135 @@
+"""What stands in a mention beside a name, and may make it another thing: a "nose bleed seat" is a seat."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Container, Sequence
+
+from alphita.normalizer.answering import lexicon
+from alphita.normalizer.answering.morphemes import levelled
+from alphita.normalizer.answering.spelling import IDLE
+from alphita.normalizer.answering.word_pairs import ALIKE, MISSPELT, WORD, is_inflected, rest_of
+from alphita.normalizer.cues import bare
+from alphita.normalizer.rules import body_site, read
+
+# What brings in where, when or of what it is.
+PREPOSITIONS = frozenset(
+    ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
+).union(["under", "w", "with", "without"])
+# Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
+FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
+
+
+def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
+
+    A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
+    preposition brings in ("rash of the arms"), unless the name is said whole: "tongue tied in the exam". With an amount
+    it may stand elsewhere: "calcium intake low".
+    """
+    words = WORD.findall(said.casefold())
+    odd = _things(said, names, common)
+    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
+    if odd and is_whole and odd[-1] == words[-1]:
+        return True
+    if len(odd) != 1 or not PREPOSITIONS.isdisjoint(words[1:-1]):
+        return False
+    axis = lexicon.axes()[0]
+    return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
+
+
+def is_far(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
+    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump.
+
+    Args:
+        said: the mention.
+        names: the name, and the preferred name of its concept.
+        similarity: the cosine of the mention and the name.
+        common: words of common language, in lower case.
+    """
+    rest, axis = rest_of(said, names[0]), lexicon.axes()[0]
+    is_amount = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
+    if similarity >= FAR_OTHER or is_amount:
+        return False
+    unexplained, unsaid = (
+        [word for word in mine if not any(_is_like(word, other, MISSPELT) for other in others)]
+        for mine, others in (rest, rest[::-1])
+    )
+    if similarity < FAR:
+        return bool(unexplained or unsaid)
+    if told().issuperset(unsaid):
+        return False
+    return similarity < FAR_UNSAID or bool(_things(said, names, common))
+
+
+def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
+    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin".
+
+    Alone, or beside words that say nothing ("sob today"), it may be one; and beside a word of the name ("sob on
+    exertion"), or where it says an amount ("inc tone").
+    """
+    said = WORD.findall(mention)
+    meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
+    axis = lexicon.axes()[0]
+    if not meant[0].isdisjoint(axis.more | axis.less):
+        return False
+    short = [
+        word
+        for word in said
+        if not word.isupper() and word.casefold() not in meant[0] | told() and bare(word.casefold()) in words
+    ]
+    others = [word for word in map(str.casefold, said) if word in meant[0] and word not in told()]
+    return bool(short and others) and meant[1].isdisjoint(others)
+
+
+def _things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
+    """Return the words of a mention that are of other things than its names."""
+    rest = rest_of(said, " ".join(names))
+    named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
+    return [
+        word for word in WORD.findall(said.casefold()) if levelled(word) in rest.said and _is_thing(word, named, common)
+    ]
+
+
+def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
+    plain = bare(word)
+    if (
+        not word.isalpha()
+        or plain not in common
+        or plain in told()
+        or body_site.find(read(plain))
+        or measured_in([levelled(plain)])
+    ):
+        return False
+    like = levelled(word)
+    return not any(_is_like(like, other, ALIKE) for other in named)
+
+
+def _is_like(word: str, other: str, least: float) -> bool:
+    """Tell whether a word is another inflected, or has at least a share `least` of its letters."""
+    from rapidfuzz.distance import Indel
+
+    return is_inflected(word, other) or Indel.normalized_similarity(word, other) >= least
+
+
+@functools.cache
+def told() -> frozenset[str]:
+    """Return the words that say how or how much something is, or nothing."""
+    kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
+    amounts = (axis.more | axis.less for axis in lexicon.axes())
+    return frozenset().union(changes(), IDLE, *kinds, *amounts)
+
+
+@functools.cache
+def changes() -> frozenset[str]:
+    """Return the words that say that something is changed, levelled."""
+    axis = lexicon.axes()[0]
+    return frozenset(map(levelled, lexicon.bare_words("change") | axis.more | axis.less)) - {"up", "down"}
+
+
+def measured_in(words: Sequence[str]) -> set[str]:
+    """Return in what something is measured, as the table names it."""
+    padded = f" {' '.join(words)} "
+    found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
+    return found | ({"urine"} if "uria " in padded else set())
