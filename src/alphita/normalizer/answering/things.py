@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Container, Sequence
 
 from alphita.normalizer.answering import lexicon
@@ -16,6 +17,8 @@ from alphita.normalizer.rules import body_site, read
 PREPOSITIONS = frozenset(
     ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
 ).union(["under", "w", "with", "without"])
+_BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
+_LISTED = re.compile(r"[,;/&+]|\band\b")
 # Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
 FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
 
@@ -24,13 +27,15 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
     """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
 
     A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
-    preposition brings in ("rash of the arms"), unless the name is said whole: "tongue tied in the exam". With an amount
-    it may stand elsewhere: "calcium intake low".
+    preposition brings in ("rash of the arms"), unless the name is said whole and it is no setting that findings have:
+    "tongue tied in the exam" is not "tongue tied on admission". With an amount it may stand elsewhere: "calcium intake
+    low".
     """
     words = WORD.findall(said.casefold())
     odd = _things(said, names, common)
     is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
-    if odd and is_whole and odd[-1] == words[-1]:
+    is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
+    if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
         return True
     if len(odd) != 1 or not PREPOSITIONS.isdisjoint(words[1:-1]):
         return False
