@@ -7,7 +7,7 @@ import pytest
 
 from alphita.normalizer.answering.doubts import OF_VALUES, Candidates, doubts_of
 from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, SEVERAL, WELL
-from alphita.normalizer.answering.spelling import ABBREVIATION, SPELLING, Reading
+from alphita.normalizer.answering.written import ABBREVIATION, SPELLING, Reading
 
 NAMES = ["fever", "cough", "abnormal heart sound", "normal pressure hydrocephalus", "paroxysmal dyspnea", "pnd"]
 NAMES += ["cough and fever"]

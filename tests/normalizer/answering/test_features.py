@@ -13,8 +13,8 @@ from alphita.normalizer.answering import features
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, VECTORS
 from alphita.normalizer.answering.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer
 from alphita.normalizer.answering.pipeline import Pipeline
-from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from alphita.normalizer.answering.term_columns import languages_of
+from alphita.normalizer.answering.written import ABBREVIATION, SHORTENED, SPELLING, Reading
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 

@@ -14,7 +14,7 @@ from alphita.normalizer.answering.features import NAMES
 from alphita.normalizer.answering.hiding import Hidden
 from alphita.normalizer.answering.meaning import encode_definitions
 from alphita.normalizer.answering.pipeline import Pipeline
-from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
+from alphita.normalizer.answering.written import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
 from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 

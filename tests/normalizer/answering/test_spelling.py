@@ -10,18 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from alphita.normalizer.answering.spelling import (
-    IDLE,
+from alphita.normalizer.answering.spelling import IDLE, SHORTEST, TWO_SLIPS_FROM, Speller, opposite, shortened
+from alphita.normalizer.answering.written import (
     SHORTENED,
-    SHORTEST,
     SPELLING,
-    TWO_SLIPS_FROM,
     UNSPECIFIED,
+    Habits,
     Reading,
-    Speller,
-    has_residual,
-    opposite,
-    shortened,
+    habits_of,
     written_otherwise,
 )
 from alphita.terminology.text import clean
@@ -287,18 +283,45 @@ def test_a_word_is_never_put_right_into_its_contrary():
     ],
 )
 def test_how_else_a_term_may_write_it(string, others, source):
-    assert written_otherwise(string, unspecified=True) == [(other, source) for other in others]
-    assert written_otherwise(string, unspecified=False) == [(other, SPELLING) for other in others if source == SPELLING]
+    assert written_otherwise(string, Habits(residual=True)) == [(other, source) for other in others]
+    assert written_otherwise(string, Habits()) == [(other, SPELLING) for other in others if source == SPELLING]
 
 
 @pytest.mark.parametrize(("named", "expected"), [("pain, unspecified", True), ("pain", False)])
 def test_only_a_classification_tells_unspecified_from_the_name_alone(named, expected):
     """Elsewhere it is a word of notes."""
     speller = Speller(pa.array(sorted([named, *(f"ache {number}" for number in range(30))]), pa.large_string()))
-    assert speller.has_residual == expected
+    assert speller.habits.residual == expected
     readings = [one.string for one in speller.readings(["hx of pain nos"])[0]]
     assert readings == (["pain nos"] if expected else ["pain"])
 
 
 def test_a_terminology_without_strings_is_no_classification():
-    assert not has_residual(pa.array([], pa.large_string()))
+    assert habits_of(pa.array([], pa.large_string())) == Habits()
+
+
+@pytest.mark.parametrize(
+    ("mention", "whole"),
+    [
+        ("left hydronephrosis", "hydronephrosis"),
+        ("ptosis of the left eyelid", "ptosis of the eyelid"),
+        ("right-sided cataract", "cataract"),
+        ("weakness on the right", "weakness"),
+        ("hernie inguinale droite", "hernie inguinale"),
+        ("left to right shunt", None),
+        ("bilateral cataract", None),
+        ("left", None),
+    ],
+)
+def test_what_has_a_side_is_looked_for_without_it_unless_names_have_sides(mention, whole):
+    names = [f"ache {number}" for number in range(900)]
+    heart = [f"right ventricle {kind}" for kind in ("large", "small", "short", "long")]
+    speller = Speller(pa.array(sorted([*names, *heart]), pa.large_string()))
+    readings = [one.string for one in speller.readings([mention])[0] if one.source == SHORTENED]
+    assert readings == ([whole] if whole else [])
+    assert speller.readings(["dilated left ventricle", "right ventricle failure"]) == [(), ()]
+    sided = Speller(pa.array(sorted([*names[:30], "pain in left knee"]), pa.large_string()))
+    assert sided.readings(["left hydronephrosis"]) == [()]
+    assert written_otherwise("left ptosis", Habits()) == [("unilateral ptosis", SHORTENED)]
+    assert written_otherwise("left ptosis", Habits(sided=None)) == []
+    assert written_otherwise("left ptosis", Habits(sided=frozenset(["ptosis"]))) == []

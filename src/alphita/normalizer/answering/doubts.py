@@ -28,7 +28,7 @@ from alphita.normalizer.answering.said import (
     WELL,
 )
 from alphita.normalizer.answering.several import name_several, parts_of
-from alphita.normalizer.answering.spelling import ABBREVIATION, NUMERALS, Reading
+from alphita.normalizer.answering.written import ABBREVIATION, NUMERALS, Reading
 from alphita.normalizer.rules import negation, read
 from alphita.terminology.text import clean, plain_words
 

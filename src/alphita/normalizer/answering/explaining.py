@@ -15,8 +15,8 @@ from alphita.normalizer.answering.pipeline import Questions, Scored
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import Candidate
 from alphita.normalizer.answering.said import SAYS_NOTHING
-from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
+from alphita.normalizer.answering.written import Reading
 
 ELSEWHERE = MENTION_NAMES.index("named_elsewhere")
 # Runners-up that an explanation tells of.

@@ -18,10 +18,10 @@ from alphita.normalizer.answering.candidates import EXACT, LETTERS, MAX_ENCODED_
 from alphita.normalizer.answering.comparing import Float32, Ranked, greatest, rank_by, ratios, tops
 from alphita.normalizer.answering.doubts import Candidates, doubts_of
 from alphita.normalizer.answering.meaning import Cosines, Definitions, Meaning
-from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.term_columns import languages_of, term_features
 from alphita.normalizer.answering.words import Words
+from alphita.normalizer.answering.written import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.rules import Profiler, Profiles
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from alphita import textio
 from alphita.normalizer.answering import lexicon
 from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
-from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
+from alphita.normalizer.answering.written import ABBREVIATION, Reading
 from alphita.normalizer.rules._quantities import NUMBER, fraction
 from alphita.terminology.text import clean
 

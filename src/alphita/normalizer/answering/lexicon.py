@@ -8,6 +8,7 @@ A row has a kind, what is meant (of some kinds), a language (empty: of none) and
     modifier        what says how a finding is, and is none
     filler          what says nothing by itself
     beside          what may stand behind a finding and leave it what it is: "attacks", "again"
+    sideless        what is another finding on one side of the body: weakness, hemiparesis
     setting         what a preposition may bring in behind one: "on admission", "since her teens"
     head            of what a name speaks by a picture or a place: "palm tree sign", "low back pain"
     circumstance    by what a finding comes, goes or changes: of it a name speaks, and not of the circumstance itself

@@ -20,9 +20,10 @@ from alphita.normalizer.answering.hiding import Hidden, Hiding
 from alphita.normalizer.answering.laboratory import Laboratory
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.said import without_tag
-from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
+from alphita.normalizer.answering.spelling import Speller, shortened
 from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
 from alphita.normalizer.answering.tokens import common_words, english_words
+from alphita.normalizer.answering.written import ABBREVIATION, UNILATERAL, Habits, Reading, written_otherwise
 from alphita.terminology.text import clean_many
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
@@ -194,19 +195,21 @@ class Pipeline:
             for place, readings in enumerate(self._speller.readings(cleaned, without)):
                 if readings:
                     read[place] += readings
-            for place, reading in self._written_otherwise(cleaned, hidden, has_residual=self._speller.has_residual):
-                read[place] += (reading,)
+            for place, reading in self._written_otherwise(cleaned, hidden, self._speller.habits):
+                # With "unilateral ptosis" in the index, "left ptosis" is no ptosis of any side.
+                other = reading.string.removeprefix(UNILATERAL)
+                read[place] = (*(one for one in read[place] if one.string != other or one == reading), reading)
         return read
 
     def _written_otherwise(
-        self, cleaned: Sequence[str], hidden: Hidden | None, *, has_residual: bool
+        self, cleaned: Sequence[str], hidden: Hidden | None, habits: Habits
     ) -> list[tuple[int, Reading]]:
         """Return the readings of mentions that are strings of the index, but for how they are written, with places."""
         made = [
             (place, Reading(other, source))
             for place, string in enumerate(cleaned)
             for whole in dict.fromkeys((string, shortened(string)))
-            for other, source in written_otherwise(whole, unspecified=has_residual)
+            for other, source in written_otherwise(whole, habits)
         ]
         return self._indexed(made, hidden)
 

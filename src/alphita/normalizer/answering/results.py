@@ -23,11 +23,11 @@ from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
 from alphita.normalizer.answering.said import SHARED_CODE, TOP, doubt_of, identifier_of
-from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
-from alphita.normalizer.answering.spelling import SPELLING, Reading
 from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.answering.tokens import everyday_words
 from alphita.normalizer.answering.wording import contradiction
+from alphita.normalizer.answering.written import ABBREVIATION as EXPANDED
+from alphita.normalizer.answering.written import SHORTENED, SPELLING, Reading
 from alphita.normalizer.rules import explain as explain_pair
 
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
@@ -70,8 +70,8 @@ class Maker:
         first, *others = result.candidates
         expansion = first.expansion if EXPANDED in first.routes else None
         doubt = doubt_of(mention) or (doubt_of(expansion) if expansion else None)
-        if doubt is None and SPELLING in first.routes:
-            # What was put right is no excuse: "right" is no "night", and no left.
+        if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
+            # What was put right or left out is no excuse: "right" is no "night", and no left.
             doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
         if doubt is None and result.concept_id == self._top and identifier_of(mention) is None:
             doubt = TOP

@@ -14,17 +14,15 @@ import tempfile
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alphita.index import ngrams
 from alphita.normalizer.answering.word_pairs import is_form
 from alphita.normalizer.answering.words import NOTHING, count_words
+from alphita.normalizer.answering.written import SHORTENED, SPELLING, Habits, Reading, habits_of, without_unspecified
 
-SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
 _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not put right: too many others are as near.
 SHORTEST = 4
@@ -127,24 +125,6 @@ CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a
 STATUS_POST = "status post "
 
 
-class Reading(NamedTuple):
-    """Another reading of a mention.
-
-    Attributes:
-        string: cleaned.
-        source: SPELLING, SHORTENED or UNSPECIFIED; ABBREVIATION for an expansion.
-        decided: of an expansion, whether the context singled it out.
-        share: of an expansion, how often that is meant, 0 to 1.
-        origin: of an expansion, whence it is known: see `abbreviations.Expansion`.
-    """
-
-    string: str
-    source: str
-    decided: bool = False
-    share: float = 1.0
-    origin: str = ""
-
-
 class Speller:
     """Finds other readings of mentions, by the words of one index."""
 
@@ -159,7 +139,7 @@ class Speller:
             dictionary: words that are put right to a form of theirs alone: "wobble" to "wobbly".
         """
         self._counts = count_words(strings)
-        self.has_residual = has_residual(strings)
+        self.habits = habits_of(strings)
         self._others = frozenset(others)
         self._dictionary = dictionary
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
@@ -171,7 +151,7 @@ class Speller:
     def readings(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]] | None = None
     ) -> list[tuple[Reading, ...]]:
-        """Return the other readings of each cleaned string, at most two.
+        """Return the other readings of each cleaned string, at most three.
 
         Args:
             cleaned: n strings.
@@ -196,7 +176,7 @@ class Speller:
         if unknown:
             words = sorted(unknown)
             corrected.update(zip(words, self._nearest(words), strict=True))
-        return [_readings(string, corrected, self.has_residual) for string in cleaned]
+        return [_readings(string, corrected, self.habits) for string in cleaned]
 
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
@@ -214,7 +194,7 @@ class Speller:
         corrected: list[dict[str, str | None]] = [{} for _ in cleaned]
         for (place, word), right in zip(unknown, nearest, strict=True):
             corrected[place][word] = right
-        return [_readings(string, some, self.has_residual) for string, some in zip(cleaned, corrected, strict=True)]
+        return [_readings(string, some, self.habits) for string, some in zip(cleaned, corrected, strict=True)]
 
     def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
@@ -253,16 +233,21 @@ class Speller:
         return found
 
 
-def _readings(string: str, corrected: Mapping[str, str | None], has_residual: bool) -> tuple[Reading, ...]:
+def _readings(string: str, corrected: Mapping[str, str | None], habits: Habits) -> tuple[Reading, ...]:
     found: list[Reading] = []
     right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
     if right != string:
         found.append(Reading(right, SPELLING))
     short = shortened(right)
-    if not has_residual:
+    if not habits.residual:
         short = shortened(without_unspecified(short))
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
+    # Few names have a side: "ptosis of the left eyelid", "weakness on the right".
+    if (whole := habits.without_side(short)) is not None:
+        *most, last = whole.split() or [""]
+        whole = shortened(" ".join(most) if last in PARTICLES else whole)
+        found += [Reading(whole, SHORTENED)] if whole else []
     return tuple(found)
 
 
@@ -277,66 +262,6 @@ def _is_spelt(word: str) -> bool:
     (chronic).
     """
     return all(sign.lower() != sign.upper() for sign in word)
-
-
-_ROMAN = (
-    "i",
-    "ii",
-    "iii",
-    "iv",
-    "v",
-    "vi",
-    "vii",
-    "viii",
-    "ix",
-    "x",
-    "xi",
-    "xii",
-    "xiii",
-    "xiv",
-    "xv",
-    "xvi",
-    "xvii",
-    "xviii",
-    "xix",
-    "xx",
-)
-NUMERALS = {
-    one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
-}
-_NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
-# Of a terminology's strings so many are looked at, and more than this share says "unspecified" in a classification.
-SAMPLED, RESIDUAL_SHARE = 20_000, 0.01
-_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
-
-
-def has_residual(strings: pa.LargeStringArray) -> bool:
-    """Return whether a terminology tells "unspecified" from the name alone, as classifications do."""
-    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
-    found = pc.sum(pc.match_substring_regex(some, r"\bunspecified\b|\bnos\b")).as_py() or 0
-    return bool(found > RESIDUAL_SHARE * len(some))
-
-
-def written_otherwise(string: str, *, unspecified: bool) -> list[tuple[str, str]]:
-    """Return how terms may write a cleaned string, each with the source of the reading.
-
-    Each numeral is written the other way; if `unspecified`, that word (NOS) stands in other places, or, last, nowhere.
-    """
-    found = [
-        (string[: one.start()] + NUMERALS[one[0]] + string[one.end() :], SPELLING)
-        for one in _NUMERAL.finditer(string)
-        if one[0] in NUMERALS
-    ]
-    name = without_unspecified(string) if unspecified else ""
-    if name not in (string, ""):
-        forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")
-        found += [(other, UNSPECIFIED) for form in forms if (other := form.format(name)) != string]
-    return found
-
-
-def without_unspecified(string: str) -> str:
-    """Return a cleaned string without "unspecified" or NOS at its beginning or end."""
-    return _UNSPECIFIED.sub("", string)
 
 
 def opposite(word: str, other: str) -> bool:

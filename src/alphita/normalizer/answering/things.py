@@ -11,7 +11,7 @@ from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
 from alphita.normalizer.answering.word_pairs import ALIKE, MISSPELT, WORD, is_inflected, rest_of
 from alphita.normalizer.cues import bare
-from alphita.normalizer.rules import body_site, read
+from alphita.normalizer.rules import body_site, laterality, read
 
 # What brings in where, when or of what it is.
 PREPOSITIONS = frozenset(
@@ -65,6 +65,18 @@ def is_far(said: str, names: Sequence[str], similarity: float, common: Container
     if told().issuperset(unsaid):
         return False
     return similarity < FAR_UNSAID or bool(_things(said, names, common))
+
+
+def is_of_one_side(said: str, name: str) -> bool:
+    """Tell whether a mention has a side, and what the name says is another finding on one side of the body.
+
+    Weakness of the left is hemiparesis, that of the left arm weakness of the arm. Who hears with one ear is not deaf.
+    """
+    cleaned, sorts = said.casefold(), lexicon.meanings("sideless")
+    found = {sorts[word] for word in map(levelled, WORD.findall(name.casefold())) if word in sorts}
+    if not found or laterality.find(read(name)) or laterality.sided(cleaned) is None:
+        return False
+    return "of both" in found or not body_site.find(read(said))
 
 
 def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:

@@ -20,6 +20,7 @@ from alphita.normalizer.answering.things import (
     is_everyday_short_form,
     is_far,
     is_of_another_thing,
+    is_of_one_side,
     measured_in,
     told,
 )
@@ -37,7 +38,7 @@ from alphita.normalizer.answering.word_pairs import (
     uninflected,
 )
 from alphita.normalizer.cues import bare
-from alphita.normalizer.rules import age_group, body_site, read
+from alphita.normalizer.rules import age_group, body_site, laterality, read
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
 OTHER_WORD = "word: the mention has another word than the name"
@@ -115,7 +116,11 @@ def contradiction(
         return UNSAID
     if is_unexplained(mention, expansion, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
-    if is_of_another_thing(said, names, common) or is_far(said, names, similarity, common):
+    if (
+        is_of_one_side(said, matched)
+        or is_of_another_thing(said, names, common)
+        or is_far(said, names, similarity, common)
+    ):
         return UNEXPLAINED
     return UNSAID if is_narrowed(said, matched) or _is_modified_otherwise(rest) else None
 
@@ -300,14 +305,20 @@ def _is_modified_otherwise(rest: Rest) -> bool:
     from rapidfuzz.distance import Indel
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
-    mine = [word for word in rest.said if word in how and not age_group.find(read(word))]
+    # One side is unilateral.
+    mine = [word for word in rest.said if word in how and not age_group.find(read(word)) and not _is_side(word)]
     other = [
         word
         for word in rest.named
         if word not in lexicon.bare_words("filler") | PREPOSITIONS
+        and not _is_side(word)
         and not any(shared(word, each) >= INFLECTION for each in rest.said)
     ]
     return any(Indel.normalized_similarity(word, each) < ALIKE for word in mine for each in other)
+
+
+def _is_side(word: str) -> bool:
+    return bool(laterality.find(read(word)))
 
 
 def _content(words: Sequence[str]) -> int:

@@ -9,8 +9,11 @@ Not read, for they mean other things as often: "l", "r", "dx" (diagnosis), "sx" 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from alphita.normalizer.rules import read
 from alphita.normalizer.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "side: left, right, one or both"
@@ -65,6 +68,10 @@ _LEXICON = Lexicon(
     }
 )
 
+_PARTS = re.compile(r"[^\W_]+")
+# What may stand behind a side: "left sided".
+_SIDED = frozenset(["side", "sided", "seite", "lato", "côté", "lado"])
+
 LANGUAGES = _LEXICON.languages
 concerns = _LEXICON.concerns
 find = _LEXICON.find
@@ -77,3 +84,34 @@ def code(values: Sequence[int]) -> int:
     """Join the sides named; left with right leaves both sides open too."""
     joined = narrowest(values)
     return joined | BOTH if LEFT in values and RIGHT in values else joined
+
+
+class Sided(NamedTuple):
+    """A string that names one side, left or right.
+
+    Attributes:
+        whole: the string without the side.
+        of: the word behind the side, or before it where it is the last; "" for none.
+    """
+
+    whole: str
+    of: str
+
+
+def sided(string: str) -> Sided | None:
+    """Take the side from a cleaned string, left or right; None: it names none, or both."""
+    words = string.split()
+    if not any(concerns(part) for word in words for part in _PARTS.findall(word)):
+        return None
+    values = [code([found.value for found in find(read(word))]) for word in words]
+    if {value for value in values if value} not in ({LEFT}, {RIGHT}):
+        return None
+    left = [
+        place
+        for place, word in enumerate(words)
+        if not values[place] and not (place and values[place - 1] and word.strip(",.") in _SIDED)
+    ]
+    first = next(place for place, value in enumerate(values) if value)
+    of = next((place for place in left if place > first), left[-1] if left else None)
+    whole = " ".join(words[place] for place in left).strip(" ,-")
+    return Sided(whole, "" if of is None else words[of].strip(",."))
