@@ -309,6 +309,8 @@ def test_a_terminology_without_strings_is_no_classification():
         ("weakness on the right", "weakness"),
         ("hernie inguinale droite", "hernie inguinale"),
         ("left to right shunt", None),
+        ("left voicemail", None),
+        ("heart on the right side of the chest", None),
         ("bilateral cataract", None),
         ("left", None),
     ],
@@ -316,7 +318,8 @@ def test_a_terminology_without_strings_is_no_classification():
 def test_what_has_a_side_is_looked_for_without_it_unless_names_have_sides(mention, whole):
     names = [f"ache {number}" for number in range(900)]
     heart = [f"right ventricle {kind}" for kind in ("large", "small", "short", "long")]
-    speller = Speller(pa.array(sorted([*names, *heart]), pa.large_string()))
+    known = ["hydronephrosis", "eyelid ptosis", "cataract", "weakness on the", "hernie inguinale"]
+    speller = Speller(pa.array(sorted([*names, *heart, *known]), pa.large_string()))
     readings = [one.string for one in speller.readings([mention])[0] if one.source == SHORTENED]
     assert readings == ([whole] if whole else [])
     assert speller.readings(["dilated left ventricle", "right ventricle failure"]) == [(), ()]

@@ -176,7 +176,7 @@ class Speller:
         if unknown:
             words = sorted(unknown)
             corrected.update(zip(words, self._nearest(words), strict=True))
-        return [_readings(string, corrected, self.habits) for string in cleaned]
+        return [_readings(string, corrected, self.habits, self._counts) for string in cleaned]
 
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
@@ -194,7 +194,9 @@ class Speller:
         corrected: list[dict[str, str | None]] = [{} for _ in cleaned]
         for (place, word), right in zip(unknown, nearest, strict=True):
             corrected[place][word] = right
-        return [_readings(string, some, self.habits) for string, some in zip(cleaned, corrected, strict=True)]
+        return [
+            _readings(string, some, self.habits, self._counts) for string, some in zip(cleaned, corrected, strict=True)
+        ]
 
     def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
@@ -233,7 +235,9 @@ class Speller:
         return found
 
 
-def _readings(string: str, corrected: Mapping[str, str | None], habits: Habits) -> tuple[Reading, ...]:
+def _readings(
+    string: str, corrected: Mapping[str, str | None], habits: Habits, known: Container[str]
+) -> tuple[Reading, ...]:
     found: list[Reading] = []
     right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
     if right != string:
@@ -244,7 +248,7 @@ def _readings(string: str, corrected: Mapping[str, str | None], habits: Habits) 
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
     # Few names have a side: "ptosis of the left eyelid", "weakness on the right".
-    if (whole := habits.without_side(short)) is not None:
+    if (whole := habits.without_side(short, known)) is not None:
         *most, last = whole.split() or [""]
         whole = shortened(" ".join(most) if last in PARTICLES else whole)
         found += [Reading(whole, SHORTENED)] if whole else []

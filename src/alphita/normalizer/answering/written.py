@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from typing import NamedTuple
 
 import numpy as np
@@ -78,10 +79,15 @@ class Habits(NamedTuple):
     residual: bool = False
     sided: frozenset[str] | None = frozenset()
 
-    def without_side(self, string: str) -> str | None:
-        """Return a cleaned string without its side, left or right; None: it has none, or terms tell it."""
+    def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
+        """Return a cleaned string without its side, left or right.
+
+        None: it has none, or terms tell it, or what has it is none of the `known` words ("left voicemail").
+        """
         found = laterality.sided(string) if self.sided is not None else None
-        return None if found is None or found.of in (self.sided or ()) else found.whole
+        if found is None or found.of in (self.sided or ()) or (known is not None and found.of not in known):
+            return None
+        return found.whole
 
 
 def habits_of(strings: pa.LargeStringArray) -> Habits:

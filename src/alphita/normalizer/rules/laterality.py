@@ -106,12 +106,15 @@ def sided(string: str) -> Sided | None:
     values = [code([found.value for found in find(read(word))]) for word in words]
     if {value for value in values if value} not in ({LEFT}, {RIGHT}):
         return None
+    first = next(place for place, value in enumerate(values) if value)
+    # "The right side of the chest" is a place.
+    if words[first + 1 : first + 3] == ["side", "of"]:
+        return None
     left = [
         place
         for place, word in enumerate(words)
         if not values[place] and not (place and values[place - 1] and word.strip(",.") in _SIDED)
     ]
-    first = next(place for place, value in enumerate(values) if value)
     of = next((place for place in left if place > first), left[-1] if left else None)
     whole = " ".join(words[place] for place in left).strip(" ,-")
     return Sided(whole, "" if of is None else words[of].strip(",."))
