@@ -16,7 +16,8 @@ from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import Candidate
-from alphita.normalizer.answering.said import TOP
+from alphita.normalizer.answering.said import ONE_SIDE, TOP
+from alphita.normalizer.answering.written import SHORTENED
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
 from alphita.terminology.text import clean
@@ -236,18 +237,49 @@ def test_several_threads_may_ask_at_once(index_path):
     assert found == normalizer.normalize(terms * 3)
 
 
-def test_the_concept_above_all_others_is_never_accepted_by_its_name(tmp_path):
+def accepted(path, parents, asked):
+    """Return what is made of each mention, accepted by its rank, where each name, of several with "|" between, is a
+    concept beneath another.
+    """
+    ids = {names: f"T:{number}" for number, names in enumerate(parents, 1)}
+    terms = [(concept, name) for names, concept in ids.items() for name in names.split("|")]
+    edges = [(ids[names], ids[parent]) for names, parent in parents.items() if parent]
+    same = {"source": pl.lit("T"), "language": pl.lit("en")}
     tables = Tables(
-        concepts=pl.DataFrame({"id": ["T:1", "T:2", "T:3"], "source": "T"}),
-        terms=pl.DataFrame(
-            {"concept": ["T:1", "T:2", "T:3"], "string": ["All", "Seizure", "Cold"], "language": "en", "source": "T"}
+        concepts=pl.DataFrame({"id": list(ids.values()), "source": "T"}),
+        terms=pl.DataFrame(terms, ["concept", "string"], orient="row").with_columns(**same),
+        relations=pl.DataFrame(edges, ["head", "tail"], orient="row").with_columns(
+            source=pl.lit("T"), relation=pl.lit("is_a")
         ),
-        relations=pl.DataFrame({"head": ["T:2", "T:3"], "tail": ["T:1", "T:1"], "relation": "is_a", "source": "T"}),
     )
-    save(tables, tmp_path / "t.terminology")
-    index = build(load_terminology(tmp_path / "t.terminology"), HashEncoder(), tmp_path / "t.index")
-    maker = Normalizer(index, encoder=HashEncoder())._maker
-    for mention, decision in (("all", "review"), ("T:1", "accept"), ("seizure", "accept")):
-        result = replace(Normalizer(index, encoder=HashEncoder()).normalize([mention])[0], decision="accept")
-        named = maker.named(mention, result)
-        assert (named.decision, TOP in named.candidates[0].contradictions) == (decision, decision == "review")
+    save(tables, path / "t.terminology")
+    index = build(load_terminology(path / "t.terminology"), HashEncoder(), path / "t.index")
+    normalizer = Normalizer(index, encoder=HashEncoder(), ranking="vectors")
+    for mention, answer in asked.items():
+        result = replace(normalizer.normalize([answer])[0], decision="accept")
+        first = replace(result.candidates[0], routes=("exact", SHORTENED))
+        if mention != answer:
+            result = replace(result, candidates=(first, *result.candidates[1:]))
+        named = normalizer._maker.named(mention, result)
+        yield named.decision, named.candidates[0].contradictions
+
+
+def test_the_concept_above_all_others_is_never_accepted_by_its_name(tmp_path):
+    parents = {"All": None, "Seizure": "All", "Cold": "All"}
+    asked = {"all": "all", "T:1": "T:1", "seizure": "seizure"}
+    assert list(accepted(tmp_path, parents, asked)) == [("review", (TOP,)), ("accept", ()), ("accept", ())]
+
+
+def test_a_side_is_no_concept_of_both_sides_nor_one_that_has_another_of_one_side_beneath(tmp_path):
+    parents = dict.fromkeys(
+        ["Hydronephrosis", "Renal agenesis", "Bilateral lung agenesis|Absent lungs", "Knee pain"], "All"
+    )
+    parents |= {"All": None, "Unilateral renal agenesis": "Renal agenesis"}
+    asked = {
+        "left hydronephrosis": "hydronephrosis",
+        "renal agenesis, left": "renal agenesis",
+        "right lungs absent": "absent lungs",
+        "pain of the knee": "knee pain",
+    }
+    held = ("review", (ONE_SIDE,))
+    assert list(accepted(tmp_path, parents, asked)) == [("accept", ()), held, held, ("accept", ())]

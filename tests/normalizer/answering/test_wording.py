@@ -235,6 +235,11 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("stable scoliosis", None, "Compensatory scoliosis", UNSAID),
         ("can hear", None, "can't hear", OPPOSITE),
         ("cannot hear", None, "can't hear", None),
+        ("isn't short of breath", None, "Short of breath", OPPOSITE),
+        ("aren't itchy eyes", None, "Itchy eyes", OPPOSITE),
+        ("isnt constipated", None, "Constipated", OPPOSITE),
+        ("doesn't talk", None, "doesn't talk", None),
+        ("doesn't pass urine", None, "Anuria", None),
     ],
 )
 def test_what_a_name_says_more_or_less(mention, expansion, name, expected):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.index.store import Index
@@ -22,13 +24,15 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import SHARED_CODE, TOP, doubt_of, identifier_of
+from alphita.normalizer.answering.said import ONE_SIDE, SHARED_CODE, TOP, doubt_of, identifier_of
 from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.answering.tokens import everyday_words
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.answering.written import ABBREVIATION as EXPANDED
-from alphita.normalizer.answering.written import SHORTENED, SPELLING, Reading
+from alphita.normalizer.answering.written import SHORTENED, SIDES, SPELLING, Reading
 from alphita.normalizer.rules import explain as explain_pair
+from alphita.normalizer.rules import laterality, read
+from alphita.terminology.text import clean
 
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
 CONTRADICTIONS = NAMES.index("contradictions")
@@ -73,6 +77,8 @@ class Maker:
         if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
             # What was put right or left out is no excuse: "right" is no "night", and no left.
             doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
+        if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention, first):
+            doubt = ONE_SIDE
         if doubt is None and result.concept_id == self._top and identifier_of(mention) is None:
             doubt = TOP
         elif doubt is None or doubt == doubt_of(first.matched_term):
@@ -90,6 +96,25 @@ class Maker:
         explanation = result.explanation and replace(result.explanation, contradictions=why)
         candidates = (replace(first, contradictions=why), *others)
         return replace(result, candidates=candidates, decision="review", explanation=explanation)
+
+    def _is_of_both_sides(self, mention: str, answer: Candidate) -> bool:
+        """Tell whether a mention has a side, and the answer has both, or a concept beneath it is that of one side."""
+        if laterality.sided(clean(mention)) is None:
+            return False
+        sides = {found.value for found in laterality.find(read(f"{answer.matched_term} {answer.concept_name}"))}
+        return laterality.BOTH in sides or (not sides and answer.concept_id in self._over_one_side)
+
+    @functools.cached_property
+    def _over_one_side(self) -> frozenset[str]:
+        """The ids of the concepts right above one whose name says that it is of one side."""
+        names, ids = self._concepts.column("name"), self._concepts.column("id")
+        rows = np.flatnonzero(pc.match_substring_regex(names, SIDES, ignore_case=True).to_numpy(zero_copy_only=False))
+        one = laterality.LEFT | laterality.RIGHT
+        below = [
+            row for row in rows.tolist() if one in {each.value for each in laterality.find(read(names[row].as_py()))}
+        ]
+        parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
+        return frozenset(ids[parent].as_py() for parent in parents)
 
     def identified(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
         """Return the result of a mention that identifies a concept; a code of several is for review."""

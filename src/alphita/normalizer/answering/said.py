@@ -22,6 +22,7 @@ SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME)
 OVER = "time: the mention says that it is over"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
 TOP = "root: the concept is the one above all others, and says nothing"
+ONE_SIDE = "side: the mention has one, and another concept is that of one side"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
 _IDENTIFIER = re.compile(
     r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"

@@ -59,6 +59,7 @@ MOST_UNEXPLAINED = 2
 _NOT = re.compile(
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
 )
+_CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|did)nt\b")
 # Letters of a short form at most.
 SHORT_FORM = 6
 # Words of less that tell a place or a form too.
@@ -100,6 +101,8 @@ def contradiction(
             return UNEXPLAINED
     if _is_more_than_modifier(mention, matched, common):
         return NO_FINDING
+    if _is_denied(mention, matched):
+        return OPPOSITE
     if expansion and is_everyday_short_form(mention, expansion, matched, common):
         return OTHER_WORD
     rest = rest_of(said, matched)
@@ -154,6 +157,13 @@ def is_at_other_end(mention: str, name: str) -> bool:
         for axis in lexicon.axes()
         for ours, theirs in ((axis.more, axis.less), (axis.less, axis.more))
     )
+
+
+def _is_denied(mention: str, name: str) -> bool:
+    """Tell whether a mention denies all of a name by a contracted verb: "isn't short of breath"."""
+    if not _CONTRACTED.search(mention.casefold()) or _NOT.search(name.casefold()):
+        return False
+    return lexicon.bare_words("filler").issuperset(rest_of(mention, name).named)
 
 
 def _has_both_ends(mention: str, name: str) -> bool:

@@ -9,7 +9,6 @@ Not read, for they mean other things as often: "l", "r", "dx" (diagnosis), "sx" 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -68,13 +67,13 @@ _LEXICON = Lexicon(
     }
 )
 
-_PARTS = re.compile(r"[^\W_]+")
 # What may stand behind a side: "left sided".
 _SIDED = frozenset(["side", "sided", "seite", "lato", "côté", "lado"])
 
 LANGUAGES = _LEXICON.languages
 concerns = _LEXICON.concerns
 find = _LEXICON.find
+first_words = _LEXICON.first_words
 speaks = nonzero
 agree = shared
 contradict = disjoint
@@ -100,21 +99,23 @@ class Sided(NamedTuple):
 
 def sided(string: str) -> Sided | None:
     """Take the side from a cleaned string, left or right; None: it names none, or both."""
+    if _side(string) not in (LEFT, RIGHT):
+        return None
     words = string.split()
-    if not any(concerns(part) for word in words for part in _PARTS.findall(word)):
-        return None
-    values = [code([found.value for found in find(read(word))]) for word in words]
-    if {value for value in values if value} not in ({LEFT}, {RIGHT}):
-        return None
-    first = next(place for place, value in enumerate(values) if value)
+    sides = [_side(word) for word in words]
+    first = next((place for place, side in enumerate(sides) if side), None)
     # "The right side of the chest" is a place.
-    if words[first + 1 : first + 3] == ["side", "of"]:
+    if first is None or words[first + 1 : first + 3] == ["side", "of"]:
         return None
     left = [
         place
         for place, word in enumerate(words)
-        if not values[place] and not (place and values[place - 1] and word.strip(",.") in _SIDED)
+        if not sides[place] and not (place and sides[place - 1] and word.strip(",.") in _SIDED)
     ]
     of = next((place for place in left if place > first), left[-1] if left else None)
     whole = " ".join(words[place] for place in left).strip(" ,-")
     return Sided(whole, "" if of is None else words[of].strip(",."))
+
+
+def _side(string: str) -> int:
+    return code([found.value for found in find(read(string))])
