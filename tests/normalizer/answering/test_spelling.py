@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -294,6 +295,14 @@ def test_only_a_classification_tells_unspecified_from_the_name_alone(named, expe
     assert speller.habits.residual == expected
     readings = [one.string for one in speller.readings(["hx of pain nos"])[0]]
     assert readings == (["pain nos"] if expected else ["pain"])
+
+
+@pytest.mark.parametrize("named", ["ache of the left side of the head", "left ache", "schmerz links"])
+def test_a_terminology_that_tells_sides_tells_any(named):
+    """A place of a side counts too: there "left sided ache" is not the ache alone."""
+    strings = pa.array(sorted([named, *(f"ache {number}" for number in range(30))]), pa.large_string())
+    assert habits_of(strings).sided is None
+    assert habits_of(strings.filter(pc.not_equal(strings, named))).sided == frozenset()
 
 
 def test_a_terminology_without_strings_is_no_classification():

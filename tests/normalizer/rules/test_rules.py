@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from alphita import registry
 from alphita.errors import UsageError
 from alphita.normalizer import rules as constraints
-from alphita.normalizer.rules import Contradiction, Profiler, explain, load
+from alphita.normalizer.rules import Contradiction, Profiler, explain, laterality, load
 from alphita.normalizer.rules._lexicon import Lexicon, disjoint, narrowest
 from alphita.normalizer.rules._slots import Slots
 from alphita.terminology.text import clean
@@ -148,3 +150,12 @@ def test_a_lexicon_refuses_a_phrase_of_two_values_and_short_beginnings():
         Lexicon({1: {"en": "left"}, 2: {"en": "Left"}})
     with pytest.raises(ValueError, match=r"'le\*' is too short"):
         Lexicon({1: {"en": "le*"}})
+
+
+@pytest.mark.parametrize(
+    "string", ["left ear", "katarakt links", "atrophie unilatérale", "atrophie unilaterale", "des deux cotes", "左耳"]
+)
+def test_a_pattern_has_a_match_in_each_string_with_a_phrase(string):
+    strings = pa.array([string, "ear", "cleft ear"], pa.large_string())
+    assert laterality.side(string)
+    assert pc.match_substring_regex(strings, laterality.PATTERN).to_pylist() == [True, False, False]

@@ -29,7 +29,7 @@ from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.answering.tokens import everyday_words
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.answering.written import ABBREVIATION as EXPANDED
-from alphita.normalizer.answering.written import SHORTENED, SIDES, SPELLING, Reading
+from alphita.normalizer.answering.written import SHORTENED, SPELLING, Reading
 from alphita.normalizer.rules import explain as explain_pair
 from alphita.normalizer.rules import laterality, read
 from alphita.terminology.text import clean
@@ -108,7 +108,8 @@ class Maker:
     def _over_one_side(self) -> frozenset[str]:
         """The ids of the concepts right above one whose name says that it is of one side."""
         names, ids = self._concepts.column("name"), self._concepts.column("id")
-        rows = np.flatnonzero(pc.match_substring_regex(names, SIDES, ignore_case=True).to_numpy(zero_copy_only=False))
+        named = pc.match_substring_regex(names, laterality.PATTERN, ignore_case=True)
+        rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
         one = laterality.LEFT | laterality.RIGHT
         below = [
             row for row in rows.tolist() if one in {each.value for each in laterality.find(read(names[row].as_py()))}

@@ -45,8 +45,6 @@ _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
 # Of a terminology's strings so many are looked at; more than this share says "unspecified", or left or right, in one
 # that tells these from the name alone.
 SAMPLED, TOLD_SHARE = 20_000, 0.01
-# What may name a side, in any language, or both.
-SIDES = rf"\b({'|'.join(map(re.escape, sorted(laterality.first_words())))}|unilateral\w*)\b"
 # Names of a side of one thing, from which its sides are told.
 OFTEN = 4
 _UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
@@ -97,15 +95,17 @@ def habits_of(strings: pa.LargeStringArray) -> Habits:
     some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
     unspecified = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
     residual = unspecified > TOLD_SHARE * len(some)
-    if sum(_sides(some).values()) > TOLD_SHARE * len(some):
+    told = [name for name in _with_sides(some) if laterality.side(name) in (laterality.LEFT, laterality.RIGHT)]
+    if len(told) > TOLD_SHARE * len(some):
         return Habits(residual, None)
-    return Habits(residual, frozenset(word for word, count in _sides(strings).items() if count >= OFTEN))
+    of = Counter(found.of for name in _with_sides(strings) if (found := laterality.sided(name)))
+    return Habits(residual, frozenset(word for word, count in of.items() if count >= OFTEN))
 
 
-def _sides(strings: pa.LargeStringArray) -> Counter[str]:
-    """Count of what strings tell left from right."""
-    named = strings.filter(pc.match_substring_regex(strings, SIDES)).to_pylist()
-    return Counter(found.of for name in named if (found := laterality.sided(name)))
+def _with_sides(strings: pa.LargeStringArray) -> list[str]:
+    """Return the strings that may name a side."""
+    named: list[str] = strings.filter(pc.match_substring_regex(strings, laterality.PATTERN)).to_pylist()
+    return named
 
 
 def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:

@@ -36,10 +36,15 @@ class Lexicon:
         self._phrases: dict[tuple[str, ...], int] = {}
         self._longest: dict[str, int] = {}
         self._beginnings: dict[str, list[tuple[str, int]]] = {}
+        # The first words of phrases, with accents and without, and what stands behind each.
+        self._written: set[tuple[str, str]] = set()
         chinese: dict[str, int] = {}
         for value, by_language in table.items():
             for phrase in "|".join(by_language.values()).split("|"):
-                words = read(phrase).words
+                _, shown, words = read(phrase)
+                if not _CHINESE.search(phrase):
+                    end = "" if phrase.endswith("*") else r"\b"
+                    self._written.update({(words[0], end), (shown[0], end)})
                 if phrase.endswith("*"):
                     (word,) = words
                     if len(word) < _PREFIX:
@@ -64,6 +69,14 @@ class Lexicon:
     def first_words(self) -> frozenset[str]:
         """Return the words that phrases begin with, where they are given whole."""
         return frozenset(self._longest)
+
+    def pattern(self) -> str:
+        """Return a regular expression, RE2's too, of which each cleaned string with a phrase has a match.
+
+        A string has a word's accents, or none.
+        """
+        written = [rf"\b{re.escape(word)}{end}" for word, end in sorted(self._written)]
+        return "|".join([*written, *map(re.escape, self._chinese_values)])
 
     def _by_beginning(self, word: str) -> int | None:
         for beginning, value in self._beginnings.get(word[:_PREFIX], ()):

@@ -46,7 +46,7 @@ _LEXICON = Lexicon(
             "|both arms|both legs|both knees|both hips",
             "it": "bilateral*|entrambi|entrambe|ambo i lati",
             "de": "bilateral*|beidseit*|beiderseit*|doppelseit*|beide|beider|beiden",
-            "fr": "bilatera*|des deux cotes|les deux",
+            "fr": "bilatér*|des deux côtés|les deux",
             "es": "bilateral*|ambos|ambas",
             "pt": "bilateral*|ambos|ambas",
             "nl": "bilateral*|beiderzijds|tweezijdig*|dubbelzijdig*",
@@ -56,7 +56,7 @@ _LEXICON = Lexicon(
             "en": "unilateral*|one sided|onesided",
             "it": "unilateral*|monolateral*",
             "de": "unilateral*|einseit*|halbseit*",
-            "fr": "unilatera*",
+            "fr": "unilatér*",
             "es": "unilateral*",
             "pt": "unilateral*",
             "nl": "unilateral*|eenzijdig*|enkelzijdig*",
@@ -73,7 +73,7 @@ _SIDED = frozenset(["side", "sided", "seite", "lato", "côté", "lado"])
 LANGUAGES = _LEXICON.languages
 concerns = _LEXICON.concerns
 find = _LEXICON.find
-first_words = _LEXICON.first_words
+PATTERN = _LEXICON.pattern()
 speaks = nonzero
 agree = shared
 contradict = disjoint
@@ -99,11 +99,11 @@ class Sided(NamedTuple):
 
 def sided(string: str) -> Sided | None:
     """Take the side from a cleaned string, left or right; None: it names none, or both."""
-    if _side(string) not in (LEFT, RIGHT):
+    if side(string) not in (LEFT, RIGHT):
         return None
     words = string.split()
-    sides = [_side(word) for word in words]
-    first = next((place for place, side in enumerate(sides) if side), None)
+    sides = [side(word) for word in words]
+    first = next((place for place, value in enumerate(sides) if value), None)
     # "The right side of the chest" is a place.
     if first is None or words[first + 1 : first + 3] == ["side", "of"]:
         return None
@@ -117,5 +117,6 @@ def sided(string: str) -> Sided | None:
     return Sided(whole, "" if of is None else words[of].strip(",."))
 
 
-def _side(string: str) -> int:
+def side(string: str) -> int:
+    """Return the sides that a string names, as bits; 0: none."""
     return code([found.value for found in find(read(string))])
