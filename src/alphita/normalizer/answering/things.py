@@ -9,15 +9,18 @@ from collections.abc import Container, Sequence
 from alphita.normalizer.answering import lexicon
 from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
-from alphita.normalizer.answering.word_pairs import ALIKE, MISSPELT, WORD, is_inflected, rest_of
+from alphita.normalizer.answering.word_pairs import ALIKE, INFLECTION, MISSPELT, WORD, is_form, is_inflected, rest_of
 from alphita.normalizer.cues import bare
-from alphita.normalizer.rules import body_site, laterality, read
+from alphita.normalizer.rules import age_group, body_site, laterality, read
 
 # What brings in where, when or of what it is.
 PREPOSITIONS = frozenset(
     ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
 ).union(["under", "w", "with", "without"])
 _BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
+_DOUBLED = re.compile(r"(.)\1(?:ed|ing|er|y)")
+# What joins a thing to what it has.
+_HAVING = frozenset(["with", "w", "having", "has", "without"])
 _LISTED = re.compile(r"[,;/&+]|\band\b")
 # Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
 FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
@@ -28,19 +31,26 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
 
     A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
     preposition brings in ("rash of the arms"), unless the name is said whole and it is no setting that findings have:
-    "tongue tied in the exam" is not "tongue tied on admission". With an amount it may stand elsewhere: "calcium intake
+    "tongue tied in the exam" is not "tongue tied on admission". Nor is a "chair with short legs" short legs. With an amount it may stand elsewhere: "calcium intake
     low".
     """
     words = WORD.findall(said.casefold())
-    odd = _things(said, names, common)
+    odd = other_things(said, names, common)
     is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
     is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
     if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
+        return True
+    if odd and is_whole and odd[0] == words[0] and words[1] in _HAVING and not _is_whose(odd[0]):
         return True
     if len(odd) != 1 or not PREPOSITIONS.isdisjoint(words[1:-1]):
         return False
     axis = lexicon.axes()[0]
     return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
+
+
+def _is_whose(word: str) -> bool:
+    """Tell whether a word is of someone who may have a finding, or of how that is: "fetus", "born", "presented"."""
+    return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(age_group.find(read(word)))
 
 
 def is_far(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
@@ -64,7 +74,7 @@ def is_far(said: str, names: Sequence[str], similarity: float, common: Container
         return bool(unexplained or unsaid)
     if told().issuperset(unsaid):
         return False
-    return similarity < FAR_UNSAID or bool(_things(said, names, common))
+    return similarity < FAR_UNSAID or bool(other_things(said, names, common))
 
 
 def is_of_one_side(said: str, name: str) -> bool:
@@ -99,8 +109,8 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
     return bool(short and others) and meant[1].isdisjoint(others)
 
 
-def _things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
-    """Return the words of a mention that are of other things than its names."""
+def other_things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
+    """Return the words of a mention that are of common language, and of other things than its names."""
     rest = rest_of(said, " ".join(names))
     named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
     return [
@@ -120,7 +130,16 @@ def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
     ):
         return False
     like = levelled(word)
-    return not any(_is_like(like, other, ALIKE) for other in named)
+    return not any(_is_like(like, other, ALIKE) and not _is_compound(plain, other, common) for other in named)
+
+
+def _is_compound(word: str, other: str, common: Container[str]) -> bool:
+    """Tell whether a word is another with one more of common language behind it: "birthday" is no birth."""
+    rest = word.removeprefix(other)
+    if rest == word or len(rest) < INFLECTION or rest not in common:
+        return False
+    # "Skinned" is of skin.
+    return not is_form(word, other) and not _DOUBLED.fullmatch(word[len(other) - 1 :])
 
 
 def _is_like(word: str, other: str, least: float) -> bool:

@@ -69,8 +69,13 @@ def is_turned(word: str, other: str) -> bool:
     short, long = sorted((word, other), key=len)
     if len(short) > _STEM and long.endswith(short) and long.removesuffix(short) in _NOT:
         return True
-    # "Sensitive" is not insensitivity.
-    if any(long.startswith(no) and shared(long[len(no) :], short) > _STEM + 1 for no in _NOT if len(no) > 1):
+    # "Sensitive" is not insensitivity, nor "insensitive" sensitivity.
+    if any(
+        one.startswith(no) and shared(one[len(no) :], two) > _STEM + 1
+        for one, two in ((word, other), (other, word))
+        for no in _NOT
+        if len(no) > 1
+    ):
         return True
     return any(
         one.startswith(first) and two.startswith(second) and one[len(first) :] == two[len(second) :]

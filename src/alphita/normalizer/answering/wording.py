@@ -22,6 +22,7 @@ from alphita.normalizer.answering.things import (
     is_of_another_thing,
     is_of_one_side,
     measured_in,
+    other_things,
     told,
 )
 from alphita.normalizer.answering.word_pairs import (
@@ -64,6 +65,10 @@ _CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|
 SHORT_FORM = 6
 # Words of less that tell a place or a form too.
 _OF_FORM = frozenset({"lower", "down", "short", "small"})
+_ENDS = "hyper|hypo|over|under|micro|macro|brady|tachy|poly|oligo"
+_TWO_ENDS = re.compile(rf"\b(?:{_ENDS})-? ?(?:or|and|and/or|[/,&]|oder|und|et|ou|o|e|y|u) ?(?:{_ENDS})")
+_UP_OR_DOWN = (" up", " down")
+_CAPITAL = re.compile(r"(?<![^\W_])(?<!\d )(?<!/)[A-HJ-Z](?![^\W_+/])")
 # Beginnings of words that say less, and what parts of words mean that do.
 _LESS = ("hypo", "micro", "under", "oligo", "brady")
 _LESS_MEANT = frozenset(
@@ -110,6 +115,8 @@ def contradiction(
         return None
     if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
         return OPPOSITE
+    if expansion and _is_beside_short_form(mention, expansion, names, common):
+        return UNEXPLAINED
     is_other = is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling)))
     if is_other and not _is_form_of(said, others):
         return OTHER_WORD
@@ -117,7 +124,7 @@ def contradiction(
         return OTHER_WORD
     if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
         return UNSAID
-    if is_unexplained(mention, expansion, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
+    if is_unexplained(mention, expansion, matched, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
     if (
         is_of_one_side(said, matched)
@@ -125,7 +132,12 @@ def contradiction(
         or is_far(said, names, similarity, common)
     ):
         return UNEXPLAINED
-    return UNSAID if is_narrowed(said, matched) or _is_modified_otherwise(rest) else None
+    if is_narrowed(said, matched) or _is_modified_otherwise(rest):
+        return UNSAID
+    # "Hip dislocation" is no congenital one.
+    how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
+    is_more = rest.named and not rest.said and how.issuperset(rest.named)
+    return UNSAID if is_more and all(how.intersection(rest_of(said, name).named) for name in others) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
@@ -169,8 +181,11 @@ def _is_denied(mention: str, name: str) -> bool:
 def _has_both_ends(mention: str, name: str) -> bool:
     """Tell whether a mention says that one thing is more and another less, and the name only one of these.
 
-    "Low serum potassium with high urine potassium" is more than "low urine potassium".
+    "Low serum potassium with high urine potassium" is more than "low urine potassium", as "over or underweight" than
+    the latter.
     """
+    if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
+        return True
     axis = lexicon.axes()[0]
     said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
     both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
@@ -274,7 +289,7 @@ def is_narrowed(said: str, name: str) -> bool:
     return False
 
 
-def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
+def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -> bool:
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms.
 
     Nor is what a word undoes, as "surgically" absent.
@@ -283,8 +298,14 @@ def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
         return True
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
+    # "Babinski down", "VMA up".
+    if mention.casefold().endswith(_UP_OR_DOWN) and not {"up", "down"}.isdisjoint(rest.said) and ways.isdisjoint(rest.named) and not _tells_less(name):
+        return True
     left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
     is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
+    # "Hb S high" is of another haemoglobin.
+    if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
+        return True
     if is_of_analyte and measured_in(left) - measured_in(rest.named) - {BLOOD}:
         return True
     if expansion is None and not rest.named and _content(left) > MOST_UNEXPLAINED:
@@ -293,6 +314,12 @@ def is_unexplained(mention: str, expansion: str | None, rest: Rest) -> bool:
         return False
     known = lexicon.bare_words("filler") | ways
     return any(word not in known and not word.isdigit() for word in left)
+
+
+def _is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether what stands beside a short form makes it another thing: "ODD one out", "school suspects ADHD"."""
+    words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
+    return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 
 
 def _is_spelt_beside_others(rest: Rest) -> bool:
