@@ -1,7 +1,7 @@
 """The table of names that comes with Alphita, models/alphita-names: what open vocabularies call the same thing.
 
     python bench/open_names.py TERMS.tsv RELATIONS.tsv --hpo HPO.terminology --icd10cm INDEX.csv --lay LAY.tsv
-        --short SHORT.tsv --card README.md -o OUT
+        --unlent UNLENT.tsv --short SHORT.tsv --card README.md -o OUT
 
 runs/alphita_names.sh calls this, and says what the files hold. Of the vocabularies those are taken whose licence lets
 their names be given on, with attribution by source in the manifest and in the card.
@@ -18,7 +18,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import AlphitaError
-from alphita.index.borrowing import EQUIVALENTS, KIND, NAMES, OURS, SHORT_FORMS, names_of, prepared
+from alphita.index.borrowing import EQUIVALENTS, KIND, NAMES, OURS, SHORT_FORMS, UNLENT, names_of, prepared
 from alphita.progress import say
 from alphita.terminology.loaders import _icd10cm_index, _icd10cm_names
 from alphita.terminology.store import load_terminology
@@ -73,6 +73,7 @@ def write(given: argparse.Namespace) -> None:
         _save(equivalents.unique(maintain_order=True), draft.path / EQUIVALENTS)
         shutil.copyfile(given.short, draft.path / SHORT_FORMS)
         shutil.copyfile(given.lay, draft.path / "lay.tsv")
+        shutil.copyfile(given.unlent, draft.path / UNLENT)
         shutil.copyfile(given.card, draft.path / "README.md")
         draft.fields.update({"sources": sources, "names": len(names), "equivalents": len(equivalents)})
 
@@ -133,6 +134,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--hpo", type=Path, required=True, help="terminology folder")
     parser.add_argument("--icd10cm", type=Path, required=True, help="the alphabetical index")
     parser.add_argument("--lay", type=Path, required=True, help="phrase, name, also, system, language")
+    parser.add_argument("--unlent", type=Path, required=True, help="id, name: what a concept is not to be lent")
     parser.add_argument("--short", type=Path, required=True, help="short, long, share, language, english")
     parser.add_argument("--card", type=Path, required=True, help="the README of the folder")
     parser.add_argument("-o", "--output", type=Path, required=True)

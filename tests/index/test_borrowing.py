@@ -20,6 +20,7 @@ from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.calibrating import examples
 from alphita.terminology.store import load_terminology
+from alphita.terminology.text import clean_many
 from tests.doubles import HashEncoder
 
 OWN = """id,term
@@ -338,6 +339,28 @@ is_obsolete: true
 """
     lender: Lender = borrowing.lender_of(load_terminology(terminology_of(table(tmp_path / "x.obo", obo))))
     assert list(lender.names.select("id", "name").iter_rows()) == [("X:1", "Fever"), ("X:1", "Pyrexia")]
+
+
+def test_a_name_that_is_not_to_be_lent_is_lent_by_the_user_alone(tmp_path):
+    """And to other concepts still."""
+    terms = load_terminology(terminology_of(table(tmp_path / "own.csv", "id,term\nX:1,Fever\nX:2,Cough\n")))
+    rows = [("A", "A:1", "fever"), ("A", "A:1", "Pyrexia"), ("A", "A:2", "cough"), ("A", "A:2", "Tussis")]
+    names = borrowing.prepared(pl.DataFrame([(*row, "en") for row in rows], schema=borrowing.COLUMNS, orient="row"))
+    unlent = (("X:1", "PYREXIA"), ("X:9", "Tussis"))
+    nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
+    for given, expected in ((frozenset(), {"Tussis"}), (frozenset("A"), {"Pyrexia", "Tussis"})):
+        lender = Lender(names, nothing, "", given, unlent)
+        folder = tmp_path / f"{len(given)}.index"
+        index = build(terms, HashEncoder(), folder, enrichment=Enrichment(lender, None, "no"))
+        assert {name for _, name, _, _ in borrowed(index)} == expected
+
+
+def test_what_is_not_to_be_lent_is_not_in_the_shipped_table_in_vain():
+    """Each is a name that a vocabulary has, so that a row that is misspelt is seen."""
+    lender = borrowing.shipped_lender()
+    keys = set(clean_many([name for _, name in lender.unlent]))
+    assert keys <= set(lender.names["key"])
+    assert len(lender.unlent) == len(set(lender.unlent)) > 500
 
 
 def test_a_damaged_row_of_a_users_table_is_set_aside_and_counted(tmp_path, capsys):

@@ -15,6 +15,7 @@ A lender is any terminology (one's own synonyms, a licensed vocabulary), or a fo
 names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and what
                      `prepared` adds
 equivalents.parquet  id, other: two concepts that a vocabulary says are the same
+unlent.tsv           id, name: a concept and a name that it would be lent, though it is another's
 short_forms.tsv      short, long, share, language, english (see `normalizer.clinical`)
 """
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
+UNLENT = "unlent.tsv"
 # The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
 OURS = "Alphita"
 COLUMNS = ("source", "id", "name", "language")
@@ -58,12 +60,14 @@ class Lender(NamedTuple):
         equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
         hash: of its content.
         given: sources that a user gives: which of their names is the first need mean nothing.
+        unlent: the id of a concept, of any terminology, and a name that none but the user lends it.
     """
 
     names: pl.DataFrame
     equivalents: pl.DataFrame
     hash: str
     given: frozenset[str] = frozenset()
+    unlent: tuple[tuple[str, str], ...] = ()
 
 
 def shipped_lender() -> Lender:
@@ -77,7 +81,9 @@ def shipped_lender() -> Lender:
     try:
         names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
         names = names.with_columns(_FIRST).select(PREPARED)
-        return Lender(names, equivalents.select("id", "other"), str(manifest["content_hash"]))
+        unlent = pl.read_csv(folder / UNLENT, separator="\t", quote_char=None, infer_schema=False).select("id", "name")
+        equivalents = equivalents.select("id", "other")
+        return Lender(names, equivalents, str(manifest["content_hash"]), unlent=tuple(unlent.iter_rows()))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"damaged table of names: {error}", file=folder, remedy="install alphita again") from None
 
@@ -144,6 +150,7 @@ def together(lenders: Sequence[Lender]) -> Lender:
         pl.concat([lender.equivalents for lender in lenders]),
         artefact.hash_json([lender.hash for lender in lenders]),
         frozenset().union(*(lender.given for lender in lenders)),
+        tuple(pair for lender in lenders for pair in lender.unlent),
     )
 
 
@@ -185,6 +192,7 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     links = _links(content, terminology, lender, own, lent)
     borrowed = links.join(lent, on=["source", "id"], how="inner")
     borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
+    borrowed = _without_unlent(borrowed, content, lender, rules)
     total = len(borrowed)
     borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
     is_short = _are_short(borrowed["name"])
@@ -297,6 +305,17 @@ def _links(
     itself = pl.col("own_id").str.split(":").list.first() == pl.col("id").str.split(":").list.first()
     itself &= (pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES)
     return links.filter(~itself).select("concept", "source", "id", "via")
+
+
+def _without_unlent(borrowed: pl.DataFrame, content: Content, lender: Lender, rules: Sequence[str]) -> pl.DataFrame:
+    """Return the names but those that are not to be lent to a concept."""
+    ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
+    unlent = pl.DataFrame(lender.unlent, schema={"own_id": pl.String, "name": pl.String}, orient="row")
+    keys = pl.Series("key", clean_many(unlent["name"].to_list(), tuple(rules)), dtype=pl.String)
+    told = borrowed.with_columns(own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(lender.given))
+    refused = unlent.select("own_id", key=keys, given=pl.lit(value=False))
+    left = told.join(refused, on=["own_id", "key", "given"], how="anti", maintain_order="left")
+    return left.drop("own_id", "given")
 
 
 def _are_short(names: pl.Series) -> pl.Series:

@@ -17,8 +17,9 @@ from alphita.normalizer.answering.wording import (
 )
 
 COMMON = frozenset(
-    ["chronicle", "velvet", "seats", "meeting", "throw", "intake", "attacks", "weekly", "inside", "yard"]
-).union(["told", "fingers", "side", "poisoned"])
+    ["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting", "ned"]
+)
+COMMON |= {"one", "poisoned", "school", "seats", "side", "skinned", "throw", "told", "velvet", "weekly", "yard"}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,12 @@ OTHER_WORDS = [
     ("hammer", "Hammertoe"),
     ("gourd", "GORD"),
     ("hypoplasia of the tibula", "Hypoplasia of the fibula"),
+    ("glioblast", "Glioblastoma"),
+    ("pituicyte", "Pituicytoma"),
+    ("trimethylamine", "Trimethylaminuria"),
+    ("ameloblastin", "Ameloblastoma"),
+    ("meningismus", "Meningiomas"),
+    ("proliferative glomerulonephritis", "Membranoproliferative glomerulonephritis"),
 ]
 
 
@@ -240,10 +247,50 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("isnt constipated", None, "Constipated", OPPOSITE),
         ("doesn't talk", None, "doesn't talk", None),
         ("doesn't pass urine", None, "Anuria", None),
+        ("insensitive to cold", None, "Cold sensitivity", OPPOSITE),
+        ("disorder without hyperactivity", None, "Disorder with hyperactivity", OPPOSITE),
+        ("migraine without aura", None, "Migraine without aura", None),
+        ("over or underweight", None, "Overweight", UNEXPLAINED),
+        ("hypo- and hyperpigmentation", None, "Hyperpigmentation", UNEXPLAINED),
+        ("hypo- and hyperpigmentation", None, "Hypo- and hyperpigmentation", None),
+        ("Babinski down", None, "Babinski sign", UNEXPLAINED),
+        ("bringing up blood", None, "Coughing up blood", None),
+        ("ODD one out", "oppositional defiant disorder one out", "Oppositional defiant disorder", UNEXPLAINED),
+        ("ADHD at school", "attention deficit at school", "Attention deficit", None),
+        ("Hb S high", "haemoglobin s high", "Increased haemoglobin", UNEXPLAINED),
+        ("ALT 400 U/L (<40)", "high alanine aminotransferase", "High alanine aminotransferase", None),
+        ("chair with short legs", None, "Short legs", UNEXPLAINED),
+        ("boy with short legs", None, "Short legs", None),
+        ("premature birthday", None, "Premature birth", UNEXPLAINED),
+        ("thick skinned", None, "Thick skin", None),
+        ("bilateral hip dislocation", None, "Congenital bilateral hip dislocation", UNSAID),
+        ("cannabis use", None, "Addictive cannabis use", UNSAID),
+        ("transfer protein", None, "Transfer protein deficiency", UNSAID),
+        ("levator palpebrae", None, "Levator palpebrae atrophy", UNSAID),
     ],
 )
 def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
     assert contradiction(mention, (name, name), expansion=expansion, common=COMMON) == expected
+
+
+@pytest.mark.parametrize(
+    ("mention", "name", "expected"),
+    [
+        ("suprasellar meningioma", "Supratentorial meningioma", OTHER_WORD),
+        ("chronic follicular conjunctivitis", "Chronic irritative conjunctivitis", OTHER_WORD),
+        ("kidney papillary necrosis", "Renal papillary necrosis", None),
+        ("fracture of the hand", "Fracture, hand", None),
+        ("NEC in NICU", "perinatal NEC", None),
+        ("Crohn disease", "Crohn's", None),
+        ("cannot smell", "Loses smell", None),
+        ("protein raised", "High albumin", None),
+    ],
+)
+def test_a_word_for_another_is_that_only_where_terms_say_the_one_for_the_other(mention, name, expected):
+    synonyms = {("kidney", "renal")}
+    assert contradiction(mention, (name, name), synonyms=synonyms) == expected
+    # Where it does not matter, nothing is said.
+    assert contradiction(mention, (name, name)) is None
 
 
 @pytest.mark.parametrize(
@@ -359,7 +406,7 @@ def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
     keys = [row[:3] for row in lexicon.rows()]
     assert len(keys) == len(set(keys))
     assert all(word == word.strip() == word.lower() != "" for row in lexicon.rows() for word in row.words)
-    assert set(morphemes.table()) == {"prefix", "root", "suffix", "ending"}
+    assert set(morphemes.table()) == {"prefix", "root", "suffix", "ending", "thing"}
 
 
 @pytest.mark.parametrize("language", ["en", "it", "de", "fr", "es"])

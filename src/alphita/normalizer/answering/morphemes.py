@@ -2,7 +2,8 @@
 
 "Anorchia" (no testis) is no slip for "anonychia" (no nail): both are well made, of parts with other meanings.
 "Hypotonai" is made of none, and so a slip for "hypotonia". morphemes.tsv holds prefixes, roots, suffixes that mean
-something and endings that do not, each with what it means and its forms, without accents, ae and oe as e.
+something, endings that do not, and ends of what is no finding (things: cells, substances), each with what it means and
+its forms, without accents, ae and oe as e.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from alphita import textio
 from alphita.normalizer.cues import bare
 
-PREFIX, ROOT, SUFFIX, ENDING = "prefix", "root", "suffix", "ending"
+PREFIX, ROOT, SUFFIX, ENDING, THING = "prefix", "root", "suffix", "ending", "thing"
 # What is meant by prefixes of much and little.
 AMOUNTS = frozenset({"high", "low", "not"})
 # Vowels that join a root to what follows.
@@ -101,6 +102,12 @@ def end_otherwise(word: str, other: str) -> bool:
     """Tell whether two words have suffixes that mean other things: "viruria" is no viremia."""
     mine, theirs = _ends(word), _ends(other)
     return bool(mine and theirs) and mine.isdisjoint(theirs)
+
+
+def is_of_what_ails(word: str, other: str) -> bool:
+    """Tell whether a word names a cell or a substance, and one that looks like it what it causes: "chondroblast"."""
+    thing = next((end for end in table()[THING] if word.endswith(end) and len(word) > len(end) + SHORTEST_ROOT), None)
+    return thing is not None and bool(_ends(other)) and not other.endswith(thing)
 
 
 def differ_by_prefix(word: str, other: str) -> bool:

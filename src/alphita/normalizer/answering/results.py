@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index.borrowing import OURS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.answering.calibration_store import RankedAnswers
@@ -27,6 +28,7 @@ from alphita.normalizer.answering.relation import relations
 from alphita.normalizer.answering.said import ONE_SIDE, SHARED_CODE, TOP, doubt_of, identifier_of
 from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.answering.tokens import everyday_words
+from alphita.normalizer.answering.word_synonyms import WordSynonyms
 from alphita.normalizer.answering.wording import contradiction
 from alphita.normalizer.answering.written import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.written import SHORTENED, SPELLING, Reading
@@ -59,6 +61,7 @@ class Maker:
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer = Explainer(index, ranker)
+        self._synonyms = WordSynonyms(index.segment)
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
@@ -89,6 +92,8 @@ class Maker:
                 spelling=first.expansion if SPELLING in first.routes else None,
                 similarity=1.0 if first.expansion else first.similarity,
                 common=everyday_words(self.index.model_path),
+                # An everyday phrase stands for many.
+                synonyms=None if first.source == OURS else self._synonyms,
             )
         if doubt is None:
             return result

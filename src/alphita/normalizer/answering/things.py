@@ -9,7 +9,16 @@ from collections.abc import Container, Sequence
 from alphita.normalizer.answering import lexicon
 from alphita.normalizer.answering.morphemes import levelled
 from alphita.normalizer.answering.spelling import IDLE
-from alphita.normalizer.answering.word_pairs import ALIKE, INFLECTION, MISSPELT, WORD, is_form, is_inflected, rest_of
+from alphita.normalizer.answering.word_pairs import (
+    ALIKE,
+    INFLECTION,
+    MISSPELT,
+    SHORTEST_STEM,
+    WORD,
+    is_form,
+    is_inflected,
+    rest_of,
+)
 from alphita.normalizer.cues import bare
 from alphita.normalizer.rules import age_group, body_site, laterality, read
 
@@ -21,6 +30,10 @@ _BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
 _DOUBLED = re.compile(r"(.)\1(?:ed|ing|er|y)")
 # What joins a thing to what it has.
 _HAVING = frozenset(["with", "w", "having", "has", "without"])
+# Ways to say that someone can't, or has something.
+_SAYS_LITTLE = frozenset(["can", "cannot", "couldn", "doesn", "t", "unable", "won"]).union(
+    ["condition", "conditions", "disease", "diseases", "syndrome", "syndromes"]
+)
 _LISTED = re.compile(r"[,;/&+]|\band\b")
 # Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
 FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
@@ -31,8 +44,8 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
 
     A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
     preposition brings in ("rash of the arms"), unless the name is said whole and it is no setting that findings have:
-    "tongue tied in the exam" is not "tongue tied on admission". Nor is a "chair with short legs" short legs. With an amount it may stand elsewhere: "calcium intake
-    low".
+    "tongue tied in the exam" is not "tongue tied on admission". Nor is a "chair with short legs" short legs. With an
+    amount it may stand elsewhere: "calcium intake low".
     """
     words = WORD.findall(said.casefold())
     odd = other_things(said, names, common)
@@ -42,7 +55,7 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
         return True
     if odd and is_whole and odd[0] == words[0] and words[1] in _HAVING and not _is_whose(odd[0]):
         return True
-    if len(odd) != 1 or not PREPOSITIONS.isdisjoint(words[1:-1]):
+    if len(odd) != 1 or not _BRINGING.isdisjoint(words[1:-1]):
         return False
     axis = lexicon.axes()[0]
     return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(bare, words)))
@@ -77,6 +90,34 @@ def is_far(said: str, names: Sequence[str], similarity: float, common: Container
     return similarity < FAR_UNSAID or bool(other_things(said, names, common))
 
 
+def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
+    """Tell whether a mention has a word in place of another of a name, and terms never say the one for the other.
+
+    "Suprasellar" is not supratentorial, though a kidney is renal. Short forms count for nothing.
+
+    Args:
+        mention: as written.
+        said: the mention with its short forms and slips put right.
+        name: the name.
+        synonyms: pairs of words.
+    """
+    rest, axis = rest_of(said, name), lexicon.axes()[0]
+    if not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold()))):
+        return False
+    short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
+    idle = told() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
+    mine, theirs = ([word for word in words if word not in idle and word.isalpha()] for words in rest)
+    unexplained, unsaid = (
+        [word for word in some if not any(_is_like(word, other, MISSPELT) or is_form(word, other) for other in others)]
+        for some, others in ((mine, rest.named), (theirs, rest.said))
+    )
+    if not unexplained or not unsaid:
+        return False
+    explained = {word for word in unexplained if any((word, other) in synonyms for other in unsaid)}
+    meant = {other for other in unsaid if any((word, other) in synonyms for word in unexplained)}
+    return len(explained) < len(set(unexplained)) and len(meant) < len(set(unsaid))
+
+
 def is_of_one_side(said: str, name: str) -> bool:
     """Tell whether a mention has a side, and what the name says is another finding on one side of the body.
 
@@ -107,6 +148,12 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
     ]
     others = [word for word in map(str.casefold, said) if word in meant[0] and word not in told()]
     return bool(short and others) and meant[1].isdisjoint(others)
+
+
+def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether what stands beside a short form makes it another thing: "ODD one out", "school suspects ADHD"."""
+    words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
+    return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 
 
 def other_things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:

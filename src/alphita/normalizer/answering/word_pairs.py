@@ -32,6 +32,8 @@ MISSPELT = 0.75
 CUT = 0.6
 # Letters by which one word's inflections differ.
 INFLECTION = 3
+# Letters of the longest ending: "inflamed", "inflammation".
+_ENDING = 6
 SHORTEST_MADE = 5
 # Pairs of strings that are looked at again at once.
 LAST = 64
@@ -157,6 +159,8 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             continue
         if _is_nearer_to_opposite(word, near) or morphemes.end_otherwise(word, near):
             return True
+        if _lacks_root(word, near, rest.said):
+            return True
         # "Tibula" is as near to the tibia as to the fibula.
         if word[1:] == near[1:] and _sound_otherwise(word[0], near[0]):
             return True
@@ -166,11 +170,20 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             or any(_is_common_otherwise(each, near, common) for each in uninflected(word))
             or _is_fragment(word, near, common)
             or _is_misspelt_too_far(word, near)
+            or morphemes.is_of_what_ails(word, near)
         ):
             return True
         if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
             return True
     return False
+
+
+def _lacks_root(word: str, near: str, said: Sequence[str]) -> bool:
+    """Tell whether a name's word is another with a root before it, unsaid: "proliferative", "membranoproliferative"."""
+    root = near.removesuffix(word)
+    if root == near or len(word) <= _ENDING or not morphemes.readings(f"{root}itis"):
+        return False
+    return not any(other[:_STEM] == root[:_STEM] for other in said)
 
 
 def _is_other_code(word: str, near: str) -> bool:
@@ -277,8 +290,9 @@ def shared(word: str, other: str) -> int:
 
 
 def is_inflected(word: str, other: str) -> bool:
-    """Tell whether two words differ by their last letters alone."""
-    return shared(word, other) >= max(_STEM, min(len(word), len(other)) - INFLECTION)
+    """Tell whether two words differ by their last letters alone; "kyphoscoliosis" is no form of "kyphosis"."""
+    in_common = shared(word, other)
+    return in_common >= max(_STEM, min(len(word), len(other)) - INFLECTION, max(len(word), len(other)) - _ENDING)
 
 
 def is_form(word: str, other: str) -> bool:

@@ -17,12 +17,13 @@ from alphita.normalizer.answering.spelling import IDLE
 from alphita.normalizer.answering.things import (
     PREPOSITIONS,
     changes,
+    is_beside_short_form,
     is_everyday_short_form,
     is_far,
     is_of_another_thing,
     is_of_one_side,
+    is_worded_otherwise,
     measured_in,
-    other_things,
     told,
 )
 from alphita.normalizer.answering.word_pairs import (
@@ -86,6 +87,7 @@ def contradiction(
     spelling: str | None = None,
     similarity: float = 1.0,
     common: Container[str] = (),
+    synonyms: Container[tuple[str, str]] | None = None,
 ) -> str | None:
     """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing.
 
@@ -96,6 +98,7 @@ def contradiction(
         spelling: the mention with its words put right; None: none was.
         similarity: the cosine of the mention, if it was neither expanded nor put right, and the name that answers it.
         common: words of common language, in lower case.
+        synonyms: pairs of words that terms say for each other; None: it does not matter.
     """
     said = expansion or mention
     matched, *others = names
@@ -115,7 +118,7 @@ def contradiction(
         return None
     if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
         return OPPOSITE
-    if expansion and _is_beside_short_form(mention, expansion, names, common):
+    if expansion and is_beside_short_form(mention, expansion, names, common):
         return UNEXPLAINED
     is_other = is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling)))
     if is_other and not _is_form_of(said, others):
@@ -126,6 +129,8 @@ def contradiction(
         return UNSAID
     if is_unexplained(mention, expansion, matched, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
         return UNEXPLAINED
+    if synonyms is not None and is_worded_otherwise(mention, spelling or said, matched, synonyms):
+        return OTHER_WORD
     if (
         is_of_one_side(said, matched)
         or is_of_another_thing(said, names, common)
@@ -154,6 +159,9 @@ def is_opposite(mention: str, name: str) -> bool:
     ):
         return True
     if is_at_other_end(mention, name):
+        return True
+    with_it, without = ("without" in WORD.findall(text.casefold()) for text in (name, mention))
+    if without and not with_it and "with" in WORD.findall(name.casefold()):
         return True
     # "Can hear" is not "can't hear".
     if not said and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
@@ -299,7 +307,12 @@ def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
     # "Babinski down", "VMA up".
-    if mention.casefold().endswith(_UP_OR_DOWN) and not {"up", "down"}.isdisjoint(rest.said) and ways.isdisjoint(rest.named) and not _tells_less(name):
+    if (
+        mention.casefold().endswith(_UP_OR_DOWN)
+        and not {"up", "down"}.isdisjoint(rest.said)
+        and ways.isdisjoint(rest.named)
+        and not _tells_less(name)
+    ):
         return True
     left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
     is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
@@ -314,12 +327,6 @@ def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -
         return False
     known = lexicon.bare_words("filler") | ways
     return any(word not in known and not word.isdigit() for word in left)
-
-
-def _is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether what stands beside a short form makes it another thing: "ODD one out", "school suspects ADHD"."""
-    words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
-    return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 
 
 def _is_spelt_beside_others(rest: Rest) -> bool:

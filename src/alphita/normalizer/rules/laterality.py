@@ -104,8 +104,8 @@ def sided(string: str) -> Sided | None:
     words = string.split()
     sides = [side(word) for word in words]
     first = next((place for place, value in enumerate(sides) if value), None)
-    # "The right side of the chest" is a place.
-    if first is None or words[first + 1 : first + 3] == ["side", "of"]:
+    # "The right side of the chest" is a place, as is the left upper quadrant.
+    if first is None or words[first + 1 : first + 3] == ["side", "of"] or "quadrant" in words:
         return None
     left = [
         place
