@@ -16,10 +16,8 @@ from alphita.normalizer.answering.wording import (
     is_opposite,
 )
 
-COMMON = frozenset(
-    ["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting", "ned"]
-)
-COMMON |= {"one", "poisoned", "school", "seats", "side", "skinned", "throw", "told", "velvet", "weekly", "yard"}
+COMMON = frozenset(["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting"])
+COMMON |= {"ned", "one", "poisoned", "school", "seats", "side", "skinned", "throw", "told", "velvet", "weekly", "yard"}
 
 
 @pytest.mark.parametrize(
@@ -284,6 +282,7 @@ def test_what_a_name_says_more_or_less(mention, expansion, name, expected):
         ("Crohn disease", "Crohn's", None),
         ("cannot smell", "Loses smell", None),
         ("protein raised", "High albumin", None),
+        ("Ｐｏｉｓｏｎｉｎｇ", "Poisoning", None),
     ],
 )
 def test_a_word_for_another_is_that_only_where_terms_say_the_one_for_the_other(mention, name, expected):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Container, Sequence
 
 from alphita.normalizer.answering import lexicon, morphemes
@@ -52,18 +53,15 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _VALUE = re.compile(
     r"[<>≤≥=]? ?(?<![^\W_])\d[\d.,:/-]*(?: ?(?:mm?ol|[mukn]?g|iu|m?iu|u|s|sec|ms|mm|cm|%|fl|pg)(?:/\w+)?\b)?"
 )
-# Pairs that are looked at again at once.
-_LAST = 16
+_LAST = 16  # Pairs that are looked at again at once.
 BLOOD = "blood"
-# Words more than these beside a whole name are of something else.
-MOST_UNEXPLAINED = 2
+MOST_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
 # Words that deny what stands behind them.
 _NOT = re.compile(
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
 )
 _CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|did)nt\b")
-# Letters of a short form at most.
-SHORT_FORM = 6
+SHORT_FORM = 6  # Letters at most.
 # Words of less that tell a place or a form too.
 _OF_FORM = frozenset({"lower", "down", "short", "small"})
 _ENDS = "hyper|hypo|over|under|micro|macro|brady|tachy|poly|oligo"
@@ -100,6 +98,7 @@ def contradiction(
         common: words of common language, in lower case.
         synonyms: pairs of words that terms say for each other; None: it does not matter.
     """
+    mention = unicodedata.normalize("NFKC", mention)
     said = expansion or mention
     matched, *others = names
     for each in dict.fromkeys((mention, said)):
