@@ -17,7 +17,21 @@ from alphita.normalizer.answering.wording import (
 )
 
 COMMON = frozenset(["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting"])
-COMMON |= {"ned", "one", "poisoned", "school", "seats", "side", "skinned", "throw", "told", "velvet", "weekly", "yard"}
+COMMON |= {
+    "arms",
+    "ned",
+    "one",
+    "poisoned",
+    "school",
+    "seats",
+    "side",
+    "skinned",
+    "throw",
+    "told",
+    "velvet",
+    "weekly",
+    "yard",
+}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +133,9 @@ OTHER_WORDS = [
     ("trimethylamine", "Trimethylaminuria"),
     ("ameloblastin", "Ameloblastoma"),
     ("meningismus", "Meningiomas"),
+    ("microgyria", "Microcoria"),
+    ("panostotic dysplasia", "Monostotic dysplasia"),
+    ("pseudoarthrogryposis", "Pseudoarthrosis"),
     ("proliferative glomerulonephritis", "Membranoproliferative glomerulonephritis"),
 ]
 
@@ -262,6 +279,11 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("premature birthday", None, "Premature birth", UNEXPLAINED),
         ("thick skinned", None, "Thick skin", None),
         ("bilateral hip dislocation", None, "Congenital bilateral hip dislocation", UNSAID),
+        ("congenital glaucoma", None, "Primary congenital glaucoma", UNSAID),
+        ("megacolon, other than Hirschsprung's", None, "Hirschsprung megacolon", OPPOSITE),
+        ("canine lymphoma", None, "Lymphoma", UNEXPLAINED),
+        ("canine hypoplasia", None, "Hypoplasia of the canine", None),
+        ("arms, malformation of", "alveolar rhabdomyosarcoma malformation of", "Alveolar rhabdomyosarcoma", OTHER_WORD),
         ("cannabis use", None, "Addictive cannabis use", UNSAID),
         ("transfer protein", None, "Transfer protein deficiency", UNSAID),
         ("levator palpebrae", None, "Levator palpebrae atrophy", UNSAID),

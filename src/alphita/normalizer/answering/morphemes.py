@@ -111,9 +111,20 @@ def is_of_what_ails(word: str, other: str) -> bool:
 
 
 def differ_by_prefix(word: str, other: str) -> bool:
-    """Tell whether one word is the other behind a prefix, but one of much or little, which may be said otherwise."""
-    short, long = sorted((word, other), key=len)
-    if len(short) <= MOST_PARTS or not long.endswith(short):
+    """Tell whether two words differ by a prefix of one, or by one of each, but of much or little: these are said
+    otherwise, too.
+    """
+    same = 0
+    while same < min(len(word), len(other)) and word[-1 - same] == other[-1 - same]:
+        same += 1
+    if same <= MOST_PARTS:
         return False
-    meant = table()[PREFIX].get(long.removesuffix(short), frozenset())
-    return bool(meant - AMOUNTS)
+    forms = table()[PREFIX]
+    for kept in range(same, MOST_PARTS, -1):
+        starts = word[: len(word) - kept], other[: len(other) - kept]
+        if all(not start or start in forms for start in starts):
+            one, two = (forms.get(start, frozenset()) for start in starts)
+            # "Per-" and "peri-" are a slip apart.
+            is_cut = all(starts) and (starts[0].startswith(starts[1]) or starts[1].startswith(starts[0]))
+            return bool((one | two) - AMOUNTS) and one.isdisjoint(two) and not is_cut
+    return False

@@ -146,7 +146,8 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
         for word in said
         if not word.isupper() and word.casefold() not in meant[0] | told() and bare(word.casefold()) in words
     ]
-    others = [word for word in map(str.casefold, said) if word in meant[0] and word not in told()]
+    idle = told() - changes()
+    others = [word for word in map(str.casefold, said) if word in meant[0] and word not in idle]
     return bool(short and others) and meant[1].isdisjoint(others)
 
 

@@ -39,6 +39,8 @@ SHORTEST_MADE = 5
 LAST = 64
 # A word of no more letters than this is misspelt in one place.
 ONE_SLIP_TO = 9
+# A longer one, in one more for so many letters.
+LETTERS_A_SLIP = 5
 # Consonants that are written for each other, for they sound alike; of words as `key` has them.
 _SOUNDS = ("cgqstx", "gj", "fvp", "dt", "bp", "mn", "vw", "ht")
 # Ends of an adjective or a verb.
@@ -223,7 +225,8 @@ def _is_misspelt_too_far(word: str, near: str) -> bool:
         return False
     said, named = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
     slips = min(OSA.distance(mine, theirs), OSA.distance(said, named))
-    if slips > 1 and min(len(word), len(near)) <= ONE_SLIP_TO:
+    shorter = min(len(word), len(near))
+    if slips > (1 if shorter <= ONE_SLIP_TO else 1 + shorter // LETTERS_A_SLIP):
         return True
     edits = (slip for slip in Levenshtein.editops(said, named) if slip.tag == "replace")
     return any(_sound_otherwise(said[slip.src_pos], named[slip.dest_pos]) for slip in edits)

@@ -49,15 +49,13 @@ UNSAID = "unsaid: the name says more than the mention"
 UNEXPLAINED = "unexplained: the mention says what the name does not"
 NO_FINDING = "modifier: the name is no finding, and the mention says more"
 _LETTERS = re.compile(r"[^\W\d_]+")
-# A value and its unit: "30 s", "<10".
-_VALUE = re.compile(
+_VALUE = re.compile(  # A value and its unit: "30 s", "<10".
     r"[<>≤≥=]? ?(?<![^\W_])\d[\d.,:/-]*(?: ?(?:mm?ol|[mukn]?g|iu|m?iu|u|s|sec|ms|mm|cm|%|fl|pg)(?:/\w+)?\b)?"
 )
 _LAST = 16  # Pairs that are looked at again at once.
 BLOOD = "blood"
 MOST_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
-# Words that deny what stands behind them.
-_NOT = re.compile(
+_NOT = re.compile(  # Words that deny what stands behind them.
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
 )
 _CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|did)nt\b")
@@ -158,6 +156,8 @@ def is_opposite(mention: str, name: str) -> bool:
     ):
         return True
     if is_at_other_end(mention, name):
+        return True
+    if "other than" in mention.casefold() and "other than" not in name.casefold():
         return True
     with_it, without = ("without" in WORD.findall(text.casefold()) for text in (name, mention))
     if without and not with_it and "with" in WORD.findall(name.casefold()):
