@@ -8,7 +8,7 @@ import pytest
 from alphita.index.store import build
 from alphita.normalizer.answering.laboratory import DIRECTIONS, Laboratory, analytes
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
+from alphita.normalizer.answering.said import IN_RANGE, NO_NAME, NO_UNIT, NOTHING, OTHER_UNIT, USUAL_RANGE
 from alphita.terminology.text import clean
 from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -163,7 +163,7 @@ def normalizer(tmp_path_factory):
         (made.concept_ids[int(concept)].as_py(), string, "exact")
         for concept, string in zip(made.term_concept, made.terms.column("string").to_pylist(), strict=True)
     ]
-    terms += [(f"L:{row:02}", name, "exact") for row, name in enumerate(NAMES)]
+    terms += [(f"L:{row:02}", name, "exact") for row, name in enumerate([*NAMES, "normal"])]
     index = build(SmallTerminology(terms), encoder, tmp_path_factory.mktemp("laboratory") / "x.index")
     return Normalizer(index, encoder=encoder, calibration=quick_fit(index, encoder), error=0.1)
 
@@ -179,6 +179,17 @@ def test_a_value_with_a_range_is_answered_and_one_without_is_not(normalizer):
     for result, why in ((bare, NO_UNIT), (inside, IN_RANGE)):
         assert (result.concept_id, result.decision, result.method) == (None, "nil", "nil")
         assert str(result.explanation).startswith(f"NIL: {why}")
+
+
+@pytest.mark.parametrize("mention", ["n/a", "N/A", "(none)", "Positive", "not known", "unauffällig", "niente", "néant"])
+def test_what_a_list_has_where_there_is_no_finding_is_nil(normalizer, mention):
+    (found,) = normalizer.normalize([mention], explain=True)
+    assert (found.concept_id, found.decision) == (None, "nil")
+    assert str(found.explanation).startswith(f"NIL: {NOTHING}") == (mention != "néant")
+
+
+def test_a_name_of_the_terminology_is_a_name_though_it_says_that_all_is_well(normalizer):
+    assert normalizer.normalize(["Normal"])[0].concept_id == f"L:{len(NAMES)}"
 
 
 def test_one_analyte_has_no_name_of_another():

@@ -22,6 +22,7 @@ from alphita.normalizer.answering.said import (
     IN_RANGE,
     NO_NAME,
     NO_UNIT,
+    NOTHING,
     OTHER_UNIT,
     SEVERAL,
     USUAL_RANGE,
@@ -41,7 +42,7 @@ ROOT_LETTERS = 4
 REMEMBERED = 4_096
 # The origin of readings whose share is counted.
 CLINIC = "clinic"
-OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, USUAL_RANGE, OTHER_UNIT)
+OF_VALUES = (NO_UNIT, IN_RANGE, NO_NAME, NOTHING, USUAL_RANGE, OTHER_UNIT)
 KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS, *OF_VALUES)
 _WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 

@@ -11,6 +11,7 @@ A row has a kind, what is meant (of some kinds), a language (empty: of none) and
     sideless        what is another finding on one side of the body: weakness, hemiparesis
     setting         what a preposition may bring in behind one: "on admission", "since her teens"
     head            of what a name speaks by a picture or a place: "palm tree sign", "low back pain"
+    nothing         what a list has where it has no finding: "n/a"
     circumstance    by what a finding comes, goes or changes: of it a name speaks, and not of the circumstance itself
     undone          what makes a finding none here, as "surgically" absent, or "canine"
     apart           what two words of the same sort tell apart: the sort, and which

@@ -19,7 +19,7 @@ from alphita.normalizer.answering.features import SHORT_CAPITALS, Context, Featu
 from alphita.normalizer.answering.hiding import Hidden, Hiding
 from alphita.normalizer.answering.laboratory import Laboratory
 from alphita.normalizer.answering.meaning import Cosines, Definitions
-from alphita.normalizer.answering.said import without_tag
+from alphita.normalizer.answering.said import NOTHING, is_no_finding, without_tag
 from alphita.normalizer.answering.spelling import Speller, shortened
 from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
 from alphita.normalizer.answering.tokens import common_words, english_words
@@ -127,7 +127,7 @@ class Pipeline:
         """
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         read = self._read(mentions, cleaned, contexts, languages, hidden)
-        doubts = self._read_laboratory(cleaned, read, hidden)
+        doubts = self._read_laboratory(cleaned, read, hidden) | self._without_finding(cleaned)
         queries: dict[str, int] = {}
         known: dict[tuple[object, ...], int] = {}
         asked = Questions([], [], [], [], [], [])
@@ -229,6 +229,12 @@ class Pipeline:
         for place in said:
             read[place] = tuple(reading for other, reading in read_so if other == place)
         return {place: told.doubt for place, told in said.items() if told.doubt}
+
+    def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
+        """Return the doubts of mentions that a list has where it has no finding, "n/a"; a term may be called so."""
+        empty = [place for place, string in enumerate(cleaned) if self.respell and is_no_finding(string)]
+        rows = self.index.rows([cleaned[place] for place in empty])
+        return {place: NOTHING for place, row in zip(empty, rows, strict=True) if row < 0}
 
     def _indexed(self, made: list[tuple[int, Reading]], hidden: Hidden | None) -> list[tuple[int, Reading]]:
         """Return those readings of mentions, with their places, that are strings of the index and not hidden."""

@@ -18,7 +18,8 @@ IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it
 OTHER_UNIT = "value: its number is usual in another unit"
 USUAL_RANGE = "value: compared with the usual range of adults"
 # Of these nothing is said that a concept could be.
-SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME)
+NOTHING = "nothing: the mention is no finding's name"
+SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME, NOTHING)
 OVER = "time: the mention says that it is over"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
 TOP = "root: the concept is the one above all others, and says nothing"
@@ -49,6 +50,16 @@ def identifier_of(mention: str) -> str | None:
     if "://" not in mention and ":" not in mention:
         mention = mention.replace("_", ":", 1)
     return prefixes.normalize(mention)
+
+
+def is_no_finding(cleaned: str) -> bool:
+    """Tell whether a cleaned string is what a list has where it has no finding: "n/a", "(none)"."""
+    return cleaned.strip("().-") in _no_findings()
+
+
+@functools.cache
+def _no_findings() -> frozenset[str]:
+    return frozenset(lexicon.words("nothing"))
 
 
 def without_tag(cleaned: str) -> str:
