@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita.index.choice import KIND, shipped_folder
+from alphita.index.choice import KIND, OURS, shipped_folder
 from alphita.index.codes import equivalents
 from alphita.index.segment import BORROWED_STANDING, Content
 from alphita.terminology.text import DEFAULT_RULES, clean, clean_many, plain_words
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
 UNLENT = "unlent.tsv"
-# The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
-OURS = "Alphita"
 COLUMNS = ("source", "id", "name", "language")
 PREPARED = (*COLUMNS, "key", "alone", "first")
 # Of a lender whose names end so, they are those of codes, each a class of things: lent to these codes alone.

@@ -26,6 +26,8 @@ BACKENDS = "alphita.index.backends"
 GIVEN = "What an index is given beside its terminology"
 # The table of names: the kind of its folder, and the folder.
 KIND = "names"
+# The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
+OURS = "Alphita"
 FOLDER = "models/alphita-names"
 ENGLISH = "en"
 # What alphita-multi was taught, and all that strings are taken for.

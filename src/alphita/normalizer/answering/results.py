@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.index.borrowing import OURS
+from alphita.index.choice import OURS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.answering.calibration_store import RankedAnswers
