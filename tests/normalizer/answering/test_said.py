@@ -162,6 +162,7 @@ def test_a_tagged_name_is_answered_as_the_name(normalizer):
         (POSSIBLE, ["hypotonia?", "hypotonia (query)", "aPTT pending", "ANA requested", "DDH screen", "TIA clinic"]),
         (POSSIBLE, ["poss seizures", "prob. asthma", "susp epilepsy", "(?) asthma", "± fever", "(+/-) cough"]),
         (DENIED, ["(-) fever", "- ve ketonuria", "−ve ketonuria", "neg. ketonuria", "w/out cough", "no longer obese"]),
+        (DENIED, ["0 café au lait spots", "zero teeth", "instead of chorea", "rather than pain"]),
         (DENIED, ["unlikely to be autism", "improbabile autismo", "unwahrscheinlich Autismus"]),
         (POSSIBLE, ["vaccinated against measles", "geimpft gegen Masern", "vacuna contra sarampión"]),
         (DENIED, ["negative photophobia", "excl appendicitis", "neg febbre", "non più obeso", "ya no fiebre"]),

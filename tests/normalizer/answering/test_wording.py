@@ -284,6 +284,8 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("canine lymphoma", None, "Lymphoma", UNEXPLAINED),
         ("canine hypoplasia", None, "Hypoplasia of the canine", None),
         ("arms, malformation of", "alveolar rhabdomyosarcoma malformation of", "Alveolar rhabdomyosarcoma", OTHER_WORD),
+        ("contact lens", None, "Contact lens wearer", UNSAID),
+        ("bull's eye", None, "Bull's eye rash", UNSAID),
         ("cannabis use", None, "Addictive cannabis use", UNSAID),
         ("transfer protein", None, "Transfer protein deficiency", UNSAID),
         ("levator palpebrae", None, "Levator palpebrae atrophy", UNSAID),

@@ -91,9 +91,10 @@ def is_far(said: str, names: Sequence[str], similarity: float, common: Container
 
 
 def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
-    """Tell whether a mention has a word in place of another of a name, and terms never say the one for the other.
+    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other.
 
-    "Suprasellar" is not supratentorial, though a kidney is renal. Short forms count for nothing.
+    "Suprasellar" is not supratentorial, though a kidney is renal. Who says several things otherwise ("bones of the
+    toe", phalanges of the foot) means more than letters. Short forms count for nothing.
 
     Args:
         mention: as written.
@@ -111,11 +112,9 @@ def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[
         [word for word in some if not any(_is_like(word, other, MISSPELT) or is_form(word, other) for other in others)]
         for some, others in ((mine, rest.named), (theirs, rest.said))
     )
-    if not unexplained or not unsaid:
+    if len(unexplained) != 1 or len(unsaid) != 1:
         return False
-    explained = {word for word in unexplained if any((word, other) in synonyms for other in unsaid)}
-    meant = {other for other in unsaid if any((word, other) in synonyms for word in unexplained)}
-    return len(explained) < len(set(unexplained)) and len(meant) < len(set(unsaid))
+    return (unexplained[0], unsaid[0]) not in synonyms
 
 
 def is_of_one_side(said: str, name: str) -> bool:
