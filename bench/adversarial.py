@@ -8,7 +8,7 @@ attack.tsv: what was accepted of a stranger's 4,168 strings ("blind"), and 2,292
 What NIL costs is told beside: of the mentions that one concept or more is right for, how often the first candidate is
 right, or one of five, and how often NIL was answered though it was. As JSON, and as a table to read.
 
-Columns of the file: kind, origin ("seen" by whoever mended the answers, "blind", "second", "third" to "ninth" of
+Columns of the file: kind, origin ("seen" by whoever mended the answers, "blind", "second", "third" to "tenth" of
 strangers, or "aside": written by whoever mended, and looked at when it was done), mention, and what is right: CURIEs of
 which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where the
 string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three, or
@@ -123,7 +123,7 @@ def main() -> None:
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
         f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the "
-        "answers; `aside`: too, looked at when it was done; `blind` to `ninth`: strangers, of "
+        "answers; `aside`: too, looked at when it was done; `blind` to `tenth`: strangers, of "
         "whose strings those are kept that were accepted then and judged right or wrong), and all."
     )
     with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:

@@ -274,6 +274,7 @@ def test_a_word_put_right_to_another_is_seen_by_what_it_was_put_right_to():
         ("ADHD at school", "attention deficit at school", "Attention deficit", None),
         ("Hb S high", "haemoglobin s high", "Increased haemoglobin", UNEXPLAINED),
         ("ALT 400 U/L (<40)", "high alanine aminotransferase", "High alanine aminotransferase", None),
+        ("chair", None, "Serum", UNEXPLAINED),
         ("chair with short legs", None, "Short legs", UNEXPLAINED),
         ("boy with short legs", None, "Short legs", None),
         ("premature birthday", None, "Premature birth", UNEXPLAINED),

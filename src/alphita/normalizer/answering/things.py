@@ -53,7 +53,7 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
     is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
     if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
         return True
-    if odd and is_whole and odd[0] == words[0] and words[1] in _HAVING and not _is_whose(odd[0]):
+    if odd and is_whole and odd[0] == words[0] and not _HAVING.isdisjoint(words[1:2]) and not _is_whose(odd[0]):
         return True
     if len(odd) != 1 or not _BRINGING.isdisjoint(words[1:-1]):
         return False

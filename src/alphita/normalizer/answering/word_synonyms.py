@@ -14,6 +14,8 @@ from alphita.normalizer.answering.word_pairs import WORD, key
 
 # Names of a concept that are laid beside each other at most.
 MOST_NAMES = 40
+# Of more terms, concepts are passed over: what is often said for each other is found among these.
+MOST_TERMS = 500_000
 
 
 class WordSynonyms:
@@ -38,16 +40,18 @@ class WordSynonyms:
 
 def _pairs(segment: Segment) -> frozenset[tuple[str, str]]:
     filler = {key(levelled(word)) for word in lexicon.bare_words("filler")}
-    words = [
-        frozenset(key(levelled(word)) for word in WORD.findall(string)) - filler
-        for string in segment.strings.array.to_pylist()
-    ]
-    named_by = np.repeat(np.arange(len(words)), np.diff(segment.offsets))
+
+    def words(row: int) -> frozenset[str]:
+        return frozenset(key(levelled(word)) for word in WORD.findall(segment.strings.array[row].as_py())) - filler
+
+    string = np.repeat(np.arange(len(segment.offsets) - 1), np.diff(segment.offsets))
     order = np.argsort(segment.term_concept, kind="stable")
-    ends = np.flatnonzero(np.diff(segment.term_concept[order])) + 1
+    starts = np.flatnonzero(np.diff(segment.term_concept[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(order)))
+    several = np.flatnonzero(sizes > 1)[:: 1 + len(order) // MOST_TERMS]
     found = set()
-    for rows in np.split(named_by[order], ends):
-        names = list(dict.fromkeys(words[row] for row in rows.tolist()))[:MOST_NAMES]
+    for start, size in zip(starts[several].tolist(), np.minimum(sizes[several], MOST_NAMES).tolist(), strict=True):
+        names = {words(row) for row in string[order[start : start + size]].tolist()}
         for one, other in itertools.combinations(names, 2):
             mine, theirs = one - other, other - one
             if len(mine) == 1 and len(theirs) == 1 and one & other:
