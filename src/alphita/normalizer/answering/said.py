@@ -17,8 +17,8 @@ NO_UNIT = "value: neither unit nor range stands with it"
 IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it here"
 OTHER_UNIT = "value: its number is usual in another unit"
 USUAL_RANGE = "value: compared with the usual range of adults"
-# Of these nothing is said that a concept could be.
 NOTHING = "nothing: the mention is no finding's name"
+# Of these nothing is said that a concept could be.
 SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME, NOTHING)
 OVER = "time: the mention says that it is over"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
