@@ -39,7 +39,7 @@ def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     code, lines = said("--mappings", "reviews.sqlite")
     assert (code, [one.split()[:2] for one in lines]) == (
         0,
-        [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["ok", "reviews"]],
+        [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]],
     )
     assert list(tmp_path.glob("reviews*")) == []
 
@@ -87,7 +87,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     keys.add(path, "bob")
     code, lines = said("--keys", path)
     assert code == 0
-    (told,) = [one for one in lines if one.startswith("note")]
+    (told,) = [one for one in lines if one.startswith("note") and " keys " in one]
     assert f"ann's key {state}" in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 

@@ -47,12 +47,13 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: object) -> Iterator[Server]:
+def serving(folder: Path, *arguments: object, descriptors: int | None = None) -> Iterator[Server]:
     log = folder / "log.jsonl"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    limit = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
     with open(log, "w") as file:
         process = subprocess.Popen(
-            command("--port", 0, "--threads", 1, *arguments),
+            [*limit, *command("--port", 0, "--threads", 1, *arguments)],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ from alphita.options import Running
 from alphita.service import annotating, workers
 from alphita.service.batching import Batcher
 from alphita.service.normalizing import Asked, Encoded, Question
-from alphita.service.workers import Opening, Worker
+from alphita.service.workers import Opening, Worker, contents
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of
 
@@ -42,7 +42,7 @@ class OfHashes(Opening):
 
 @pytest.fixture
 def opening(index_path) -> OfHashes:
-    return OfHashes(index_path, Index.open(index_path).content_hash, None, Running(threads=1), log_mentions=False)
+    return OfHashes(index_path, contents(index_path), None, Running(threads=1), log_mentions=False)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_one_that_is_killed_is_replaced_and_asked_again(worker):
 def test_another_index_in_its_place_is_not_answered_from(opening, index_path, tmp_path):
     other = build(small_terminology(), HashEncoder(seed=3), tmp_path / "other.index")
     with pytest.raises(InputError, match="not the one that the server opened"):
-        Opening(other.path, opening.content_hash, None, opening.running, log_mentions=False)()
+        Opening(other.path, opening.contents, None, opening.running, log_mentions=False)()
 
 
 def test_processes_by_default_are_one_a_thread_but_share_no_gpu(tmp_path, monkeypatch):
