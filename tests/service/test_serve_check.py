@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -9,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from alphita import machine
+from alphita.index.store import build
 from alphita.mappings.review.store import ReviewStore
 from alphita.service import keys
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
+from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 
 @pytest.fixture
@@ -104,6 +107,20 @@ def test_keys_that_have_all_expired(said, tmp_path, capsys):
     told = capsys.readouterr().err
     assert wrong.removeprefix("wrong  keys").strip() in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
+
+
+def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys):
+    encoder = VocabularyEncoder()
+    index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")
+    quick_fit(index, encoder).save(index.path / "calibration")
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda *_, **__: encoder)
+    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
+    for state, said in (("ok", "certified"), ("note", "if it was, put it back")):
+        assert alphita("serve", "--check", "--to", index.path, "--port", 0) == 0
+        told = line(capsys.readouterr().out.splitlines(), "calibration")
+        assert told.startswith(state)
+        assert said in told
+        shutil.rmtree(index.path / "calibration", ignore_errors=True)
 
 
 def test_a_missing_extra(said, monkeypatch):
