@@ -63,7 +63,7 @@ def test_behind_a_proxy_it_goes_by_this_machines_names_too(served, index_path):
 
 def test_an_index_without_a_calibration_of_its_own_is_told(served, index_path, monkeypatch):
     told = []
-    monkeypatch.setattr("alphita.service.logs.warn", lambda name, **_: told.append(name))
+    monkeypatch.setattr("alphita.service.logs.warn", lambda _, message: told.append(message))
     command.serve(to=index_path, port=0)
     (text,) = told
     assert f"{index_path}/calibration is not there, so that answers have no confidence" in text

@@ -89,7 +89,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, demo, logs
     from alphita.service.checking import Parts, confidence
-    from alphita.service.workers import Opening, Worker, contents, default_processes
+    from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
@@ -120,7 +120,7 @@ def _run(spec: ServeSpec) -> None:
         running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
         normalizer = Normalizer(index, error=spec.error, **asdict(running))
         normalizer.encoder()  # a damaged model is told of now, not with the first request
-        opening = Opening(index.path, contents(index.path), spec.error, running, spec.settings.log_mentions)
+        opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
         if spec.demo:
             demo.fill(demo.STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
@@ -133,7 +133,7 @@ def _run(spec: ServeSpec) -> None:
         try:
             logs.configure(mentions=spec.settings.log_mentions)
             if (found := confidence(normalizer)).state != "ok":
-                logs.warn(found.text)
+                logs.warn("no calibration of its own", message=found.text)
             further = [Worker(opening) for _ in range(processes - 1)]
             served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import __version__
 from alphita.errors import AlphitaError
+from alphita.index.store import Index
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.calibration_store import Assurance
 from alphita.normalizer.answering.normalizer import Normalizer
@@ -42,7 +43,7 @@ from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
 from alphita.service.limits import WATCHED, Limits
 from alphita.service.settings import Settings
-from alphita.service.workers import Worker, contents, is_room
+from alphita.service.workers import Worker, contents, contents_opened, is_room
 from alphita.terminology.store import Terminology
 
 PAGE = Path(__file__).parent / "page"
@@ -105,12 +106,12 @@ class Lifetime:
     """Warms the server up when it begins, and tells in which state it is."""
 
     def __init__(
-        self, batcher: Batcher[normalizing.Question, Any], index: Path, further: Sequence[Worker] = ()
+        self, batcher: Batcher[normalizing.Question, Any], index: Index, further: Sequence[Worker] = ()
     ) -> None:
-        """Warm up what `batcher` asks of the index that lies there, and then `further` workers for it."""
+        """Warm up what `batcher` asks of the index, and then `further` workers for it."""
         self.state: State = "starting"
         self._batcher, self._further = batcher, further
-        self._index, self._opened = index, contents(index)
+        self._index, self._opened = index.path, contents_opened(index)
         self._looked, self._is_replaced = time.monotonic(), False
 
     def now(self) -> State:
@@ -202,7 +203,7 @@ def create(
         capacity=settings.queue,
         observe=figures.batch,
     )
-    lifetime = Lifetime(batcher, normalizer.index.path, further)
+    lifetime = Lifetime(batcher, normalizer.index, further)
     ring = keys.Ring(settings.keys)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(

@@ -52,6 +52,11 @@ def contents(index: Path) -> Contents:
     return tuple(found)
 
 
+def contents_opened(index: Index) -> Contents:
+    """Return what `contents` gives while the index's folder holds what was opened of it."""
+    return (index.content_hash, *contents(index.path)[1:])
+
+
 @dataclass(frozen=True)
 class Opening:
     """What a worker opens.
@@ -131,8 +136,10 @@ class Worker:
 
     def reopen_logs(self) -> None:
         """Let the process do so."""
-        with contextlib.suppress(AttributeError, ValueError, OSError):
-            os.kill(self._process.pid, signal.SIGHUP)
+        process = self._process
+        with contextlib.suppress(ValueError, OSError):  # it has ended meanwhile
+            if process is not None and process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
     def close(self) -> None:
         """End the process."""
