@@ -218,8 +218,7 @@ def _note_of(path: Path, manifest: dict[str, Any]) -> Path:
 def _write_note(note: Path) -> None:
     # Without it the next opening looks again.
     with contextlib.suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        note.touch()
+        os.close(os.open(machine.cache_folder("sound") / note.name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
 
 def hash_file(path: Path | str) -> str:

@@ -42,4 +42,4 @@ def mark(path: Path) -> None:
         OSError: it is not there, or may not be changed.
     """
     then = max(seconds(), path.stat().st_mtime)
-    os.utime(path, (then, then))
+    os.utime(path, (then, then), follow_symlinks=False)

@@ -183,7 +183,8 @@ class Rejects:
         first = self.count == 1
         # What the rejects stand beside may still have to be made, in a folder that is new.
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if first else os.O_APPEND), 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if first else os.O_APPEND)
+        descriptor = os.open(path, flags, 0o600)
         os.fchmod(descriptor, 0o600)
         file = io.TextIOWrapper(os.fdopen(descriptor, "wb"), encoding="utf-8", errors="replace", newline="")
         if first:

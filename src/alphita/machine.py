@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import gc
 import os
@@ -229,6 +230,19 @@ def cache_dir() -> Path:
     if given := os.environ.get("ALPHITA_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "alphita"
+
+
+def cache_folder(kind: str) -> Path:
+    """Return a folder of the cache, made if it is not there.
+
+    Raises:
+        OSError: it cannot be made, or is a link, by which another user could have files written elsewhere.
+    """
+    folder = cache_dir() / kind
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "a link is not followed", str(folder))
+    return folder
 
 
 def describe() -> dict[str, Any]:

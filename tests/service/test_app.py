@@ -3,16 +3,18 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import time
 
 import pytest
 
-from alphita.index.store import Index
+from alphita.errors import InputError
+from alphita.index.store import Index, build
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import keys, logs
 from alphita.service.app import page_paths
-from tests.doubles import HashEncoder
+from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of, code_of
 
 SECRET = "John Doe, seizur"
@@ -126,6 +128,51 @@ def test_logs_tell_of_requests_and_not_of_mentions(normalizer, log):
     assert lines[2]["refused"] == "unknown_concept"
 
 
+def test_of_failures_of_one_kind_a_hundred_a_minute_are_logged_and_the_others_counted(log, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(logs.LOGGER.handlers[0]._rate, "_clock", lambda: now[0])
+    for number in range(1_000):
+        logging.getLogger("asyncio").error("socket.accept() out of system resource\nsocket: %d", number)
+        logs.event("request", status=401, refused="wrong_key")
+        logs.event("request", status=200)
+    logs.warn("another kind")
+    events = [line["event"].partition("\n")[0] for line in log()]
+    assert events.count("socket.accept() out of system resource") == logs.MOST_A_MINUTE
+    assert events.count("another kind") == 1
+    assert [sum(line.get("status") == status for line in log()) for status in (200, 401)] == [1_000, logs.MOST_A_MINUTE]
+    now[0] = 60.0
+    logging.getLogger("asyncio").error("socket.accept() out of system resource\nsocket: 1")
+    assert log()[-1]["left_out"] == 900
+
+
+def test_an_index_that_was_replaced_is_told_and_not_answered_from(index_path, tmp_path, log, monkeypatch):
+    monkeypatch.setattr("alphita.service.app.LOOK", 0.0)
+    shutil.copytree(index_path, tmp_path / "x.index")
+    with client_of(Normalizer(Index.open(tmp_path / "x.index"), encoder=HashEncoder())) as client:
+        deadline = time.monotonic() + 20
+        while client.get("/ready").status_code != 200:
+            assert time.monotonic() < deadline
+        asked = {"mentions": ["seizure"]}
+        assert client.post("/normalize", json=asked).status_code == 200
+        (tmp_path / "x.index").rename(tmp_path / "x.index.old-1")
+        build(small_terminology(), HashEncoder(seed=3), tmp_path / "x.index")
+        for _ in range(2):
+            told = client.get("/ready")
+            assert (told.status_code, told.json()["status"]) == (503, "replaced")
+            refused = client.post("/normalize", json=asked)
+            assert (refused.status_code, code_of(refused)) == (503, "index_replaced")
+        assert client.get("/health").status_code == 200
+        # Put back, it is the same index again; without one of its calibrations it is not.
+        shutil.rmtree(tmp_path / "x.index")
+        (tmp_path / "x.index.old-1").rename(tmp_path / "x.index")
+        assert client.post("/normalize", json=asked).status_code == 200
+        shutil.copytree(tmp_path / "x.index", tmp_path / "x.index" / "calibration")
+        assert client.get("/ready").json()["status"] == "replaced"
+    told = [line["message"] for line in log() if line["event"] == "index replaced"]
+    assert len(told) == 2
+    assert "start the server again" in told[0]
+
+
 def test_mentions_are_logged_if_asked_for(normalizer, log):
     with client_of(normalizer, log_mentions=True) as client:
         client.post("/normalize", json={"mentions": [SECRET, "a\nb\u2028c"]})
@@ -138,6 +185,11 @@ def test_an_errors_message_is_logged_only_if_mentions_may_be():
         raise ValueError(SECRET)
     assert SECRET not in json.dumps(logs.describe(raised.value, message=False))
     assert SECRET in json.dumps(logs.describe(raised.value, message=True))
+
+
+def test_a_message_of_ours_is_logged_without_the_value():
+    error = InputError("no such column", file="x.csv", field="mention", value=SECRET, remedy="name another")
+    assert logs.describe(error, message=False)["message"] == "no such column; name another"
 
 
 def test_figures_for_prometheus(normalizer):

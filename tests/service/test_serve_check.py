@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -9,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from alphita import machine
+from alphita.index.store import build
 from alphita.mappings.review.store import ReviewStore
 from alphita.service import keys
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
+from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     code, lines = said("--mappings", "reviews.sqlite")
     assert (code, [one.split()[:2] for one in lines]) == (
         0,
-        [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["ok", "reviews"]],
+        [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]],
     )
     assert list(tmp_path.glob("reviews*")) == []
 
@@ -87,7 +90,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     keys.add(path, "bob")
     code, lines = said("--keys", path)
     assert code == 0
-    (told,) = [one for one in lines if one.startswith("note")]
+    (told,) = [one for one in lines if one.startswith("note") and " keys " in one]
     assert f"ann's key {state}" in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 
@@ -104,6 +107,20 @@ def test_keys_that_have_all_expired(said, tmp_path, capsys):
     told = capsys.readouterr().err
     assert wrong.removeprefix("wrong  keys").strip() in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
+
+
+def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys):
+    encoder = VocabularyEncoder()
+    index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")
+    quick_fit(index, encoder).save(index.path / "calibration")
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda *_, **__: encoder)
+    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
+    for state, said in (("ok", "certified"), ("note", "if it was, put it back")):
+        assert alphita("serve", "--check", "--to", index.path, "--port", 0) == 0
+        told = line(capsys.readouterr().out.splitlines(), "calibration")
+        assert told.startswith(state)
+        assert said in told
+        shutil.rmtree(index.path / "calibration", ignore_errors=True)
 
 
 def test_a_missing_extra(said, monkeypatch):

@@ -52,10 +52,21 @@ def test_answers_are_sent_at_once(served, index_path):
     assert served["listening"].proto == socket.IPPROTO_TCP
 
 
-def test_behind_a_proxy_any_name_will_do(served, index_path):
-    command.serve(to=index_path, port=0, trust_user_header="X-User", proxies=["10.0.0.0/8"])
-    assert served["settings"].hosts == ()
+def test_behind_a_proxy_it_goes_by_this_machines_names_too(served, index_path):
+    # Otherwise a page of another site, by a name that points here, could say who it is itself.
+    command.serve(
+        to=index_path, port=0, trust_user_header="X-User", proxies=["10.0.0.0/8"], hosts=["terms.example.org"]
+    )
+    assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "terms.example.org"}
     assert served["settings"].proxies == ("10.0.0.0/8",)
+
+
+def test_an_index_without_a_calibration_of_its_own_is_told(served, index_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("alphita.service.logs.warn", lambda _, message: told.append(message))
+    command.serve(to=index_path, port=0)
+    (text,) = told
+    assert f"{index_path}/calibration is not there, so that answers have no confidence" in text
 
 
 def test_a_store_is_made_and_closed(served, index_path, tmp_path):

@@ -47,12 +47,13 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: object) -> Iterator[Server]:
+def serving(folder: Path, *arguments: object, descriptors: int | None = None) -> Iterator[Server]:
     log = folder / "log.jsonl"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    limit = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
     with open(log, "w") as file:
         process = subprocess.Popen(
-            command("--port", 0, "--threads", 1, *arguments),
+            [*limit, *command("--port", 0, "--threads", 1, *arguments)],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -101,6 +102,59 @@ def test_a_server_stopped_in_the_midst_of_a_request_answers_it(index_path, tmp_p
         assert "John" not in json.dumps(server.log())
         with pytest.raises(httpx.ConnectError):
             httpx.get(server.url)
+
+
+def test_a_hang_up_reopens_the_log_and_reads_the_keys_anew(index_path, tmp_path):
+    path = tmp_path / "keys.tsv"
+    ann = keys.add(path, "ann")
+    with serving(tmp_path, "--index", index_path, "--keys", path) as server:
+        server.wait_for("ready")
+
+        def status(key: str) -> int:
+            return httpx.get(f"{server.url}/search?q=cold", headers={"Authorization": f"Bearer {key}"}).status_code
+
+        bob = keys.add(path, "bob")
+        assert (status(ann), status(bob)) == (200, 401)
+        path.write_text(path.read_text().splitlines()[1] + "\n")
+        (tmp_path / "log.jsonl").rename(tmp_path / "log.jsonl.1")
+        server.process.send_signal(signal.SIGHUP)
+        while not (tmp_path / "log.jsonl").exists():
+            assert server.process.poll() is None
+            time.sleep(0.01)
+        server.wait_for("reloaded")
+        assert (status(ann), status(bob)) == (401, 200)
+        # A file that is not as it should be changes nothing, and is told.
+        path.write_text("bob")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("reloaded", 2)
+        assert status(bob) == 200
+        (told,) = [line for line in server.log() if line["event"] == "the keys stay as they were"]
+        assert "1 cells" in told["error"]["message"]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(SECONDS) == 0
+
+
+def test_a_hang_up_of_its_terminal_ends_it(index_path, tmp_path):
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        command("--port", 0, "--threads", 1, "--index", index_path),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    )
+    try:
+        os.close(theirs)
+        assert process.stdout.readline().startswith("serving on")
+        while b'"ready"' not in os.read(ours, 65_536):
+            pass
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def test_keys_open_it_to_other_machines_and_ctrl_c_ends_it(index_path, tmp_path):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
-from alphita.errors import InputError
+from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.options import Running
 from alphita.service import annotating, workers
 from alphita.service.batching import Batcher
 from alphita.service.normalizing import Asked, Encoded, Question
-from alphita.service.workers import Opening, Worker
+from alphita.service.workers import Opening, Worker, contents
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of
 
@@ -42,7 +44,7 @@ class OfHashes(Opening):
 
 @pytest.fixture
 def opening(index_path) -> OfHashes:
-    return OfHashes(index_path, Index.open(index_path).content_hash, None, Running(threads=1), log_mentions=False)
+    return OfHashes(index_path, contents(index_path), None, Running(threads=1), log_mentions=False)
 
 
 @pytest.fixture
@@ -78,7 +80,39 @@ def test_one_that_is_killed_is_replaced_and_asked_again(worker):
 def test_another_index_in_its_place_is_not_answered_from(opening, index_path, tmp_path):
     other = build(small_terminology(), HashEncoder(seed=3), tmp_path / "other.index")
     with pytest.raises(InputError, match="not the one that the server opened"):
-        Opening(other.path, opening.content_hash, None, opening.running, log_mentions=False)()
+        Opening(other.path, opening.contents, None, opening.running, log_mentions=False)()
+
+
+def test_one_that_finds_another_index_is_a_failure_that_says_so(opening, index_path, tmp_path):
+    moved = replace(opening, index=tmp_path / "none.index")
+    worker = Worker(moved)
+    try:
+        with pytest.raises(AlphitaError, match="no such index"):
+            worker(Asked(1, False), QUESTIONS)
+        shutil.copytree(index_path, moved.index)
+        assert len(worker(Asked(1, False), QUESTIONS)) == 3
+    finally:
+        worker.close()
+
+
+def test_it_reopens_its_log(worker, tmp_path):
+    log, before = tmp_path / "log", os.dup(2)
+    try:
+        with open(log, "a") as file:
+            os.dup2(file.fileno(), 2)
+        worker(Asked(1, False), QUESTIONS)
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+    log.rename(tmp_path / "log.1")
+    worker.reopen_logs()
+    deadline = time.monotonic() + SECONDS
+    while not log.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(RuntimeError):
+        worker(Asked(1, False), [Question("bad")])
+    assert "ValueError" in log.read_text()
 
 
 def test_processes_by_default_are_one_a_thread_but_share_no_gpu(tmp_path, monkeypatch):

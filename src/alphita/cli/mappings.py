@@ -95,7 +95,8 @@ def _write(
     count = 0
     held: Sequence[Mapping] = ()
     begun = writer.begin(header)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(part, flags, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(begun)
         for chunk in chunks(reader.read(input_, header, rejects), CHUNK):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-import types
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,6 @@ from alphita.service.settings import WHO, Settings
 
 if TYPE_CHECKING:
     from alphita.service.checking import Parts
-
-BACKLOG = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,7 @@ def serve(spec: ServeSpec) -> None:
     alphita serve --to hpo --mappings reviews.db
 
     Logs go to stderr as JSON lines, without the strings asked for. The server ends by Ctrl+C or SIGTERM, when the
-    requests that it is at are answered.
+    requests that it is at are answered. SIGHUP reopens the file that stderr is, and reads --keys anew.
     """
     from alphita.service import keys
     from alphita.service.headers import LOOPBACK_NAMES
@@ -77,7 +74,7 @@ def serve(spec: ServeSpec) -> None:
         held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
         if not spec.check:
             keys.usable(settings.keys, held, clock.today())
-    if settings.is_loopback and settings.access != "header":
+    if settings.is_loopback:
         settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
     _run(replace(spec, settings=settings))
 
@@ -91,8 +88,8 @@ def _run(spec: ServeSpec) -> None:
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, demo, logs
-    from alphita.service.checking import Parts
-    from alphita.service.workers import Opening, Worker, default_processes
+    from alphita.service.checking import Parts, confidence
+    from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
@@ -123,7 +120,7 @@ def _run(spec: ServeSpec) -> None:
         running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
         normalizer = Normalizer(index, error=spec.error, **asdict(running))
         normalizer.encoder()  # a damaged model is told of now, not with the first request
-        opening = Opening(index.path, index.content_hash, spec.error, running, spec.settings.log_mentions)
+        opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
         if spec.demo:
             demo.fill(demo.STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
@@ -135,6 +132,8 @@ def _run(spec: ServeSpec) -> None:
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=spec.settings.log_mentions)
+            if (found := confidence(normalizer)).state != "ok":
+                logs.warn("no calibration of its own", message=found.text)
             further = [Worker(opening) for _ in range(processes - 1)]
             served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
@@ -159,6 +158,8 @@ def _check(parts: Parts, as_json: bool) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
+    from alphita.service import connections
+
     listening = None
     try:
         addresses = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
@@ -168,7 +169,7 @@ def _listen(settings: Settings) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(BACKLOG)
+        listening.listen(connections.room()[1])
     except OSError as error:
         if listening is not None:
             listening.close()
@@ -189,15 +190,17 @@ def _serve(
 
     import uvicorn
 
-    from alphita.service import logs
+    from alphita.service import connections, logs
 
     config = uvicorn.Config(
         served,
+        http=connections.Connection,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="on",
-        backlog=BACKLOG,
+        backlog=connections.room()[1],
         # What a client says of its own address is not believed; see `--proxy`.
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,
@@ -208,14 +211,21 @@ def _serve(
     print(f"serving on {url} (Ctrl+C ends it)", flush=True)
     if show:
         webbrowser.open(url)  # it connects already, and is answered in a moment
-    # uvicorn hands the signal on when it has ended, which is no failure.
-    before = signal.signal(signal.SIGTERM, _ended)
+    server = uvicorn.Server(config)
+    was_terminal = sys.stderr.isatty()
+
+    def reload(*_: object) -> None:
+        if was_terminal and not sys.stderr.isatty():  # it was closed, and nobody could end the server by Ctrl+C
+            server.should_exit = True
+        else:
+            served.state.reload()
+
+    # uvicorn hands SIGTERM on when it has ended, which is no failure.
+    handlers = {signal.SIGTERM: lambda *_: None, signal.SIGHUP: reload}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     logs.event("ended")
-
-
-def _ended(_: int, __: types.FrameType | None) -> None:
-    pass

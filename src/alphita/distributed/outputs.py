@@ -125,7 +125,7 @@ def locked(out: str) -> Iterator[None]:
     path = Path(f"{out}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise AlphitaError(f"could not write {out}: {error.strerror or error}; nothing was changed") from error
     try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -260,8 +261,8 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
     if (found := _opened(target, open_)) is not None:
         return found
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = open(target.with_suffix(".lock"), "w")  # noqa: SIM115 - closed by `_alone`
+        machine.cache_folder(kind)
+        lock = os.fdopen(os.open(target.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w")
     except OSError as error:
         say(f"the cache {target.parent} cannot be written ({error.strerror}); set ALPHITA_CACHE to keep what is made")
         target = _of_this_process() / kind / name
@@ -271,7 +272,9 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
     with _alone(lock):
         if (found := _opened(target, open_)) is not None:
             return found
-        if target.exists():
+        if target.is_symlink():
+            target.unlink()
+        elif target.exists():
             shutil.rmtree(target)
         try:
             make(target)

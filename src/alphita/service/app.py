@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import __version__
+from alphita.errors import AlphitaError
+from alphita.index.store import Index
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.calibration_store import Assurance
 from alphita.normalizer.answering.normalizer import Normalizer
@@ -38,9 +41,9 @@ from alphita.service import (
 )
 from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
-from alphita.service.limits import Limits
+from alphita.service.limits import WATCHED, Limits
 from alphita.service.settings import Settings
-from alphita.service.workers import Worker, is_room
+from alphita.service.workers import Worker, contents, contents_opened, is_room
 from alphita.terminology.store import Terminology
 
 PAGE = Path(__file__).parent / "page"
@@ -53,7 +56,10 @@ NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-State = Literal["starting", "ready", "failed", "stopping"]
+State = Literal["starting", "ready", "replaced", "failed", "stopping"]
+REPLACED = "the index, or its calibration, is no longer the one that the server opened; start the server again"
+# Seconds between two looks at the index's folder.
+LOOK = 1.0
 
 
 class Health(BaseModel):
@@ -74,14 +80,20 @@ class Readiness(BaseModel):
 
 
 class Ahead:
-    """A middleware that announces a request to the batcher while it is being received."""
+    """A middleware that announces a request to the batcher while it is being received.
 
-    def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any]) -> None:
+    Where another index has taken the place of the one that was opened, it refuses all work.
+    """
+
+    def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
         """Announce to `batcher`."""
-        self.app, self.batcher = app, batcher
+        self.app, self.batcher, self.lifetime = app, batcher, lifetime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "http" and scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
+            await failures.refuse(scope, receive, send, failures.Refusal(503, "index_replaced", REPLACED))
+            return
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in normalizing.ASKED_TOGETHER:
             await self.app(scope, receive, send)
             return
@@ -93,10 +105,23 @@ class Ahead:
 class Lifetime:
     """Warms the server up when it begins, and tells in which state it is."""
 
-    def __init__(self, batcher: Batcher[normalizing.Question, Any], further: Sequence[Worker] = ()) -> None:
-        """Warm up what `batcher` asks, and then `further` workers for it."""
+    def __init__(
+        self, batcher: Batcher[normalizing.Question, Any], index: Index, further: Sequence[Worker] = ()
+    ) -> None:
+        """Warm up what `batcher` asks of the index, and then `further` workers for it."""
         self.state: State = "starting"
         self._batcher, self._further = batcher, further
+        self._index, self._opened = index.path, contents_opened(index)
+        self._looked, self._is_replaced = time.monotonic(), False
+
+    def now(self) -> State:
+        """Return the state, as the index's folder is now, or was a moment ago."""
+        if time.monotonic() >= self._looked + LOOK:
+            was, self._is_replaced = self._is_replaced, contents(self._index) != self._opened
+            self._looked = time.monotonic()
+            if self._is_replaced and not was:
+                logs.warn("index replaced", index=str(self._index), message=REPLACED)
+        return "replaced" if self._is_replaced and self.state == "ready" else self.state
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -135,7 +160,7 @@ class Lifetime:
                 return
             try:
                 await run_in_threadpool(worker.warm_up)
-            except RuntimeError as error:
+            except (RuntimeError, AlphitaError) as error:
                 logs.LOGGER.error("a further process cannot answer", exc_info=error)
                 return
             self._batcher.add(worker)
@@ -178,7 +203,8 @@ def create(
         capacity=settings.queue,
         observe=figures.batch,
     )
-    lifetime = Lifetime(batcher, further)
+    lifetime = Lifetime(batcher, normalizer.index, further)
+    ring = keys.Ring(settings.keys)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
@@ -192,13 +218,24 @@ def create(
         middleware=[
             Middleware(logs.Watch, figures, mentions=settings.log_mentions),
             Middleware(Origins, settings.hosts),
-            Middleware(keys.Doors, settings, open_paths),
-            Middleware(Ahead, batcher),
+            Middleware(keys.Doors, settings, open_paths, ring),
+            Middleware(Ahead, batcher, lifetime),
             Middleware(Limits, settings),
         ],
     )
-    if settings.keys is not None:
-        keys.load(settings.keys)  # at once; the middleware is made with the first request
+
+    def reload() -> None:
+        """Reopen the logs and read the keys anew."""
+        logs.reopen()
+        for worker in further:
+            worker.reopen_logs()
+        try:
+            ring.read()
+        except (AlphitaError, OSError) as error:
+            logs.LOGGER.error("the keys stay as they were", exc_info=error)
+        logs.event("reloaded", keys=len(ring.keys))
+
+    app.state.reload = reload
     failures.install(app)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher))
     app.include_router(annotating.router(settings, normalizer, batcher))
@@ -223,9 +260,10 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
         """Tell whether the server can answer: 200 if so, else 503."""
-        response.status_code = 200 if lifetime.state == "ready" else 503
+        state = lifetime.now()
+        response.status_code = 200 if state == "ready" else 503
         return {
-            "status": lifetime.state,
+            "status": state,
             "index": normalizer.index.content_hash,
             "model": normalizer.index.manifest["model_hash"],
             "calibrated": normalizer.calibration is not None,

@@ -13,6 +13,7 @@ from alphita import clock
 from alphita.errors import AlphitaError
 from alphita.mappings.review import place, rows, schema
 from alphita.mappings.review.failures import explained
+from alphita.normalizer.answering.calibration_store import FOLDER
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import keys
 from alphita.service.settings import Settings
@@ -30,7 +31,7 @@ class Finding:
     """What was found of one part.
 
     Attributes:
-        part: "keys", "address", "index", "terminology" or "reviews".
+        part: "keys", "address", "index", "calibration", "terminology" or "reviews".
         text: what it is, or what is wrong and what to do.
         state: "wrong" keeps the server from serving; "note" is to be looked at.
     """
@@ -108,6 +109,17 @@ def _index(normalizer: Normalizer) -> Iterator[Finding]:
     (answer,) = normalizer.normalize([ASKED])
     found = f"{ASKED!r} is nearest to {answer.matched_term!r}" if answer.matched_term else f"{ASKED!r} finds nothing"
     yield Finding("index", f"{normalizer.index.path}, model {manifest['model_hash'][:12]}: {found}")
+    yield confidence(normalizer)
+
+
+def confidence(normalizer: Normalizer) -> Finding:
+    """Return where the confidence is from, to be looked at where the index has no calibration of its own."""
+    path = normalizer.index.path / FOLDER
+    if path.exists():
+        return Finding("calibration", f"{path}, {normalizer.assurance}")
+    what = "answers have no confidence" if normalizer.calibration is None else "confidence is estimated"
+    remedy = f"put it back, or make it: alphita calibrate --index {normalizer.index.path} --split S.split"
+    return Finding("calibration", f"{path} is not there, so that {what}; if it was, {remedy}", "note")
 
 
 def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Finding]:

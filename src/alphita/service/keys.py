@@ -178,10 +178,37 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
     return found
 
 
+class Ring:
+    """The keys of a file, as it was read last.
+
+    Attributes:
+        keys: none without a file.
+        written: when, seconds since 1970: the clock may have been set back since, but not before its keys were written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Read them; see `read`."""
+        self.path, self.written = path, 0.0
+        self.keys: list[Key] = []
+        self.read()
+
+    def read(self) -> None:
+        """Read the file anew; one that is not as it should be changes nothing.
+
+        Raises:
+            InputError: it is not.
+        """
+        if self.path is not None:
+            self.keys = load(self.path)
+            self.written = self.path.stat().st_mtime
+
+
 class Doors:
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: Ring | None = None
+    ) -> None:
         """Guard `app`; `open_paths` (the page's files) need no key.
 
         Raises:
@@ -189,9 +216,7 @@ class Doors:
         """
         self.app, self.settings = app, settings
         self._open = {*OPEN, *open_paths}
-        self._keys = load(settings.keys) if settings.keys is not None else []
-        # The clock may have been set back before the server started, but not before its keys were written.
-        self._written = settings.keys.stat().st_mtime if settings.keys is not None else 0.0
+        self._ring = ring or Ring(settings.keys)
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
@@ -234,8 +259,8 @@ class Doors:
         if len(given) != 1:
             raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
         scheme, _, key = given[0].partition(" ")
-        today = clock.today(self._written)
-        found = find(self._keys, key.strip(), today) if scheme.lower() == "bearer" else None
+        today = clock.today(self._ring.written)
+        found = find(self._ring.keys, key.strip(), today) if scheme.lower() == "bearer" else None
         if found is None:
             raise Refusal(401, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
         return found.name

@@ -1,31 +1,39 @@
 """Logs: one JSON object a line, without what was asked for, which may be patient data.
 
 A path's template is logged instead of the path, never the query; of an error its type and where it happened, for its
-message may repeat what was sent. `--log-mentions` adds the mentions, queries and messages.
+message may repeat what was sent. `--log-mentions` adds the mentions, queries and messages. Of failures and refusals of
+one kind no more than `MOST_A_MINUTE` are logged; the next line of the kind says how many were left out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import secrets
 import sys
 import time
 import traceback
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from alphita.errors import AlphitaError
 from alphita.printing import visible
-from alphita.service.failures import Refusal, refuse
+from alphita.service.failures import Refusal, refusal_of, refuse
 from alphita.service.headers import secure
+from alphita.service.limits import Rate
 from alphita.service.metrics import Metrics
 
 LOGGER = logging.getLogger("alphita.service")
 FRAMES = 8
 CLIENT_GONE = 499
+MOST_A_MINUTE = 100
+STDERR = 2
 
 
 class JsonLines(logging.Formatter):
@@ -50,23 +58,82 @@ class JsonLines(logging.Formatter):
 
 
 def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
-    """Return an error's type and the places it came through, and its message only if asked for."""
+    """Return an error's type, the places it came through, and its message: without `message` only our own, no value."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
     told: dict[str, Any] = {"type": type(error).__name__}
     if message:
         told["message"] = str(error)
+    elif isinstance(error, AlphitaError):
+        told["message"] = refusal_of(error).message
     return told | {"at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]}
+
+
+class Handler(logging.StreamHandler[TextIO]):
+    """Writes lines, and of failures and refusals no more than `MOST_A_MINUTE` of a kind.
+
+    Attributes:
+        file: the name of the file that stderr is, where it is one.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to `stream`."""
+        super().__init__(stream)
+        self._rate, self._left_out = Rate(MOST_A_MINUTE / 60, MOST_A_MINUTE), Counter[str]()
+        self.file = ""
+        with contextlib.suppress(OSError):
+            name = os.readlink(f"/proc/self/fd/{STDERR}")
+            self.file = name if os.path.isfile(name) and os.path.samestat(os.stat(name), os.fstat(STDERR)) else ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or leave it out."""
+        if (kind := _kind(record)) is not None:
+            if self._rate.take(kind):
+                self._left_out[kind] += 1
+                return
+            if count := self._left_out.pop(kind, 0):
+                record.fields = {**getattr(record, "fields", {}), "left_out": count}
+        super().emit(record)
+
+    def reopen(self) -> None:
+        """Where stderr is a file that was moved away, go on in a new one of its name."""
+        with contextlib.suppress(OSError):
+            if self.file:
+                descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.dup2(descriptor, STDERR)
+                os.close(descriptor)
+
+
+def _kind(record: logging.LogRecord) -> str | None:
+    """Return of which kind a line is; None for one of a request that was answered, and of what happened once."""
+    refused = getattr(record, "fields", {}).get("refused")
+    if record.levelno <= logging.INFO:
+        return refused
+    error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+    # asyncio puts what it is about on the lines after the first.
+    return f"{str(record.msg).partition(chr(10))[0]} {error}"
 
 
 def configure(*, mentions: bool = False, stream: TextIO | None = None) -> None:
     """Send this service's, uvicorn's and asyncio's logs to `stream` (stderr) as JSON lines."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = Handler(stream or sys.stderr)
     handler.setFormatter(JsonLines(mentions=mentions))
     for name, level in ((LOGGER.name, logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
+
+
+def reopen() -> None:
+    """Reopen the file that the logs go to, if it is one: see `Handler.reopen`."""
+    for handler in LOGGER.handlers:
+        if isinstance(handler, Handler):
+            handler.reopen()
+
+
+def warn(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+    """Log that something is wrong."""
+    LOGGER.warning(name, extra={"fields": fields})
 
 
 def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values

@@ -6,7 +6,9 @@ the same once more.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Hashable, Sequence
@@ -16,13 +18,16 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from alphita import machine
+from alphita import machine, textio
+from alphita.artefact import MANIFEST
 from alphita.distributed.processes import die_with_parent
-from alphita.errors import InputError
+from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index
+from alphita.normalizer.answering.calibration_store import FOLDER
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.options import Running
 from alphita.service import annotating, logs
+from alphita.service.failures import refusal_of
 from alphita.service.normalizing import Asked, Question
 
 SECONDS_TO_STOP = 10.0
@@ -33,20 +38,39 @@ ROOM = 1.5
 NVIDIA = Path("/proc/driver/nvidia/version")
 
 
+Contents = tuple[str | None, ...]
+
+
+def contents(index: Path) -> Contents:
+    """Return the hashes of an index and of its calibrations, as they lie there now; None for what is not there."""
+    found: list[str | None] = []
+    for folder in (index, index / FOLDER, index / "model" / FOLDER):
+        try:
+            found.append(str(textio.json_file(folder / MANIFEST)["content_hash"]))
+        except (OSError, ValueError, KeyError, TypeError, InputError):
+            found.append(None)
+    return tuple(found)
+
+
+def contents_opened(index: Index) -> Contents:
+    """Return what `contents` gives while the index's folder holds what was opened of it."""
+    return (index.content_hash, *contents(index.path)[1:])
+
+
 @dataclass(frozen=True)
 class Opening:
     """What a worker opens.
 
     Attributes:
         index: its folder.
-        content_hash: of the index that the server itself opened.
+        contents: of the index that the server itself opened.
         error: see `Normalizer`.
         running: how the encoder runs.
         log_mentions: see `Settings`.
     """
 
     index: Path
-    content_hash: str
+    contents: Contents
     error: float | None
     running: Running
     log_mentions: bool
@@ -55,13 +79,13 @@ class Opening:
         """Open it.
 
         Raises:
-            InputError: there is another index now.
+            InputError: there is another index now, or another calibration in it.
         """
         # The server verified it; only that it is still the same is asked.
-        index = Index.open(self.index, verify=False)
-        if index.content_hash != self.content_hash:
+        normalizer = Normalizer(Index.open(self.index, verify=False), error=self.error, **asdict(self.running))
+        if contents(self.index) != self.contents:
             raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
-        return annotating.Work(Normalizer(index, error=self.error, **asdict(self.running)))
+        return annotating.Work(normalizer)
 
 
 class Worker:
@@ -82,18 +106,21 @@ class Worker:
 
         Raises:
             RuntimeError: it cannot answer these, or its process died of them.
+            AlphitaError: it cannot open what it is to answer from.
         """
         for _ in range(TRIES):
             try:
                 connection = self._connected()
                 connection.send((kind, list(questions)))
-                answers: Sequence[Any] | None = connection.recv()
+                answers: Sequence[Any] | str | None = connection.recv()
             except (EOFError, OSError):
-                logs.event("a worker ended while it answered; is the memory enough?", questions=len(questions))
+                logs.warn("a worker ended while it answered; is the memory enough?", questions=len(questions))
                 self.close()
                 continue
             if answers is None:
                 raise RuntimeError("a worker could not answer; the log says why")
+            if isinstance(answers, str):
+                raise AlphitaError(answers)
             return answers
         raise RuntimeError(f"{TRIES} workers ended while they answered this")
 
@@ -106,6 +133,13 @@ class Worker:
             # So the end of the pipe is seen here when the process ends.
             theirs.close()
         return self._connection
+
+    def reopen_logs(self) -> None:
+        """Let the process do so."""
+        process = self._process
+        with contextlib.suppress(ValueError, OSError):  # it has ended meanwhile
+            if process is not None and process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
     def close(self) -> None:
         """End the process."""
@@ -141,16 +175,19 @@ def _serve(connection: Connection, opening: Opening) -> None:
     threading.Thread(target=die_with_parent, daemon=True).start()
     machine.set_threads(opening.running.threads)
     logs.configure(mentions=opening.log_mentions)
+    signal.signal(signal.SIGHUP, lambda *_: logs.reopen())
     work: annotating.Work | None = None
     while True:
         try:
             kind, questions = connection.recv()
         except (EOFError, OSError):
             return
-        answers: Sequence[Any] | None = None
+        answers: Sequence[Any] | str | None = None
         try:
             work = work or opening()
             answers = work(kind, questions)
         except Exception as error:
             logs.LOGGER.error("a worker could not answer", exc_info=error)
+            if work is None and isinstance(error, AlphitaError):
+                answers = refusal_of(error).message
         connection.send(answers)

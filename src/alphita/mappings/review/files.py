@@ -165,7 +165,8 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     held: Sequence[Mapping] = ()
     begun = writer.begin(header)
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
             file.write(begun)
             for chunk in chunks(mappings, CHUNK):
                 count += len(chunk)

@@ -67,7 +67,7 @@ class Journal:
         self.path, self.date = path, date
         self.chunks: list[Chunk] = []
         self.complete = False
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         self._file: IO[bytes] = os.fdopen(descriptor, "r+b")
         try:
             try:

@@ -73,7 +73,7 @@ class Parts:
 
 
 def _open(path: Path, length: int) -> IO[bytes]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     file = os.fdopen(descriptor, "r+b")
     if os.fstat(descriptor).st_size < length:
         file.close()

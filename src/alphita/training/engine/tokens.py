@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,9 +72,11 @@ def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     table = _stored(folder, len(strings))
     if table is None:
         made = _make(encoder, strings)
-        _store(folder, *made)
+        with contextlib.suppress(OSError):
+            _store(folder, *made)
         table = _stored(folder, len(strings)) or TokenTable(*made)
-    clock.mark(folder)
+    with contextlib.suppress(OSError):
+        clock.mark(folder)
     return table
 
 
@@ -101,8 +104,7 @@ def _make(encoder: TermEncoder, strings: Sequence[str]) -> tuple[NDArray[np.int3
 
 def _store(folder: Path, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
     """Write a table whole, and drop the tables that were not used for longest."""
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    aside.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=machine.cache_folder("tokens")))
     np.save(aside / "ids.npy", ids, allow_pickle=False)
     np.save(aside / "offsets.npy", offsets, allow_pickle=False)
     try:
