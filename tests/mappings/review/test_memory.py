@@ -227,6 +227,9 @@ def test_what_is_exported(tmp_path):
             (11, "rejected", None, None, None, "ann", None, 0.5, "nil"),
             (12, "unreviewed", None, None, None, None, None, None, "nil"),
         ]
+        # What one filters on: what a person approved may be used, what one rejected or flagged may not.
+        decisions = {"approved": "reviewed", "rejected": "review", "flagged": "review", "unreviewed": None}
+        assert all(one.decision == decisions[one.status] for one in found)
         said = {one.row: one.at for one in reviews.history("codes")}
         assert all(one.rank == 1 and one.mention == f"mention {one.row}" for one in found)
         assert all(one.mention_code == (None if one.row == 12 else f"c{one.row}") for one in found)
