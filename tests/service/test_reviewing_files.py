@@ -199,7 +199,7 @@ def test_export_of_all_and_of_what_is_settled(decided):
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [(row["mention_code"], row["concept_id"], row["status"], row["decision"]) for row in rows] == [
         ("L1", "AX:2", "approved", "reviewed"),
-        ("L2", "AX:4", "rejected", "review"),
+        ("L2", "AX:4", "rejected", ""),
         ("L3", "", "approved", "reviewed"),
     ]
     assert (rows[0]["reviewer"], rows[0]["relation"], rows[0]["comment"]) == ("ann", "broad", "<b>why</b>")

@@ -116,23 +116,23 @@ def mapping(standing: Standing) -> Mapping:
         mention=row.mention,
         mention_code=row.code or answer.mention_code,
         rank=1,
-        decision="review" if answer.decision == REVIEWED else answer.decision,
+        decision=None if answer.decision == REVIEWED else answer.decision,
         status="unreviewed",
         reviewer=None,
         reviewed_at=None,
         comment=None,
     )
     if standing.state == "disagreed":
-        return replace(plain, decision="review", status="flagged", comment="reviewers disagree")
+        return replace(plain, decision=None, status="flagged", comment="reviewers disagree")
     if standing.state == "open":
         return plain
     flags = (decision for decision in standing.decisions if decision.kind == "flag")
     by = agreement.state(standing.decisions)[1] or next(flags)
     signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
-        return replace(signed, decision="review", status="flagged")
+        return replace(signed, decision=None, status="flagged")
     if by.kind == "reject":
-        return replace(signed, decision="review", status="rejected")
+        return replace(signed, decision=None, status="rejected")
     return replace(_meant(signed, row, by), status="approved", decision=REVIEWED, relation=by.relation)
 
 
