@@ -31,6 +31,7 @@ HEADER = [
     "https://example.org/lab",
     "--source-version",
     "7",
+    "--with-review",
     "--target-system",
     "SNOMEDCT",
     *(word for name in ("LAB", "LOCAL") for word in ("--prefix", f"{name}=https://example.org/{name}/")),

@@ -19,6 +19,7 @@ from tests.goldens.golden import BINARY, Goldens, masked, of_table, told
 
 # What every format needs, and takes of its own.
 HEADER = [
+    "--with-review",
     "--set-id",
     "https://example.org/sets/golden",
     "--licence",

@@ -19,7 +19,7 @@ OMOP = {"HP:0000001": TargetInfo(11, "Condition", "HPO"), "HP:0000002": TargetIn
 
 
 def header(**fields: Any) -> Header:
-    return Header(**{**SET, **LOCAL, "target_info": OMOP.get, **fields})
+    return Header(**{**SET, **LOCAL, "target_info": OMOP.get, "with_review": True, **fields})
 
 
 def mapping(mention: str = "sore toe", concept_id: str | None = "HP:0000001", **fields: Any) -> Mapping:

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from alphita.cli.mappings import app
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, _names
 
 HEADER = ["--set-id", "https://example.org/maps/mine", "--licence", "https://example.org/licence"]
 LOCAL = ["--source-vocabulary", "LOCAL", "--prefix", "LOCAL=https://example.org/local/"]
@@ -54,7 +55,8 @@ def test_to_sssom(source, tmp_path):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.sssom.tsv", "a.r4.json", "a.r5.json"])
 def test_there_and_back(source, tmp_path, name):
     there, back = tmp_path / name, tmp_path / "back.csv"
-    assert run(source, "-o", there, *HEADER, *LOCAL, "--target-system", "SNOMEDCT").exit_code == 0
+    words = [*HEADER, *LOCAL, "--target-system", "SNOMEDCT", "--with-review"]
+    assert run(source, "-o", there, *words).exit_code == 0
     assert run(there, "-o", back, *LOCAL).exit_code == 0
     with open(back, newline="") as file:
         found = {(row["mention_code"], row["mention"], row["concept_id"]) for row in csv.DictReader(file)}
@@ -84,7 +86,8 @@ def test_omop_ids_come_from_athena(source, tmp_path):
     assert run(source, "-o", out, "--concepts", concepts).exit_code == 0
     assert [line.split(",")[9] for line in out.read_text().splitlines()[1:]] == ["31", "0"]
     table = tmp_path / "out.stcm.csv"
-    assert run(out, "-o", table, "--concepts", concepts, "--source-vocabulary", "LOCAL").exit_code == 0
+    words = ["--concepts", concepts, "--source-vocabulary", "LOCAL", "--with-review"]
+    assert run(out, "-o", table, *words).exit_code == 0
     assert [line.split(",")[4:6] for line in table.read_text().splitlines()[1:]] == [["31", "SNOMED"], ["0", "None"]]
 
 
@@ -94,7 +97,7 @@ def test_a_target_that_is_no_standard_concept_is_set_aside(source, tmp_path):
         "concept_id\tdomain_id\tvocabulary_id\tstandard_concept\tconcept_code\tinvalid_reason\n"
         "31\tCondition\tSNOMED\t\t100\t\n"
     )
-    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL")
+    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL", "--with-review")
     assert result.exit_code == 0
     assert [line.split(",")[0] for line in out.read_text().splitlines()[1:]] == ["T2"]
     with open(f"{out}.rejects.csv", newline="") as file:
@@ -129,6 +132,81 @@ def test_what_cannot_be_written_is_set_aside(tmp_path):
     assert not out.stat().st_mode & 0o077
     with pytest.raises(InputError, match="more than 50"):
         raise run(source, "-o", tmp_path / "b.stcm.csv", "--source-vocabulary", "LOCAL", "--strict").exception
+
+
+DECIDED = [
+    ("a", "unreviewed", "accept", "HP:1"),
+    ("b", "unreviewed", "review", "HP:1"),
+    ("c", "unreviewed", "", "HP:1"),
+    ("d", "unreviewed", "nil", ""),
+    ("e", "approved", "review", "HP:1"),
+    ("f", "unreviewed", "reviewed", "HP:1"),
+    ("g", "rejected", "accept", "HP:1"),
+]
+ATHENA = "concept_id\tdomain_id\tvocabulary_id\tconcept_code\n31\tCondition\tHPO\tHP:1\n31\tCondition\tHPO\t1\n"
+
+
+@pytest.fixture
+def decided(tmp_path):
+    path = tmp_path / "decided.jsonl"
+    rows = [
+        {"row": row, "mention": mention, "status": status, "decision": decision or None, "concept_id": concept or None}
+        for row, (mention, status, decision, concept) in enumerate(DECIDED, 1)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "CONCEPT.csv").write_text(ATHENA)
+    return path
+
+
+def written(path):
+    return {one.mention for one in _names.chosen(path, "", "").read(path, Header(), Rejects(strict=True))}
+
+
+@pytest.mark.parametrize("name", ["x.stcm.csv", "x.r4.json", "x.r5.json"])
+def test_a_map_holds_what_was_accepted_or_reviewed(decided, tmp_path, name):
+    out, words = tmp_path / name, [*HEADER, *LOCAL, "--concepts", tmp_path / "CONCEPT.csv"]
+    result = run(decided, "-o", out, *words)
+    assert result.exit_code == 0, result.output
+    assert written(out) == {"a", "d", "e", "f"}
+    assert "  not held:          2  answers that nobody has accepted (--with-review writes them)" in result.stdout
+    # What stands in a map is taken as it stands, and goes to any other.
+    again = tmp_path / f"again.{name}"
+    assert run(out, "-o", again, *words).exit_code == 0
+    assert written(again) == written(out)
+    result = run(decided, "-o", out, *words, "--with-review", "--force")
+    assert written(out) == {"a", "b", "c", "d", "e", "f"}
+    assert "nobody has accepted" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.parquet", "x.sssom.tsv", "x.usagi.csv"])
+def test_a_format_that_says_what_was_reviewed_holds_all(decided, tmp_path, name):
+    words = [*HEADER, *LOCAL, "--concepts", tmp_path / "CONCEPT.csv"]
+    assert run(decided, "-o", tmp_path / name, *words).exit_code == 0
+    assert written(tmp_path / name) == {mention for mention, *_ in DECIDED}
+
+
+def test_what_usagi_has_not_checked_is_no_map(tmp_path):
+    source, out = tmp_path / "in.usagi.csv", tmp_path / "out.stcm.csv"
+    source.write_text("sourceCode,sourceName,mappingStatus,conceptId\n1,a,APPROVED,31\n2,b,UNCHECKED,31\n")
+    (tmp_path / "CONCEPT.csv").write_text(ATHENA)
+    words = ["--concepts", tmp_path / "CONCEPT.csv", "--source-vocabulary", "LOCAL"]
+    assert "nobody has accepted" in run(source, "-o", out, *words).stdout
+    assert written(out) == {"a"}
+
+
+def test_words_that_are_read_as_others_are_counted(tmp_path):
+    source, out = tmp_path / "in.sssom.tsv", tmp_path / "out.csv"
+    source.write_text(
+        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n"
+        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+        "ICD10CM:R56.9\tfit\tskos:closeMatch\tHP:0001250\tsemapv:ManualMappingCuration\n"
+        "ICD10CM:R05\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
+    )
+    result = run(source, "-o", out)
+    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch\n" in result.stdout
+    with open(out, newline="") as file:
+        found = [(row["mention_code"], row["status"], row["decision"]) for row in csv.DictReader(file)]
+    assert found == [("R56.9", "approved", "reviewed"), ("R05", "approved", "reviewed")]
 
 
 @pytest.mark.parametrize(

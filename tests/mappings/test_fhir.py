@@ -318,6 +318,27 @@ def test_each_rule_finds_its_fault(document, release, fault):
 
 
 @pytest.mark.parametrize("module", BOTH)
+def test_what_others_wrote_and_is_not_held_is_counted(tmp_path, module):
+    key = "equivalence" if module is fhir_r4 else "relationship"
+    same, none = ("equal", "disjoint") if module is fhir_r4 else ("equivalent", "not-related-to")
+    odd = {"dependsOn": [{"property": "sex"}], "property": [{"code": "rank"}]}
+    elements = [{"code": "1", "target": [{"code": "1", key: same, **odd}]}, {"code": "2", "target": [{key: none}]}]
+    group = {"source": "urn:a", "target": "http://snomed.info/sct", "element": elements, "unmapped": {"mode": "fixed"}}
+    other = {"source": "urn:b", "target": "http://snomed.info/sct", "element": [{"code": "1", "display": "x"}]}
+    path, head = tmp_path / "in.json", header()
+    path.write_text(json.dumps({"resourceType": "ConceptMap", "group": [group, other]}))
+    assert len(sample.read(module, head, path)) == 3
+    changed = {"equivalence equal, read as equivalent": 1} if module is fhir_r4 else {}
+    assert head.lost == changed | {
+        "dependsOn": 1,
+        "property rank": 1,
+        f"targets that are {none}": 1,
+        "unmapped": 1,
+        "source urn:b, read as urn:a": 1,
+    }
+
+
+@pytest.mark.parametrize("module", BOTH)
 def test_reading_what_others_wrote(tmp_path, module):
     path, key = tmp_path / "in.json", "equivalence" if module is fhir_r4 else "relationship"
     good = {

@@ -256,7 +256,7 @@ def test_losses_of_a_plain_table_without_some_columns(name):
     module = registry.load(PACKAGE, name)
     head = Header(columns=("row", "mention", "concept_id"))
     lines = [sample.mapping(comment="no", rank=1), sample.mapping(status="approved")]
-    assert module.losses(head, lines) == {"comment": 1, "status": 1, "rank": 2, "method": 2}
+    assert module.losses(head, lines) == {"comment": 1, "decision": 1, "status": 1, "rank": 2, "method": 2}
 
 
 def rejected(path: Path) -> list[list[str]]:

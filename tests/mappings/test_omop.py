@@ -46,6 +46,7 @@ def test_a_file_to_the_letter(tmp_path):
         "rejected mappings": 1,
         "further candidates": 1,
         "relation": 1,
+        "decision": 1,
         "status": 1,
     }
 
@@ -131,6 +132,21 @@ def test_reading_what_others_wrote(tmp_path):
         ["4", "target_concept_id"],
         ["5", "source_code"],
     ]
+
+
+def test_what_others_wrote_and_is_not_held_is_counted(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(
+        f"{FIRST}\n1,0,V,Cold,21,S,1970-01-01,2099-12-31,\n1,0,W,Wart,22,S,2020-01-01,2021-12-31,\n3,7,V,Mole,23,S,,,\n"
+    )
+    head = header()
+    assert len(sample.read(omop, head, path)) == 3
+    assert head.lost == {
+        "source_vocabulary_id W, read as V": 1,
+        "valid_start_date": 1,
+        "valid_end_date": 1,
+        "source_concept_id": 1,
+    }
 
 
 def test_facts_of_concepts(tmp_path):

@@ -298,7 +298,54 @@ def test_the_validators_would_find_a_fault(tmp_path, right, wrong):
 def test_the_prefix_of_the_source_vocabulary_is_taken_off(tmp_path):
     path = sample.write(sssom, HEAD, [mapping(mention_code="a 1")], tmp_path / "a.tsv")
     assert [one.mention_code for one in sample.read(sssom, HEAD, path)] == ["a 1"]
-    assert [one.mention_code for one in sample.read(sssom, header(source_vocabulary=""), path)] == ["LOCAL:a%201"]
+    # It is the only one that the file has, and declares.
+    assert [one.mention_code for one in sample.read(sssom, header(source_vocabulary=""), path)] == ["a 1"]
+
+
+@pytest.mark.parametrize(
+    ("subjects", "declared", "vocabulary", "codes"),
+    [
+        (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], "", ["R56.9", "R05"]),
+        (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], "WARD", ["R56.9", "R05"]),
+        (["MINE:1", ""], ["MINE"], "", ["1", None]),
+        (["MINE:1"], [], "", ["MINE:1"]),
+        # Of several, one code may be that of two.
+        (["MINE:1", "YOURS:1"], ["MINE", "YOURS"], "", ["MINE:1", "YOURS:1"]),
+        (["ICD10CM:1", "YOURS:1"], ["ICD10CM", "YOURS"], "icd10cm", ["1", "YOURS:1"]),
+    ],
+)
+def test_a_code_has_no_prefix_that_the_file_declares(tmp_path, subjects, declared, vocabulary, codes):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_text(
+        "#curie_map:\n#  HP: http://purl.obolibrary.org/obo/HP_\n"
+        + "".join(f"#  {prefix}: https://example.org/{prefix}/\n" for prefix in declared)
+        + "subject_id\tsubject_label\tsubject_type\tpredicate_id\tobject_id\tmapping_justification\n"
+        + "".join(
+            f"{subject}\tx\t{'' if subject else 'rdfs literal'}\tskos:exactMatch\tHP:1\tsemapv:LexicalMatching\n"
+            for subject in subjects
+        )
+    )
+    head = header(source_vocabulary=vocabulary)
+    assert [one.mention_code for one in sample.read(sssom, head, path)] == codes
+
+
+def test_words_of_others_that_are_not_held_are_counted(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_text(
+        "#similarity_measure: Jaccard\n"
+        "subject_id\tpredicate_id\tobject_id\tmapping_justification\tsimilarity_score\n"
+        "A:1\tskos:closeMatch\tHP:1\tsemapv:LogicalReasoning\t0.5\n"
+        "A:2\towl:sameAs\tHP:1\tsemapv:LexicalMatching\t\n"
+        "A:3\tskos:exactMatch\tsssom:NoTermFound\tsemapv:MappingReview\t\n"
+    )
+    head = header()
+    assert len(sample.read(sssom, head, path)) == 3
+    assert head.lost == {
+        "predicate_id skos:closeMatch, read as skos:relatedMatch": 1,
+        "predicate_id owl:sameAs, read as skos:exactMatch": 1,
+        "mapping_justification semapv:LogicalReasoning, read as semapv:UnspecifiedMatching": 1,
+        "similarity_measure Jaccard, read as cosine similarity": 1,
+    }
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,21 @@ def test_columns_that_are_not_read_are_told_once(tmp_path):
     )
 
 
+def test_words_that_a_mapping_does_not_hold_are_counted(tmp_path):
+    path, head = tmp_path / "in.usagi.csv", header()
+    path.write_text(
+        "sourceCode,sourceName,mappingStatus,equivalence,mappingType,conceptId\n"
+        "1,a,INVALID_TARGET,EQUIVALENT,EVENT,5\n2,b,APPROVED,EQUAL,MAPS_TO,5\n3,c,AUTO_MAPPED,UNMATCHED,,0\n"
+    )
+    assert [one.decision for one in sample.read(usagi, head, path)] == [None, "reviewed", None]
+    assert head.lost == {
+        "mappingStatus INVALID_TARGET, read as FLAGGED": 1,
+        "mappingStatus AUTO_MAPPED, read as UNCHECKED": 1,
+        "mappingType EVENT, read as MAPS_TO": 1,
+        "equivalence EQUIVALENT, read as EQUAL": 1,
+    }
+
+
 def test_a_vocabulary_is_not_needed():
     assert usagi.unfit(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None
 

@@ -24,6 +24,7 @@ HEADER = Header(
     licence="https://creativecommons.org/publicdomain/zero/1.0/",
     source_vocabulary="LOCAL",
     source_system="https://example.org/local",
+    with_review=True,
     prefixes={"T": "https://example.org/t/", "LOCAL": "https://example.org/local/"},
     target_info=lambda concept: TargetInfo(1_000 + int(concept.removeprefix("T:")), "Condition", "Test"),
 )

@@ -197,10 +197,10 @@ def test_export_of_all_and_of_what_is_settled(decided):
     assert answer.headers["content-disposition"] == "attachment; filename=\"lab.csv\"; filename*=UTF-8''lab.csv"
     assert json.loads(answer.headers["x-alphita-losses"]) == {}
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [(row["mention_code"], row["concept_id"], row["status"]) for row in rows] == [
-        ("L1", "AX:2", "approved"),
-        ("L2", "AX:4", "rejected"),
-        ("L3", "", "approved"),
+    assert [(row["mention_code"], row["concept_id"], row["status"], row["decision"]) for row in rows] == [
+        ("L1", "AX:2", "approved", "reviewed"),
+        ("L2", "AX:4", "rejected", ""),
+        ("L3", "", "approved", "reviewed"),
     ]
     assert (rows[0]["reviewer"], rows[0]["relation"], rows[0]["comment"]) == ("ann", "broad", "<b>why</b>")
     rows = list(csv.DictReader(io.StringIO(export(decided, format="csv", settled=False).text)))
@@ -247,6 +247,31 @@ def test_a_concept_map_is_valid_and_speaks_of_what_translate_serves(decided, nam
     assert concept == {"system": group["target"], "code": target["code"], "display": target["display"]}
     # A rejection has no place in a ConceptMap; that it is left out is said.
     assert json.loads(answer.headers["x-alphita-losses"])["rejected mappings"] == 1
+
+
+@pytest.mark.parametrize("name", ["fhir_r4", "fhir_r5"])
+def test_a_map_of_all_rows_holds_no_answer_that_nobody_has_accepted(decided, name):
+    told = "answers that nobody has accepted (--with-review writes them)"
+    answer = export(decided, format=name, settled=False)
+    assert json.loads(answer.headers["x-alphita-losses"])[told] == 1
+    everything = export(decided, format=name, settled=False, with_review=True)
+    assert told not in json.loads(everything.headers["x-alphita-losses"])
+    assert len(everything.content) > len(answer.content)
+
+
+def test_translate_finds_the_codes_of_sssom(lab):
+    body = (
+        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n#  AX: https://example.org/ax/\n"
+        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+        "ICD10CM:R56.9\tfit\tskos:closeMatch\tAX:2\tsemapv:ManualMappingCuration\n"
+    )
+    answer = send(lab, body, {"Content-Type": "text/tab-separated-values"}, source="ICD10CM")
+    assert answer.json()["left_out"] == {"predicate_id skos:closeMatch, read as skos:relatedMatch": 1}
+    asked = {"system": "http://hl7.org/fhir/sid/icd-10-cm", "code": "R56.9"}
+    found = lab.as_().get("/fhir/r4/ConceptMap/$translate", params=asked).json()
+    assert found["parameter"][0] == {"name": "result", "valueBoolean": True}
+    # What the normaliser had said of it is not known.
+    assert "extension" not in found["parameter"][1]
 
 
 def test_what_a_person_says_of_the_set(decided):

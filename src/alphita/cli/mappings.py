@@ -55,12 +55,13 @@ def convert(spec: ConvertSpec) -> None:
     writer = writing.writer
     if output.exists() and (not writing.force or output.samefile(spec.input)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    header = writing.header()
+    # A map says of nothing that it awaits a review.
+    header = replace(writing.header(), with_review=writing.said.with_review or getattr(reader, "IS_MAP", False))
     if writing.concepts is not None:
         from alphita.mappings.concepts import load
 
         # It is read again to be written; what is to be told of it is told then.
-        unread, silent = Rejects(), replace(header, tell=lambda text: None)
+        unread, silent = Rejects(), replace(header, tell=lambda text: None, lost=Counter())
         read = reader.read(spec.input, silent, unread)
         ids = {concept for mapping in read for concept in (mapping.concept_id or "").split("|")}
         header = replace(header, target_info=load(writing.concepts, ids).get)
@@ -77,7 +78,7 @@ def convert(spec: ConvertSpec) -> None:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
     print(f"{output}: {count:,} mappings read")
-    options.tell_losses(output, +losses, rejects.count)
+    options.tell_losses(output, +losses + header.lost, rejects.count)
 
 
 def _write(

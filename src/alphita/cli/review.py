@@ -88,7 +88,7 @@ def import_(spec: ImportSpec) -> None:
     reader = _names.chosen(answers, spec.from_, "--from", to_read=True)
     review_files.check_name(project)
     index = None if spec.index is None else Index.open(spec.index)
-    header = Header(prefixes=_curies.prefixes_of(spec.prefix))
+    header = Header(prefixes=_curies.prefixes_of(spec.prefix), source_vocabulary=spec.source)
     left_out: Counter[str] = Counter()
     context = _context(spec)
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
+REVIEWED: Literal["reviewed"] = "reviewed"
 Relation = Literal["exact", "broad", "narrow", "related"]
 Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
 MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"]
@@ -34,7 +35,7 @@ class Mapping:
         similarity: cosine between mention (or its expansion) and matched term, -1 to 1; None without vectors.
         confidence: calibrated probability, 0 to 1, that the answer is right (for NIL: that no concept fits); None
             without calibration, and for candidates that are not the answer.
-        decision: "accept", "review" or "nil"; None without calibration.
+        decision: "accept", "review" or "nil"; "reviewed" where a person approved it; None without either.
         method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest", "nil" or "reviewed" (by
             what people had settled before).
         routes: the ways that found it, joined by `|`: exact, letters, vectors, abbreviation.
@@ -96,11 +97,11 @@ _UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if c
 def bare(row: int, code: str | None, mention: str, concept_id: str | None = None, /, **known: Any) -> Mapping:  # noqa: ANN401
     """Return the first mapping of a mention, of which no more is known than `known`, by the names of the fields.
 
-    Its method is "nearest", or "nil" without a concept.
+    Its method is "nearest", or "nil" without a concept; its decision "reviewed" if it is approved.
     """
     method = "nil" if concept_id is None else "nearest"
     said = {"row": row, "mention_code": code, "mention": mention, "rank": 1, "concept_id": concept_id, "method": method}
-    return Mapping(**_UNKNOWN | said | known)
+    return Mapping(**_UNKNOWN | said | {"decision": REVIEWED if known.get("status") == "approved" else None} | known)
 
 
 def chunks(mappings: Iterable[Mapping], most: int) -> Iterator[list[Mapping]]:

@@ -59,6 +59,7 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "set_id": (),
     "licence": (),
     "prefixes": (),
+    "with_review": (),
     "audit": (),
     "audit_out": (),
 }

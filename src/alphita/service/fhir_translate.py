@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from alphita.mappings.formats import fhir_r4, fhir_r5
+from alphita.mappings.record import REVIEWED
 from alphita.mappings.review import codings, files
 from alphita.mappings.review.settled import Settled, SettledMappings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
@@ -275,5 +276,5 @@ def _said(row: Settled) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield uri and value of what the normaliser had said."""
     if row.confidence is not None:
         yield SAID + "confidence", {"valueDecimal": row.confidence}
-    if row.decision is not None:
+    if row.decision not in (None, REVIEWED):
         yield SAID + "decision", {"valueCode": row.decision}

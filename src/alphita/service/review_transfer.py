@@ -89,7 +89,9 @@ def importing(routes: APIRouter, store: ReviewStore, index: Index) -> None:
             path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
             path.write_bytes(body)
             with Rejects(rejected, private=True) as rejects:
-                rows = files.read(path, reader, name, rejects, name=filename or "an upload", left_out=left_out)
+                header = Header(source_vocabulary=source)
+                called = filename or "an upload"
+                rows = files.read(path, reader, name, rejects, header=header, name=called, left_out=left_out)
             problems = review_files.told(rejected)
         project = review_files.project_of(name, source, column, index, blind=blind)
         added = review_files.add(store, project, rows, index, by=reviewer, guarded=True)

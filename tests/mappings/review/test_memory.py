@@ -183,8 +183,9 @@ def exported(reviews, **asked):
 
 def test_what_is_exported(tmp_path):
     nil = (candidate(None, 0.5, matched_term="toe"),)
+    both = (candidate(TOE, 0.5, decision="accept"), candidate(FOOT, rank=2))
     rows = [
-        *(row(number) for number in range(1, 10)),
+        *(row(number, candidates=both) for number in range(1, 10)),
         row(10, candidates=nil),
         row(11, candidates=nil),
         row(12, candidates=(), code=""),
@@ -227,6 +228,9 @@ def test_what_is_exported(tmp_path):
             (11, "rejected", None, None, None, "ann", None, 0.5, "nil"),
             (12, "unreviewed", None, None, None, None, None, None, "nil"),
         ]
+        # What one filters on: what a person approved may be used, what one rejected or flagged may not.
+        decisions = {"approved": "reviewed", "rejected": None, "flagged": None, "unreviewed": "accept"}
+        assert all(one.decision == decisions[one.status] for one in found if one.row < 12)
         said = {one.row: one.at for one in reviews.history("codes")}
         assert all(one.rank == 1 and one.mention == f"mention {one.row}" for one in found)
         assert all(one.mention_code == (None if one.row == 12 else f"c{one.row}") for one in found)

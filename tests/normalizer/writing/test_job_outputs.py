@@ -79,6 +79,20 @@ def test_what_a_format_cannot_hold_is_counted_and_set_aside(normalizer, tmp_path
     assert [row["source_code"] for row in read(tmp_path / "out.stcm.csv")] == ["a1", "a4"]
 
 
+@pytest.mark.parametrize("name", ["out.stcm.csv", "out.r4.json"])
+def test_a_map_holds_no_answer_that_nobody_has_accepted(normalizer, source, tmp_path, name):
+    table = MentionFile(source, column="mention", code_column="code")
+    told = "answers that nobody has accepted (--with-review writes them)"
+    # Without a calibration none is accepted; a3 is NIL.
+    summary = run(normalizer, Job(table, tmp_path / name, header=replace(HEADER, with_review=False)))
+    assert summary.lost[told] == 3
+    first = (tmp_path / name).read_text()
+    assert [code for code in ("a1", "a2", "a3", "a4") if code in first] == ["a3"]
+    summary = run(normalizer, Job(table, tmp_path / name, header=HEADER), force=True)
+    assert told not in summary.lost
+    assert "a4" in (tmp_path / name).read_text()
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
     terminology = RichTerminology()

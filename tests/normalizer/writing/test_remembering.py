@@ -6,7 +6,8 @@ import csv
 
 import pytest
 
-from alphita.errors import UsageError
+from alphita import registry
+from alphita.errors import Rejects, UsageError
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
 from alphita.mappings.review.failures import Unknown
@@ -17,6 +18,7 @@ from alphita.normalizer.writing import run as jobs
 from alphita.normalizer.writing.answers import FIELDS
 from alphita.normalizer.writing.remembering import Memory
 from alphita.normalizer.writing.run import Job, run
+from tests.normalizer.run_job import HEADER
 
 MENTIONS = ("Cold hands", "qqqq", "headache", "wrong")
 
@@ -54,14 +56,14 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     assert (summary.rows, summary.reviewed, summary.exact) == (5, 3, 1)
     rows = read(out)
     shown = [
-        (row["row"], row["concept_id"], row["method"], row["relation"], row["status"], row["reviewer"])
+        (row["row"], row["concept_id"], row["method"], row["decision"], row["relation"], row["status"], row["reviewer"])
         for row in rows
         if row["rank"] == "1"
     ]
     assert shown[:3] == [
-        ("1", "T:2", "reviewed", "broad", "approved", "ann"),
-        ("2", "T:2", "exact", "", "unreviewed", ""),
-        ("3", "", "reviewed", "", "approved", "ann"),
+        ("1", "T:2", "reviewed", "reviewed", "broad", "approved", "ann"),
+        ("2", "T:2", "exact", "", "", "unreviewed", ""),
+        ("3", "", "reviewed", "reviewed", "", "approved", "ann"),
     ]
     assert (rows[0]["concept_name"], rows[0]["comment"], rows[0]["mention"]) == ("Headache", "seen", "cold HANDS")
     assert rows[0]["reviewed_at"].endswith("+00:00")
@@ -69,6 +71,15 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     run(normalizer, Job(table, plain, top_k=2))
     without = [row for row in read(plain) if row["row"] in ("2", "4")]
     assert [{name: row[name] for name in without[0]} for row in rows if row["row"] in ("2", "4")] == without
+
+
+@pytest.mark.parametrize("name", ["csv", "tsv", "jsonl", "parquet", "xlsx", "sssom", "usagi", "fhir_r5"])
+def test_every_format_says_that_a_row_is_reviewed(normalizer, store, table, tmp_path, name):
+    job = Job(table, tmp_path / "out", name, header=HEADER, memory=Memory.read(store.path, source="LAB"))
+    run(normalizer, job)
+    found = list(registry.load("alphita.mappings.formats", name).read(tmp_path / "out", HEADER, Rejects()))
+    said = {one.mention: one.decision for one in found if one.concept_id == "T:2" or one.concept_id == "OMOP:1002"}
+    assert said["cold HANDS"] == "reviewed"
 
 
 def test_a_decision_of_no_known_time(store):

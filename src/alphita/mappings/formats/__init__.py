@@ -63,7 +63,9 @@ class Header:
         tool_version: of the tool.
         sources: versions of the target terminologies, by CURIE prefix.
         prefixes: URIs of CURIE prefixes that `terminology/prefixes.tsv` lacks, or that are to replace it there.
+        with_review: a map (`IS_MAP`) holds answers that nobody has accepted, too.
         target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
+        lost: counts, while a file is read, what it says and mappings do not hold, in words.
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
     """
 
@@ -82,7 +84,11 @@ class Header:
     source_version: str = option("", help="Version of the input's codes.")
     target_system: str = option("", help="CURIE prefix of the terminology NIL was not found in.")
     prefixes: Dictionary[str, str] = field(default_factory=dict)
+    with_review: bool = option(
+        False, help="Write answers that nobody has accepted, too, in a format without a field for it: OMOP, FHIR."
+    )
     target_info: Callable[[str], TargetInfo | None] | None = None
+    lost: Counter[str] = field(default_factory=Counter)
     tell: Callable[[str], None] = progress.say
 
 
@@ -100,6 +106,8 @@ class Format(Protocol):
     PREFIXED: bool
     # The fields that the format cannot hold, or not for every mapping; the empty tuple: it holds all.
     LOSSES: tuple[str, ...]
+    # A format may also say `IS_MAP = True`: it is a map that programs follow, and has no field for the decision. So it
+    # holds what was accepted or reviewed (see `Header.with_review`), and what is read of it is taken for that.
 
     def begin(self, header: Header) -> bytes:
         """Return what the part file begins with.

@@ -99,7 +99,7 @@ class Document:
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
         for one in _losses.one_by_one(mappings):
-            if _losses.left_out(one, NO_PLACE) or self.unfit(header, one):
+            if _left_out(header, one) or self.unfit(header, one):
                 continue
             system, target = _target(self._release, header, one)
             lines.append(
@@ -158,7 +158,9 @@ class Document:
             header.tell(f"{out}: {nils:,} NILs of a code and string that have a target as well were left out")
 
     def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
-        """Return why a mapping cannot be written, or None."""
+        """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""
+        if _left_out(header, mapping):
+            return None
         if mapping.mention_code and not _CODE.fullmatch(mapping.mention_code):
             why = "no code in FHIR: it has outer, double or odd white space"
             return Problem(why, "mention_code", mapping.mention_code)
@@ -178,7 +180,7 @@ class Document:
         pairs = []
         for one in _losses.one_by_one(mappings):
             problem = self.unfit(header, one)
-            why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
+            why = _left_out(header, one) or (problem and problem.problem)
             if why:
                 whole[why] += 1
                 continue
@@ -197,7 +199,7 @@ class Document:
         Raises:
             InputError: it is no ConceptMap.
         """
-        number = 0
+        number, source = 0, ""
         for where, group in _each(_groups(path), "group"):
             try:
                 _check(group, where, texts=("target",))
@@ -206,6 +208,8 @@ class Document:
                 rejects.add(error.problem, file=path, field=error.field, value=error.value)
                 continue
             system = self._release.target_system(group)
+            source = source or str(group.get("source") or "")
+            header.lost.update({"unmapped": 1} if group.get("unmapped") else {})
             for place, element in elements:
                 number += 1
                 try:
@@ -217,6 +221,7 @@ class Document:
                 except InputError as error:
                     rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
                     continue
+                _losses.read_as(header, group, source=source)
                 meant = False
                 for at, target in targets:
                     try:
@@ -226,7 +231,9 @@ class Document:
                         meant = True
                         continue
                     if concept is not None:
-                        yield _mapping(number, code, display, concept, facts)
+                        found = _mapping(number, code, display, concept, facts)
+                        self._count_lost(header, found, target)
+                        yield found
                         meant = True
                 # That it is not this concept says little where another is named.
                 if not meant:
@@ -256,6 +263,8 @@ class Document:
         except InputError as error:
             raise InputError(error.problem, field=f"{at}.{error.field}", value=error.value) from None
         if facts is None:
+            if (said := target.get("equivalence") or target.get("relationship")) != "unmatched":
+                header.lost[f"targets that are {said}"] += 1
             return None, None
         if not target.get("code"):
             raise InputError("a target without a code", field=f"{at}.code")
@@ -265,10 +274,24 @@ class Document:
             raise InputError(problem, field=f"{group}.target", value=system)
         return concept, facts
 
+    def _count_lost(self, header: Header, mapping: Mapping, target: Target) -> None:
+        """Count what a target says and its mapping does not, by what would be written of it."""
+        held = self._release.target(mapping, "")
+        _losses.read_as(header, target, **{name: held.get(name) for name in ("equivalence", "relationship")})
+        properties = {one["code"] for one in held.get("property", ())}
+        others = [
+            f"property {one.get('code')}" for one in target.get("property") or () if one.get("code") not in properties
+        ]
+        header.lost.update([*others, *(name for name in ("dependsOn", "product") if target.get(name))])
+
 
 def text(value: str | None) -> str | None:
     """Return a string if it is one in FHIR, which knows no control characters and no blank strings; else None."""
     return value if value and value.strip() and _STRING.fullmatch(value) else None
+
+
+def _left_out(header: Header, mapping: Mapping) -> str | None:
+    return _losses.left_out(mapping, NO_PLACE, not header.with_review)
 
 
 def _groups(path: Path) -> list[Any]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from alphita.mappings.formats import Header, _losses
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import REVIEWED, Mapping
 from alphita.terminology import prefixes
 
 # What stands in no HTML, or would break the line: controls, halves of characters, and what is no character.
@@ -158,7 +158,7 @@ def _decision(mapping: Mapping) -> str:
     kind = f"{group} {mapping.status}" if group == "person" else group
     # The time of day is among the particulars.
     beneath = [text(one) for one in (mapping.reviewer, (mapping.reviewed_at or "").partition("T")[0]) if one]
-    if mapping.decision and mapping.decision.lower() != word.lower():
+    if mapping.decision not in (None, "", REVIEWED) and mapping.decision.lower() != word.lower():
         beneath.append(f"proposed: {text(mapping.decision)}")
     return f'<span class="d {text(kind)}">{text(word)}</span>' + "".join(f"<p class=quiet>{one}</p>" for one in beneath)
 

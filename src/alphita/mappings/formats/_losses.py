@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.formats import Header
+from alphita.mappings.record import COLUMNS, REVIEWED, Mapping
 
 T = TypeVar("T")
 # Rounded to two or three decimals is not lost.
 _ROUNDED = 0.0051
 # The row is numbered anew by whoever reads, and belongs to no format.
 _COMPARED = tuple(name for name in COLUMNS if name != "row")
+UNSETTLED = "answers that nobody has accepted (--with-review writes them)"
 
 
 def all_but(*kept: str) -> tuple[str, ...]:
@@ -51,6 +53,13 @@ def telling_unread(
         tell(f"{path}: columns that are not read, and how many values each has: {columns}")
 
 
+def read_as(header: Header, said: Dictionary[str, object], **held: str | None) -> None:
+    """Count the words of a file that its mapping does not hold, by name: those that are read as another one."""
+    for name, word in held.items():
+        if said.get(name) and word and said[name] != word:
+            header.lost[f"{name} {said[name]}, read as {word}"] += 1
+
+
 def is_target(mapping: Mapping) -> bool:
     """Return whether it is a mapping, not merely a further candidate: the answer, or what a person looked at."""
     return mapping.rank == 1 or mapping.status != "unreviewed"
@@ -65,12 +74,13 @@ def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
             yield from (replace(mapping, concept_id=one) for one in mapping.concept_id.split("|"))
 
 
-def left_out(mapping: Mapping, statuses: Sequence[str] = ()) -> str | None:
+def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = False) -> str | None:
     """Return, in words, why a format that holds plain mappings only does not hold this one; None if it does.
 
     Args:
         mapping: with one code.
         statuses: of decisions that the format has no place for.
+        settled: leave out a concept that neither the program nor a person has accepted.
     """
     if not is_target(mapping):
         return "further candidates"
@@ -78,4 +88,5 @@ def left_out(mapping: Mapping, statuses: Sequence[str] = ()) -> str | None:
         return f"targets of type {mapping.mapping_type}"
     if mapping.status in statuses:
         return f"{mapping.status} mappings"
-    return None
+    accepted = mapping.status == "approved" or mapping.decision in ("accept", REVIEWED)
+    return UNSETTLED if settled and mapping.concept_id is not None and not accepted else None

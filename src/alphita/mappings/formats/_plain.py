@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header
-from alphita.mappings.record import COLUMNS, Mapping, MappingType, Method, Relation, Status
+from alphita.mappings.record import COLUMNS, REVIEWED, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
 _HINTS = get_type_hints(Mapping)
@@ -65,7 +65,7 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
             return None
         if values[name] is None:
             values[name] = line if name == "row" else _FILLED.get(name)
-    if values["concept_id"] is None:
+    if values["concept_id"] is None and values["method"] != REVIEWED:
         values["method"] = "nil"
     return Mapping(**values)
 

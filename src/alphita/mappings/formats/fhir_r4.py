@@ -20,6 +20,7 @@ SUFFIXES = (".conceptmap.r4.json", ".r4.json")
 STREAMS = False
 READS = True
 PREFIXED = True
+IS_MAP = True
 LOSSES = _losses.all_but("mention_code", "relation")
 
 EQUIVALENCES = {"exact": "equivalent", "broad": "wider", "narrow": "narrower", "related": "inexact", None: "relatedto"}

@@ -21,6 +21,7 @@ SUFFIXES = (".conceptmap.json", ".conceptmap.r5.json", ".r5.json")
 STREAMS = False
 READS = True
 PREFIXED = True
+IS_MAP = True
 LOSSES = _losses.all_but("mention_code")
 
 RELATIONSHIPS = {

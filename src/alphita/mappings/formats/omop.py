@@ -35,6 +35,7 @@ SUFFIXES = (".source_to_concept_map.csv", ".stcm.csv")
 STREAMS = False
 READS = True
 PREFIXED = False
+IS_MAP = True
 LOSSES = _losses.all_but()
 
 COLUMNS = (
@@ -83,7 +84,7 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for one in _losses.one_by_one(mappings):
-        if not _losses.left_out(one, NO_PLACE) and unfit(header, one) is None:
+        if not _left_out(header, one) and unfit(header, one) is None:
             writer.writerow(_row(header, one))
     return text.getvalue().encode("utf-8")
 
@@ -118,7 +119,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
 
 def unfit(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""
-    if _losses.left_out(mapping, NO_PLACE):
+    if _left_out(header, mapping):
         return None
     code = mapping.mention_code or _in_one_line(mapping.mention)
     if not code:
@@ -147,7 +148,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     pairs = []
     for one in _losses.one_by_one(mappings):
         problem = unfit(header, one)
-        why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
+        why = _left_out(header, one) or (problem and problem.problem)
         if why:
             whole[why] += 1
         else:
@@ -159,7 +160,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; concepts are named by OMOP's numbers (`OMOP:4329847`). Rows with an invalid_reason are set aside."""
-    number, last = 0, None
+    number, last, vocabulary = 0, None, ""
     for line, cells in textio.table(path, ",", ("source_code", "target_concept_id"), rejects):
         source = (cells["source_code"], cells.get("source_code_description"))
         number += source != last
@@ -172,7 +173,16 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         elif not cells["source_code"]:
             rejects.add("empty", file=path, line=line, field="source_code")
         else:
+            vocabulary = vocabulary or cells.get("source_vocabulary_id", "")
+            _losses.read_as(header, cells, source_vocabulary_id=vocabulary)
+            for name, usual in (("source_concept_id", "0"), ("valid_start_date", START), ("valid_end_date", END)):
+                if cells.get(name, "") not in ("", usual):
+                    header.lost[name] += 1
             yield _mapping(cells, number, concept)
+
+
+def _left_out(header: Header, mapping: Mapping) -> str | None:
+    return _losses.left_out(mapping, NO_PLACE, not header.with_review)
 
 
 def _rows_of(part: Path) -> Iterator[list[str]]:

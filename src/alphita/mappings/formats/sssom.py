@@ -20,7 +20,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -30,6 +30,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
 from alphita.mappings.record import Mapping, bare
+from alphita.terminology import prefixes
 from alphita.terminology.sssom_file import LITERAL, NO_TERM, SssomFile
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
@@ -164,17 +165,18 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         if why:
             whole[why] += 1
         else:
-            pairs.append((one, _mapping(header, _slots(header, one), 1)))
+            pairs.append((one, _mapping((header.source_vocabulary,), _slots(header, one), 1)))
     return dict(whole) | _losses.count(pairs)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside.
 
-    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary`. Slots of rows that are not
-    read are told once.
+    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary` or the only one that the
+    subjects have, and is declared. Slots of rows that are not read are told once.
     """
     file = SssomFile.open(path)
+    own = {header.source_vocabulary, _only_prefix(file)}
     rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
     number, last = 0, None
     for line, slots in _losses.telling_unread(rows, SLOTS, path, header.tell):
@@ -182,11 +184,30 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         number += subject != last
         last = subject
         try:
-            mapping = _mapping(header, slots, number, file)
+            mapping = _mapping(own, slots, number, file)
         except InputError as error:
             rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
         else:
+            _count_lost(header, mapping, slots)
             yield mapping
+
+
+def _only_prefix(file: SssomFile) -> str:
+    """Return the prefix that all subjects have, if it is declared; "" otherwise."""
+    found = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {""}
+    only = found.pop() if len(found) == 1 else ""
+    return only if only in file.curies or prefixes.canonical(only) in prefixes.table() else ""
+
+
+def _count_lost(header: Header, mapping: Mapping, slots: Dictionary[str, str]) -> None:
+    is_known = slots["mapping_justification"] in (*MADE, COMPOSITE, MANUAL, REVIEW)
+    _losses.read_as(
+        header,
+        slots,
+        predicate_id=PREDICATES[mapping.relation or "exact"],
+        mapping_justification=None if is_known else UNSPECIFIED,
+        similarity_measure=None if mapping.similarity is None else COSINE,
+    )
 
 
 def _fits(header: Header, mapping: Mapping) -> bool:
@@ -253,8 +274,8 @@ def _justification(mapping: Mapping) -> str:
     return COMPOSITE if mapping.routes or mapping.method in ("abbreviation", "nil") else UNSPECIFIED
 
 
-def _mapping(header: Header, slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
-    """Return the mapping of a row's slots.
+def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
+    """Return the mapping of a row's slots; codes have no prefix of `own`.
 
     Raises:
         InputError: a slot has a value that means nothing.
@@ -278,7 +299,7 @@ def _mapping(header: Header, slots: Dictionary[str, str], number: int, file: Sss
     concept = None if nil else file.curie(object_) if file else object_
     return bare(
         number,
-        _code(header, subject),
+        _code(own, subject),
         label,
         concept,
         concept_name=slots.get("object_label") or None,
@@ -295,9 +316,9 @@ def _mapping(header: Header, slots: Dictionary[str, str], number: int, file: Sss
     )
 
 
-def _code(header: Header, subject: str) -> str | None:
+def _code(own: Collection[str], subject: str) -> str | None:
     prefix, _, local = subject.partition(":")
-    return (unquote(local) if prefix == header.source_vocabulary else subject) or None
+    return (unquote(local) if prefixes.canonical(prefix) in map(prefixes.canonical, own) else subject) or None
 
 
 def _number(slots: Dictionary[str, str], name: str) -> float | None:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
@@ -80,13 +80,7 @@ READ_STATUSES = {
     "INVALID_TARGET": "flagged",
     "IGNORED": "ignored",
 }
-TYPES: dict[str, MappingType] = {
-    "MAPS_TO": "maps_to",
-    "MAPS_TO_VALUE": "maps_to_value",
-    "MAPS_TO_UNIT": "maps_to_unit",
-    "MAPS_TO_OPERATOR": "maps_to_operator",
-    "MAPS_TO_TYPE": "maps_to_type",
-    "MAPS_TO_NUMBER": "maps_to_number",
+TYPES: dict[str, MappingType] = {name.upper(): name for name in get_args(MappingType)} | {
     "EVENT": "maps_to",
     "VALUE": "maps_to_value",
     "UNIT": "maps_to_unit",
@@ -213,6 +207,9 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         numbers = map(textio.whole_number, cells.get("sourceAutoAssignedConceptIds", "").split(";"))
         autos = [auto for auto in numbers if auto is not None]
         template = mapping
+        equivalence = None if mapping.concept_id is None else EQUIVALENCES[mapping.relation]
+        held = {"mappingStatus": STATUSES[mapping.status], "mappingType": mapping.mapping_type.upper()}
+        _losses.read_as(header, cells, equivalence=equivalence, **held)
         yield mapping
     yield from _candidates(template, autos)
 

@@ -50,18 +50,20 @@ def read(
         reader: its format, a module of `alphita.mappings.formats`.
         project: name of the project.
         rejects: takes what cannot be read; an input row of which the answer (rank 1) is not sound goes there whole.
-        header: prefixes and systems that the file needs to be understood.
+        header: prefixes, systems and vocabulary that the file needs to be understood.
         context: row of the file that was normalised -> its cells by column, which are shown beside it.
         name: what the file is called where decisions come from it; as `path` by default.
-        left_out: counts what the file says was decided and no row holds.
+        left_out: counts what the file says, of decisions too, and no row holds.
 
     Raises:
         InputError: the file as a whole cannot be read, or `context` lacks a row that the mappings speak of.
     """
     mappings: dict[tuple[str, str], dict[int, list[Mapping]]] = {}
-    for one in reader.read(path, header or Header(), rejects):
+    header = header or Header()
+    for one in reader.read(path, header, rejects):
         mappings.setdefault((one.mention_code or "", one.mention), {}).setdefault(one.row, []).append(one)
     counts = Counter[str]() if left_out is None else left_out
+    counts.update(header.lost)
     found = []
     for key, by_number in mappings.items():
         if not any(key):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.mappings.record import Mapping, bare
+from alphita.mappings.record import REVIEWED, Mapping, bare
 from alphita.mappings.review import agreement, deciding, queueing, rows
 from alphita.mappings.review.failures import Unknown
 from alphita.mappings.review.records import Decision, Project, ReviewRow, Standing
@@ -116,23 +116,24 @@ def mapping(standing: Standing) -> Mapping:
         mention=row.mention,
         mention_code=row.code or answer.mention_code,
         rank=1,
+        decision=None if answer.decision == REVIEWED else answer.decision,
         status="unreviewed",
         reviewer=None,
         reviewed_at=None,
         comment=None,
     )
     if standing.state == "disagreed":
-        return replace(plain, status="flagged", comment="reviewers disagree")
+        return replace(plain, decision=None, status="flagged", comment="reviewers disagree")
     if standing.state == "open":
         return plain
     flags = (decision for decision in standing.decisions if decision.kind == "flag")
     by = agreement.state(standing.decisions)[1] or next(flags)
     signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
-        return replace(signed, status="flagged")
+        return replace(signed, decision=None, status="flagged")
     if by.kind == "reject":
-        return replace(signed, status="rejected")
-    return replace(_meant(signed, row, by), status="approved", relation=by.relation)
+        return replace(signed, decision=None, status="rejected")
+    return replace(_meant(signed, row, by), status="approved", decision=REVIEWED, relation=by.relation)
 
 
 def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:

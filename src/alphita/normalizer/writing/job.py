@@ -33,7 +33,16 @@ from alphita.terminology.prefixes import canonical
 STDOUT = "-"
 CHUNK_ROWS = 50_000
 # What of a header makes a job another one.
-GIVEN = ("set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes")
+GIVEN = (
+    "set_id",
+    "version",
+    "licence",
+    "source_vocabulary",
+    "source_system",
+    "source_version",
+    "prefixes",
+    "with_review",
+)
 # An answer of every kind of thing, to try a format with.
 _SAMPLE = Line(
     row=1,

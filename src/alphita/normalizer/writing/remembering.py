@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphita import artefact
 from alphita.errors import UsageError
-from alphita.mappings.record import REVIEW, Method
+from alphita.mappings.record import REVIEW, REVIEWED
 from alphita.mappings.review.records import Decision
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.writing.answers import FIELDS, Answer, answer
@@ -21,7 +21,6 @@ from alphita.terminology.text import clean
 if TYPE_CHECKING:
     from alphita.normalizer.answering.normalizer import Normalizer
 
-REVIEWED: Method = "reviewed"
 # What a row asks: mention, context, language.
 Asked = tuple[str, str | None, str | None]
 
@@ -91,6 +90,7 @@ class Memory:
             "concept_id": decision.concept_id,
             "concept_name": decision.concept_name,
             "relation": decision.relation,
+            "decision": REVIEWED,
             "method": REVIEWED,
             "explanation": why if explain else None,
             "status": "approved",

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from alphita.mappings.record import REVIEWED
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, NIL
 from alphita.normalizer.writing.journal import Chunk
-from alphita.normalizer.writing.remembering import REVIEWED
 
 REJECTED = "rejected"
 ACCEPTED = "accepted"
