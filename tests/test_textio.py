@@ -230,3 +230,10 @@ def test_json_has_a_depth():
     for text in ("[" * 100_000, '{"a":' * 100_000, "{", "\ud800", b"\xff"):
         with pytest.raises(ValueError, match=r"."):
             textio.json_value(text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
+def test_every_kind_of_line_end_ends_a_line(tmp_path, end):
+    path = tmp_path / "words.txt"
+    path.write_bytes(end.join(["fever", "", "dry\u2028cough", "rash"]).encode())
+    assert list(textio.lines(path)) == [(1, "fever"), (3, "dry\u2028cough"), (4, "rash")]

@@ -42,8 +42,8 @@ NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 UTF16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte order marks, as bytes that are no UTF-8
-# Lines one by one: a list of all, or `io.StringIO`, would take several times the text.
-_LF_ENDED, _ENDED = re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+# Lines one by one: a list of all, or `io.StringIO`, would take several times the text. CR CR LF is a CRLF made twice.
+ENDED = re.compile(r"[^\r\n]*(?:\r{0,2}\n|\r)|[^\r\n]+")
 TAB_SUFFIXES = (".tsv", ".tab")
 
 
@@ -106,9 +106,9 @@ def _damaged(path: Path, error: Exception) -> InputError:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a word list, read as `read_text` does, blank ones aside."""
     # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
-    for number, found in enumerate(_LF_ENDED.finditer(read_text(path)), 1):
-        if (line := found[0].removesuffix("\n")).strip():
-            yield number, line.removesuffix("\r")
+    for number, found in enumerate(ENDED.finditer(read_text(path)), 1):
+        if found[0].strip():
+            yield number, found[0].rstrip("\r\n")
 
 
 def whole_number(text: str) -> int | None:
@@ -172,7 +172,7 @@ def rows(
     """
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = (found[0] for found in _ENDED.finditer(text))
+    lines = (found[0] for found in ENDED.finditer(text))
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes

@@ -16,6 +16,7 @@ TEXTS = [
     "Shortness of breath (SOB) at night.\r\nSOB is worse today, possibly with chest   pain 🤮 and näusea.",
     "pain in the chest and throat, siezures",
     "Nothing of note.",
+    "There is no\r\nevidence of\r\nsevere chest\r\npain.\rMigraine",
 ]
 OPTIONS = {"defaults": {}, "exact": {"exact": True}, "precision": {"precision": 0.9}}
 
@@ -86,6 +87,11 @@ def test_the_mentions_are_worth_comparing(right):
     assert all(one.confidence >= 0.9 for some in right["precision"] for one in some)
     assert all(one.confidence is None for some in right["exact"] for one in some)
     assert right["defaults"][3] == []
+    for some in (right["defaults"][4], right["exact"][4]):
+        assert [(one.mention, one.said) for one in some] == [
+            ("chest\r\npain", ("negated",)),
+            ("Migraine", ("affirmed",)),
+        ]
 
 
 @pytest.mark.parametrize("options", OPTIONS)

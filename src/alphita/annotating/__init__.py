@@ -1,6 +1,7 @@
 """From a paragraph to concepts: mentions found in free text, what each means, and what the text says of it.
 
 texts.py        files -> documents
+line_ends.py    a text with line feeds alone, and the places in the one that was given
 tokens.py       a text -> sentences and words, with their places in the text as it was given
 names.py        the names of an index by their roots, and what is alike them
 equivalents.py  words that stand for each other, learned from the synonyms of the terminology

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from alphita.annotating.answers import Answers, Span
 from alphita.annotating.context import Rules, load_rules
 from alphita.annotating.finding import Finder, Hit, is_code
+from alphita.annotating.line_ends import lines_of
 from alphita.annotating.modifiers import modifiers_of
 from alphita.annotating.names import Names
 from alphita.annotating.overlaps import Candidate, settle
@@ -104,34 +105,34 @@ class Annotator:
 
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
-        asked = [self._asked(document.text) for document in documents]
+        texts = [lines_of(document.text) for document in documents]
+        asked = [self._asked(lines.text) for lines in texts]
         spans = [span for sentences in asked for sentence in sentences for span in sentence.spans]
         answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
         annotated = []
-        for document, sentences in zip(documents, asked, strict=True):
-            contexts = self.rules.read(document.text, [sentence.sentence for sentence in sentences])
+        for document, lines, sentences in zip(documents, texts, asked, strict=True):
+            contexts = self.rules.read(lines.text, [sentence.sentence for sentence in sentences])
             annotations: list[Annotation] = []
             for place, sentence in enumerate(sentences):
                 candidates = [answer for _ in sentence.spans if (answer := next(answers)) is not None]
                 standing = settle([candidate for candidate in candidates if self._is_kept(candidate)])
                 mentions = [piece for candidate in standing for piece in candidate.pieces]
                 for candidate in standing:
-                    annotations.append(
-                        Annotation(
-                            candidate.start,
-                            candidate.end,
-                            document.text[candidate.start : candidate.end],
-                            candidate.pieces,
-                            candidate.concept_id,
-                            candidate.concept_name,
-                            candidate.matched_term,
-                            candidate.confidence,
-                            candidate.decision,
-                            candidate.method,
-                            contexts.of(place, candidate.pieces, mentions),
-                            modifiers_of(sentence.sentence, candidate.start, candidate.end),
-                        )
+                    annotation = Annotation(
+                        candidate.start,
+                        candidate.end,
+                        lines.text[candidate.start : candidate.end],
+                        candidate.pieces,
+                        candidate.concept_id,
+                        candidate.concept_name,
+                        candidate.matched_term,
+                        candidate.confidence,
+                        candidate.decision,
+                        candidate.method,
+                        contexts.of(place, candidate.pieces, mentions),
+                        modifiers_of(sentence.sentence, candidate.start, candidate.end),
                     )
+                    annotations.append(lines.given_annotation(annotation))
             annotated.append(Annotated(document, tuple(annotations)))
         return annotated
 

@@ -26,7 +26,7 @@ from alphita.normalizer.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category
 
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
-_BLANK = re.compile(r"\n[ \t\r]*\n")
+_BLANK = re.compile(r"\n[ \t]*\n")
 # Characters by which a text's language is told.
 LOOKED_AT = 2_000
 COMMA, SEMICOLON, STOP = ",", ";", "."

@@ -1,4 +1,4 @@
-"""A text as sentences of words, each with its place in the text as it was given.
+"""A text, of which each line ends in a line feed (`line_ends`), as sentences of words, each with its place in it.
 
 A word is a run of letters, digits and marks. Its form is what `clean` makes of it, so that text and index are compared
 alike; a word that cleaning makes several of ("10⁹" -> "10^9") gives as many tokens at one place. Nothing of the text is
@@ -22,10 +22,9 @@ _MARKS = (
 # Atomic, for Python up to 3.11.4 matches too much by a possessive group.
 _WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+)*)")
 # What ends a phrase: no name and no window goes across it.
-_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|[\r\n]\s*[\r\n]|--+|\s[-–—]\s")
+_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
 _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
-_LINE = re.compile(r"\r\n|\r|\n")
 # A point after one of these ends no sentence.
 _SHORT_WORDS = (
     "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig "
@@ -89,9 +88,9 @@ def _joint(text: str, start: int, end: int) -> str:
     gap = text[start:end]
     if gap in (" ", "-"):
         return ""
-    if "\n" in gap or "\r" in gap:
+    if "\n" in gap:
         # A wrapped line goes on in lower case; an item of a list, a heading or a new sentence does not.
-        lines = _LINE.split(gap)
+        lines = gap.split("\n")
         if len(lines) > 2 or any(map(str.strip, lines)) or not (text[end].islower() and text[start - 1].isalpha()):
             return "|"
     if _BREAK.search(gap):
@@ -127,7 +126,7 @@ def _sentence(tokens: list[Token]) -> Sentence:
 
 def _ends(text: str, before: Token, after: Token) -> bool:
     gap = text[before.end : after.start]
-    if "\n" in gap or "\r" in gap or any(sign in gap for sign in "!?。！？•"):
+    if "\n" in gap or any(sign in gap for sign in "!?。！？•"):
         return True
     if "." not in gap:
         return False

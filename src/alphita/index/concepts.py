@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.terminology import prefixes
+from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 OMOP = "OMOP"
 # How the OMOP loader tells its two kinds of semantic types apart, and our columns.
-STANDARD, MAPS_TO = "standard_concept", "OMOP:maps_to"
-OMOP_TYPES = {"domain_id": "domain", "concept_class_id": "concept_class"}
+OMOP_TYPES = {DOMAIN: "domain", "concept_class_id": "concept_class"}
 
 
 class Concepts(NamedTuple):

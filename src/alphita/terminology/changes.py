@@ -1,4 +1,4 @@
-"""What changed between two releases of a terminology: concepts, names, synonyms, parents.
+"""What changed between two releases of a terminology: concepts, names, synonyms, parents, OMOP's flags and domains.
 
 Concepts are compared by their id; where a prefix changed with the release, by the new one, and that is told. Of a
 concept that was added, retired, merged into another, removed or gone only that is told; of one that is live in both
@@ -20,6 +20,7 @@ import polars as pl
 from alphita import artefact
 from alphita.errors import UsageError
 from alphita.terminology import model, reading
+from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD
 from alphita.terminology.model import Tables
 from alphita.terminology.prefix_changes import changed_prefixes, under
 from alphita.terminology.store import Terminology
@@ -37,6 +38,8 @@ KINDS = {
     "synonym_added": "a string the concept did not have in this language; `detail` is its scope",
     "synonym_lost": "a string the concept has no more in this language; `detail` is its scope",
     "scope": "a synonym's scope changed: `detail` is the string",
+    "standard": "OMOP's standard flag changed; `detail` is what the concept maps to now",
+    "domain": "another domain of OMOP",
     "moved": "`old` parents lost, `new` parents won",
 }
 COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
@@ -124,6 +127,9 @@ class _Release:
         self.terms = self._terms(tables)
         self.parents = self._parents(tables)
         self.replacements = self._replacements(tables)
+        self.standard = self._said(tables.properties, "name", STANDARD, "value")
+        self.maps_to = self._said(tables.xrefs, "predicate", MAPS_TO, "object")
+        self.domains = self._said(tables.semantic_types, "code", DOMAIN, "semantic_type")
         self.aliases = tables.aliases.select(
             self._now(tables.aliases["alias"]), self._curie(tables.aliases["concept"]).alias("id")
         )
@@ -143,6 +149,12 @@ class _Release:
             "preferred",
             pl.col("scope").cast(pl.String),
         ).unique(["id", "language", "string"], keep="first", maintain_order=True)
+
+    def _said(self, table: pl.DataFrame, column: str, wanted: str, value: str) -> pl.DataFrame:
+        """Return id and said: the values of a side table where a column is as wanted; several joined."""
+        said = table.select(self._curie(table["concept"]).alias("id"), pl.col(column, value).cast(pl.String))
+        said = said.filter((pl.col(column) == wanted) & (pl.col(value) != pl.col("id")))
+        return said.group_by("id").agg(said=pl.col(value).unique().sort().str.join(JOINT))
 
     def _parents(self, tables: Tables) -> pl.DataFrame:
         frame = tables.relations.filter(pl.col("relation").cast(pl.String).is_in(list(tables.parent_relations)))
@@ -200,7 +212,23 @@ def _of_live_ones(before: _Release, after: _Release) -> list[pl.DataFrame]:
     return [
         _rows(renamed, "renamed", old="old_name", new="new_name", detail="said", language="language"),
         *_synonyms(old_terms, new_terms),
+        *_restated(before, after, names),
         _moved(before, after, names),
+    ]
+
+
+def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the changes of the standard flag and of the domain; a release that has no domains says nothing of them."""
+
+    def both(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+        return names.join(old, on="id", how="left").join(new, on="id", how="left", suffix="_now")
+
+    standard = both(before.standard, after.standard).with_columns(pl.col("said", "said_now").fill_null(""))
+    changed, columns = pl.col("said") != pl.col("said_now"), {"old": "said", "new": "said_now"}
+    standard = standard.filter(changed).join(after.maps_to.rename({"said": "maps_to"}), on="id", how="left")
+    return [
+        _rows(standard, "standard", detail="maps_to", **columns),
+        _rows(both(before.domains, after.domains).filter(changed), "domain", **columns),
     ]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# What OMOP says of a concept: a property, the predicate of an xref, the code of a semantic type.
+STANDARD, MAPS_TO, DOMAIN = "standard_concept", "OMOP:maps_to", "domain_id"
+
 
 @dataclass(frozen=True)
 class Term:

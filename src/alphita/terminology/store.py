@@ -293,9 +293,10 @@ class Terminology:
         """
         return self._table(name)
 
-    def semantic_types_of(self, row: int) -> list[str]:
-        """Return the names of the concept's semantic types."""
-        return [entry["semantic_type"] for entry in self._side_rows("semantic_types", row)]
+    def semantic_types_of(self, row: int, code: str | None = None) -> list[str]:
+        """Return the names of the concept's semantic types; where a code is given, of those that have it."""
+        entries = self._side_rows("semantic_types", row)
+        return [entry["semantic_type"] for entry in entries if code in (None, entry["code"])]
 
     def concept(self, identifier: str | int) -> Concept:
         """Return all that is known of one concept.

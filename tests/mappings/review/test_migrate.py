@@ -11,9 +11,11 @@ from alphita.mappings.review import migrate, queueing
 from alphita.mappings.review.failures import Busy
 from alphita.mappings.review.fates import REASONS
 from alphita.terminology.changes import changes
-from alphita.terminology.loaders import obo
+from alphita.terminology.loaders import obo, omop
 from alphita.terminology.store import load_terminology, save
 from tests.mappings.review.reviews import add, candidate, decisions, row, say, store_of
+from tests.terminology import test_omop as download
+from tests.terminology.test_omop import related, write_download
 
 OLD = [
     ("X:1", "Earache", ["Otalgia"], ""),
@@ -124,7 +126,9 @@ def test_every_decision_has_its_fate_and_everything_else_stands(store, old, new)
     planned = migrate.plan(store, old, new)
     assert {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes} == FATES
     assert planned.parts[0].standing == len(ROWS) - len(FATES)
-    assert {one.reason for one in planned.changes} | {"beside", "prefix"} == set(REASONS)
+    assert {one.reason for one in planned.changes} | {"beside", "prefix", "no longer standard", "domain"} == set(
+        REASONS
+    )
     assert len(decisions(store)) == len(ROWS)
     details = {one.mention: one.detail for one in planned.changes}
     assert details["hayfever"] == "X:2 -> X:20 -> X:21"
@@ -444,3 +448,45 @@ def test_a_mention_that_names_one_of_several_codes_stands(old, new, tmp_path):
     with store_of(tmp_path / "r.sqlite", [row("Mouth on fire", candidate("X:1|X:26", "x"))], old.content_hash) as store:
         say(store, 1, "accept", "X:1|X:26")
         assert [one.reason for one in migrate.plan(store, old, new).changes] == []
+
+
+def omop_release(folder, *concepts, related=()):
+    """Return a terminology of concepts of OMOP: id, standard flag, domain."""
+    folder.mkdir()
+    rows = [download.concept(number, f"Name {number}", f"c{number}", standard=flag) for number, flag, _ in concepts]
+    for cells, (_, _, domain) in zip(rows, concepts, strict=True):
+        cells[2] = domain
+    write_download(folder, CONCEPT=rows, CONCEPT_RELATIONSHIP=list(related))
+    save(omop.load([folder], omop.Options(), Rejects()), folder / "x.terminology")
+    return load_terminology(folder / "x.terminology")
+
+
+def test_a_concept_that_is_no_longer_standard_or_of_another_domain(tmp_path):
+    before = [(1, "S", "Condition"), (2, "S", "Condition"), (3, "S", "Condition"), (4, "", "Drug"), (5, "S", "Drug")]
+    after = [(1, "", "Condition"), (2, "S", "Observation"), (3, "S", "Condition"), (4, "S", "Drug"), (5, "", "Drug")]
+    mapped = [related(1, 3, "Maps to"), related(3, 3, "Maps to"), related(4, 4, "Maps to")]
+    old = omop_release(tmp_path / "old", *before, related=[related(1, 1, "Maps to")])
+    new = omop_release(tmp_path / "new", *after, related=mapped)
+
+    told = changes(old, new).table.select("kind", "concept", "old", "new", "detail").rows()
+    assert told == [
+        ("standard", "SNOMEDCT:c1", "S", "", "SNOMEDCT:c3"),
+        ("standard", "SNOMEDCT:c4", "", "S", ""),
+        ("standard", "SNOMEDCT:c5", "S", "", ""),
+        ("domain", "SNOMEDCT:c2", "Condition", "Observation", ""),
+    ]
+
+    rows = [row(f"text {number}", candidate(f"SNOMEDCT:c{number}", f"Name {number}")) for number in range(1, 6)]
+    with store_of(tmp_path / "r.sqlite", rows, old.content_hash) as store:
+        for number in range(1, 6):
+            say(store, number, "accept", f"SNOMEDCT:c{number}")
+        planned = migrate.plan(store, old, new)
+        assert [(one.old_concept, one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes] == [
+            ("SNOMEDCT:c1", "reopened", "no longer standard", "SNOMEDCT:c3", ""),
+            ("SNOMEDCT:c2", "reopened", "domain", "SNOMEDCT:c2", "Condition -> Observation"),
+            ("SNOMEDCT:c5", "reopened", "no longer standard", "", ""),
+        ]
+        migrate.apply(store, planned, by="ana")
+        assert [store.standing(number).concept_id for number in range(1, 6)] == [
+            None, None, "SNOMEDCT:c3", "SNOMEDCT:c4", None,
+        ]  # fmt: skip

@@ -614,3 +614,17 @@ def test_unit_and_range_stand_with_the_value_that_a_mention_ends_with(tmp_path, 
     assert [row.mention for row in rows] == [line[0] for line in lines]
     with pytest.raises(UsageError, match="unknown column 'units'"):
         list(MentionFile(path, unit_column="units").rows())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("x.txt", ["fever", "dry cough"]),
+        ("x.csv", ["mention,code", "fever,1", "dry cough,2"]),
+        ("x.jsonl", ['{"text": "fever"}', '{"text": "dry cough"}']),
+    ],
+)
+def test_every_kind_of_line_end_ends_a_row(tmp_path, name, lines, end):
+    (tmp_path / name).write_bytes("".join(line + end for line in lines).encode())
+    assert [row.mention for row in MentionFile(tmp_path / name).rows()] == ["fever", "dry cough"]

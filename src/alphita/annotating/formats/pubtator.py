@@ -17,6 +17,7 @@ DESCRIPTION = "PubTator: title, abstract and a line a mention, without context"
 SUFFIXES = (".pubtator", ".pubtator.txt")
 FOLDER = False
 TYPE = "Concept"
+_FIRST_END = re.compile(r"\n|\r(?!\n)|[\x85\u2028\u2029]")
 _LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -24,8 +25,8 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
     """Yield the lines of each document."""
     for document in documents:
         name = re.sub(r"[|\s]", "_", document.document.id)
-        title, _, rest = document.document.text.partition("\n")
-        lines = [f"{name}|t|{_LINE.sub(' ', title)}", f"{name}|a|{_LINE.sub(' ', rest)}"]
+        title, *rest = _FIRST_END.split(document.document.text, maxsplit=1)
+        lines = [f"{name}|t|{_LINE.sub(' ', title)}", f"{name}|a|{_LINE.sub(' ', ''.join(rest))}"]
         for one in document.annotations:
             mention = _LINE.sub(" ", one.mention)
             lines.append(f"{name}\t{one.start}\t{one.end}\t{mention}\t{TYPE}\t{one.concept_id}")

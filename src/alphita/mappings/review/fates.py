@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from alphita.errors import InputError
 from alphita.mappings.review.records import Decision, ReviewRow
 from alphita.terminology import prefixes
-from alphita.terminology.concept import Concept
+from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD, Concept
 from alphita.terminology.prefix_changes import changed_prefixes, under
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -31,6 +31,8 @@ REASONS = {
     "retired": "the concept is retired and nothing live replaces it; those to consider are named",
     "split": "several concepts replace it, or have its id as an alternative one",
     "renamed": "the concept has another preferred term",
+    "no longer standard": "the concept lost OMOP's standard flag; what it maps to now is named",
+    "domain": "the concept is of another domain of OMOP, and belongs in another table",
     "term lost": "the term that spoke for the concept is no more one of its terms",
     "newly named": "the mention is a name of other concepts in the new release, and was not in the old one",
     "beside": "another decision about the row is re-opened",
@@ -121,10 +123,24 @@ class Releases:
         if is_moved and was is not None and clean(was.name) == clean(now.name):
             return Fate(FOLLOWS, "prefix", old_name, now.id, now.name)
         if was is None or clean(was.name) == clean(now.name):
-            return None
+            return None if was is None else self._restated(was, now)
         kept = clean(was.name) in _strings(now)
         detail = "the old name is a synonym now" if kept else "the old name is none of its terms now"
         return Fate(REOPENED, "renamed", old_name, now.id, now.name, detail)
+
+    def _restated(self, was: Concept, now: Concept) -> Fate | None:
+        """Return the fate of a concept of the same name that is no longer standard, or of another domain."""
+        standard = STANDARD, "S"
+        if standard in was.properties and standard not in now.properties:
+            targets = [target for predicate, target in now.xrefs if predicate == MAPS_TO and target != now.id]
+            return self._open("no longer standard", was.name, self._found(self.new, targets))
+        domains = [
+            JOINT.join(release.semantic_types_of(known.row, DOMAIN))
+            for release, known in ((self.old, was), (self.new, now))
+        ]
+        if "" in domains or domains[0] == domains[1]:
+            return None
+        return Fate(REOPENED, "domain", was.name, now.id, now.name, " -> ".join(domains))
 
     def _replaced(self, now: Concept, old_name: str) -> Fate:
         """Return the fate of a concept that is retired: it follows single replacements until a live concept comes."""

@@ -4,9 +4,9 @@ Of every decision in force:
 
     follows    its concept was replaced by one other concept, or is now an alternative id of one: a new decision names
                that one, and takes the place of the old
-    reopened   its concept is gone, retired without a replacement or with several, or has another name; the term that
-               spoke for it is no more a term of it; or the mention is now a name of other concepts: the row is open
-               again, for all its reviewers
+    reopened   its concept is gone, retired without a replacement or with several, has another name or domain, or is no
+               longer standard; the term that spoke for it is no more a term of it; or the mention is now a name of
+               other concepts: the row is open again, for all its reviewers
     (stands)   everything else: nothing is written
 
 A forgotten decision that does not stand is taken back, so that restoring it does not bring back what the new release

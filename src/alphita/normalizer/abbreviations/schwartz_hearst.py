@@ -28,7 +28,7 @@ CHARACTERS_A_WORD = 30
 
 _BRACKETS = re.compile(r"[()\[\]（）]")
 _OPENING = {")": "(", "]": "[", "）": "（"}
-_SENTENCE_END = re.compile(r"[;:!?]\s|(?<=\w\w\w)\.\s|\n\s*\n")
+_SENTENCE_END = re.compile(r"[;:!?]\s|(?<=\w\w\w)\.\s|(?>\r\n?|\n)[^\S\r\n]*[\r\n]")
 _PIECE_END = re.compile(r"[;,=]|:\s")
 _PLURAL = re.compile(r"(?=.{3})(.*[A-Z0-9])s")
 _WORD = re.compile(r"[^\s-]+")

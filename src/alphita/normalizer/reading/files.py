@@ -28,6 +28,7 @@ from alphita.errors import InputError, UsageError
 from alphita.normalizer.reading import _json_lines, _parquet
 from alphita.normalizer.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
 from alphita.registry import unknown
+from alphita.textio import ENDED
 
 STDIN = "-"
 SUFFIXES = {
@@ -187,12 +188,11 @@ class MentionFile:
         """Yield decoded lines with their ends; bytes that are no text become lone surrogates, found per cell later."""
         first = True
         while raw := file.readline(MAX_LINE_BYTES + 1):
-            self._line += 1
             if len(raw) > MAX_LINE_BYTES:
                 raise InputError(
                     f"a line of more than {MAX_LINE_BYTES >> 20} MB",
                     file=self.name,
-                    line=self._line,
+                    line=self._line + 1,
                     remedy="is this a text file with one row a line?",
                 )
             if first:
@@ -201,7 +201,9 @@ class MentionFile:
                     if raw.startswith(magic):
                         raise InputError(f"this is {kind}", file=self.name)
                 raw = raw.removeprefix(codecs.BOM_UTF8)
-            yield raw.decode(self.encoding, "surrogateescape")
+            for line in ENDED.finditer(raw.decode(self.encoding, "surrogateescape")):
+                self._line += 1
+                yield line[0]
         if first:
             raise InputError("the file is empty", file=self.name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -71,6 +72,15 @@ def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
             for name, cells in columns.items()
         }
         return pl.DataFrame(whole, schema=types)
+
+
+def commonest(uses: Mapping[tuple[str, str], int]) -> dict[str, str]:
+    """Return the string that each concept is called by most often; of equal ones, the first of the alphabet.
+
+    Args:
+        uses: how often a concept is called by a string.
+    """
+    return dict(sorted(sorted(uses, reverse=True), key=uses.__getitem__))
 
 
 def type_by_branches(columns: Columns, option: str) -> None:

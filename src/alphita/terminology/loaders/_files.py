@@ -259,7 +259,7 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
         return
     number = 0
     with member.open() as opened:
-        while raw := _next_line(opened, member, number):
+        for raw in _lines(opened, member):
             number += 1
             if number == 1:
                 if raw.startswith(UTF16):
@@ -279,13 +279,20 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
             yield number, line.rstrip("\r\n")
 
 
-def _next_line(file: IO[bytes], member: Member, number: int) -> bytes:
-    with reading(member.place, number or None, packing=member.packing):
-        raw = file.readline(MAX_LINE_BYTES)
-    if len(raw) == MAX_LINE_BYTES:
-        problem = "a line of more than 16 MB: this is not a text file of the format"
-        raise InputError(problem, file=member.place, line=number + 1)
-    return raw
+def _lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
+    number = 0
+    while True:
+        with reading(member.place, number or None, packing=member.packing):
+            raw = file.readline(MAX_LINE_BYTES)
+        if len(raw) == MAX_LINE_BYTES:
+            problem = "a line of more than 16 MB: this is not a text file of the format"
+            raise InputError(problem, file=member.place, line=number + 1)
+        if not raw:
+            return
+        # Bytes are split at LF, CRLF and CR alone.
+        lines = raw.splitlines(keepends=True)
+        yield from lines
+        number += len(lines)
 
 
 def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:

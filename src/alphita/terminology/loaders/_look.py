@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from alphita.terminology.loaders._files import Member
 HEAD_BYTES = 64 * 1024
 # No release has so many; a home folder has.
 MOST_FILES = 10_000
+_LINE_END = re.compile(r"\r{0,2}\n|\r")
 # A text has none, or a few by mistake.
 _NULS_OF_TEXT = 1 / 1000
 
@@ -64,7 +66,7 @@ class Beginning(Member):
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (line number from 1, text without the line's end)."""
-        return ((number, line.rstrip("\r")) for number, line in enumerate(self.text.split("\n"), 1))
+        return enumerate(_LINE_END.split(self.text), 1)
 
     @property
     def first_line(self) -> str:

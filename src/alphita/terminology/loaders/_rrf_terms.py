@@ -107,8 +107,8 @@ class Terms:
         )
         if terms.is_empty():
             raise InputError("no term is left: no row passes the filters", file=self.release.shown(name))
-        preferred = _best(terms["concept"].to_numpy(), terms["score"].to_numpy(), self.n)
-        self.terms = terms.drop("score").with_columns(preferred=pl.Series(preferred))
+        preferred = _best(terms["concept"].to_numpy(), terms["score"].to_numpy(), terms["atom"], self.n)
+        self.terms = terms.drop("score", "atom").with_columns(preferred=pl.Series(preferred))
         known = self.rows.ids.filter(pl.Series(self.place >= 0))
         self.concepts = pl.DataFrame({"id": dialect.prefix + ":" + known}).with_columns(
             source=pl.lit(dialect.prefix).cast(pl.Categorical), retired=pl.lit(False)
@@ -147,6 +147,7 @@ class Terms:
             pl.when(pl.col("TTY") != "").then(pl.col("TTY")).cast(pl.Categorical).alias("term_type"),
             _type_of_term().cast(pl.Categorical).alias("type"),
             "score",
+            pl.col("AUI").str.extract(r"(\d{1,9})$").cast(pl.Int32).fill_null(0).alias("atom"),
         )
 
     def _score(self, frame: pl.DataFrame) -> pl.Series:
@@ -231,10 +232,9 @@ def _type_of_term() -> pl.Expr:
     )
 
 
-def _best(concept: Int32, score: NDArray[np.int32], n: int) -> NDArray[np.bool_]:
-    """Return, for each term, whether it is the best of its concept; of equal ones the first."""
-    place = np.arange(len(concept), dtype=np.int64)
-    key = score.astype(np.int64) * len(concept) + place[::-1]
+def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> NDArray[np.bool_]:
+    """Return, for each term, whether it is the best of its concept; of equal ones that of the lowest atom id."""
+    key = (score.astype(np.int64) + 1) * len(concept) - atom.rank("ordinal").to_numpy()
     best = np.full(n, -1, np.int64)
     np.maximum.at(best, concept, key)
     return best[concept] == key

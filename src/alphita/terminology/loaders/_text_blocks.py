@@ -7,6 +7,7 @@ out. The block is cut there, so that the lines of a block always follow one anot
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import IO
@@ -127,7 +128,12 @@ def _whole_lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
 
 def _next_block(file: IO[bytes], member: Member) -> bytes:
     with _files.reading(member.place, packing=member.packing):
-        return file.read(BLOCK_BYTES)
+        data = file.read(BLOCK_BYTES)
+        if data.endswith(b"\r"):
+            data += file.read(1)
+    # Old files end their lines by CR alone.
+    is_lone = data.count(b"\r") > data.count(b"\r\n")
+    return re.sub(rb"\r(?!\n)", b"\n", data) if is_lone else data
 
 
 def _good_lines(raw: bytes, first: int, member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:

@@ -371,6 +371,7 @@ class _Adder:
         return prefixes.parse_curie(identifier) or ("", identifier)
 
 
-def _rank(entry: _Translation) -> tuple[int, bool, bool]:
-    """Sort official before candidate before machine, then labels before synonyms; equal ones stay in their order."""
-    return model.STATUSES.index(entry.status), not entry.label, entry.from_synonyms
+def _rank(entry: _Translation) -> tuple[int, bool, bool, int, str]:
+    """Sort official before candidate before machine, then labels before synonyms, by scope, and labels by alphabet."""
+    scope = model.SCOPES.index(entry.scope or "exact")
+    return model.STATUSES.index(entry.status), not entry.label, entry.from_synonyms, scope, entry.string * entry.label

@@ -23,7 +23,7 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes, reading
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files
-from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
@@ -231,6 +231,10 @@ class _Adder:
         self.onsets = set() if onset is None else {onset, *self.base.descendants(onset).tolist()}
         # A term that the base lacks must not be taken for a disease of the file.
         self.terms = {entry.term: self.rows.get(entry.term) for entry in annotations}
+        uses = Counter(
+            (entry.disease, entry.name) for entry in annotations if entry.name and self.terms[entry.term] is not None
+        )
+        self.names = commonest(uses)
         for entry in annotations:
             self._annotation(entry)
 
@@ -274,7 +278,7 @@ class _Adder:
         self._property(entry, disease, "phenotype_onset", value)
 
     def _disease(self, entry: _Annotation) -> int | None:
-        """Return the row of the disease, made new with the first annotation; further names are synonyms."""
+        """Return the row of the disease, made new with the first annotation; names but the commonest are synonyms."""
         row = self.rows.get(entry.disease)
         if row is None:
             if not entry.name:
@@ -290,12 +294,11 @@ class _Adder:
                 string=entry.name,
                 language=self.options.language,
                 scope="exact",
-                preferred=row not in self.is_named,
+                preferred=row not in self.is_named and entry.name == self.names[entry.disease],
                 source=self._source(entry),
                 code=entry.disease.partition(":")[2],
                 **_place(entry),
             )
-            self.is_named.add(row)
         return row
 
     def _has_name(self, row: int, entry: _Annotation) -> bool:

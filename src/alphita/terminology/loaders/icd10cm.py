@@ -55,7 +55,7 @@ DROPPED = frozenset({*NOTES, "introduction", "visualImpairment"})
 _CODE = re.compile(r"[A-Z][0-9A-Z]{2}(\.[0-9A-Z]{1,4})?")
 _RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
 _OTHER = re.compile(r"\bother\b", re.IGNORECASE)
-_OTHER_OR_UNSPECIFIED = re.compile(r"\b(other|unspecified|not otherwise specified|elsewhere)\b", re.IGNORECASE)
+_UNSPECIFIED = re.compile(r"\b(other|unspecified|not otherwise specified|elsewhere)\b", re.IGNORECASE)
 # "7th characters D and S do not apply to codes in category S06 with 6th character 7 - death due to ..., or 8 - ..."
 _EXCEPTION = re.compile(r"7th characters? (.+?) do(?:es)? not apply to codes in category \w+ with 6th character(.+)")
 # Inclusion terms that name nothing: "... should be coded to complete", "Conditions classifiable to C51-C63".
@@ -201,6 +201,7 @@ class _Reader:
             InputError: no line of it is a row of an order file.
         """
         self.file = member.place
+        rows = []
         for line, text in _files.lines(member, "utf-8", self.rejects):
             if not text.strip():
                 continue
@@ -211,7 +212,9 @@ class _Reader:
                 problem = "not a row of an order file: number, code, 0 or 1, titles at the columns 1, 7, 15, 17 and 78"
                 self.rejects.add(problem, file=self.file, line=line, value=text)
                 continue
-            self._ordered(code, title, row[3].strip(), line, billable=row[2] == "1")
+            rows.append((code, line, title, row[3].strip(), row[2] == "1"))
+        for ordered in sorted(rows):
+            self._ordered(*ordered)
         if not self.first_line:
             raise InputError("no code in this file: not an ICD-10-CM order file", file=self.file)
         year = _ORDER_NAME.fullmatch(member.name)
@@ -230,13 +233,12 @@ class _Reader:
                 self.dropped["index entries that repeat a name of their code"] += 1
                 continue
             taken.add(key)
-            is_narrow = is_narrow or _OTHER_OR_UNSPECIFIED.search(titles[code]) is not None
-            scope = self.options.other_inclusions if is_narrow else "exact"
+            scope = self.options.other_inclusions if is_narrow or _UNSPECIFIED.search(titles[code]) else "exact"
             self._term(code, name, line, scope=scope, term_type="index entry")
         return _files.source(member, name=PREFIX, version=index.version, licence=LICENCE)
 
-    def _ordered(self, code: str, title: str, short: str, line: int, *, billable: bool) -> None:
-        """Add a code of an order file, which names a code before the longer ones under it."""
+    def _ordered(self, code: str, line: int, title: str, short: str, billable: bool) -> None:
+        """Add a code of an order file, after the shorter ones above it."""
         if len(code) == _FULL_LENGTH and not self.options.seventh_characters:
             self.dropped["codes of seven characters"] += 1
             return

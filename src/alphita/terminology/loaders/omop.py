@@ -21,6 +21,7 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
+from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
@@ -35,7 +36,6 @@ FEW_VALUES = ("domain_id", "vocabulary_id", "concept_class_id")
 VALID = ("valid_start_date", "valid_end_date")
 NAMES = ("concept_name", "concept_code", "standard_concept")
 CONCEPT_COLUMNS = ("concept_id", *NAMES, *FEW_VALUES, *VALID, "invalid_reason")
-MAPS_TO = "OMOP:maps_to"
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
 LANGUAGES = {int(row["concept_id"]): row["tag"] for row in textio.packaged(__package__, "omop_languages.tsv")}
 
@@ -127,7 +127,8 @@ class _Reader:
         concepts = self._concepts()
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
-        concepts = concepts.sort("concept_id").with_columns(
+        concepts = concepts.sort("concept_id")
+        concepts = concepts.with_columns(
             row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefixes(concepts["vocabulary_id"])
         )
         self.ids: NDArray[np.int64] = concepts["concept_id"].to_numpy()
@@ -146,7 +147,7 @@ class _Reader:
                 concept="row", alias=_omop("concept_id"), source=pl.lit(PREFIX)
             ),
             properties=concepts.filter(pl.col("standard_concept") != "").select(
-                concept="row", name=pl.lit("standard_concept"), value="standard_concept", source=pl.lit(PREFIX)
+                concept="row", name=pl.lit(STANDARD), value="standard_concept", source=pl.lit(PREFIX)
             ),
         )
         version = self._version()
@@ -223,7 +224,7 @@ class _Reader:
         )
 
     def _semantic_types(self, concepts: pl.DataFrame) -> pl.DataFrame:
-        columns = {"domain": "domain_id", "class": "concept_class_id"}
+        columns = {"domain": DOMAIN, "class": "concept_class_id"}
         frames = [
             concepts.select(
                 concept="row",

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from pydantic import Field
 
 from alphita.config import Config
@@ -25,7 +26,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_rows
-from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
@@ -71,7 +72,10 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
-    return reader.columns.tables(sources, reader.dropped)
+    tables = reader.columns.tables(sources, reader.dropped)
+    name = pl.col("concept").replace_strict(commonest(reader.uses))
+    tables.terms = tables.terms.with_columns(preferred=pl.col("string") == name)
+    return tables
 
 
 def _has_columns(file: Beginning) -> bool:
@@ -89,6 +93,8 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.ids: set[str] = set()
         self.seen: set[tuple[str, ...]] = set()
+        # Of a concept and a string that it is written by.
+        self.uses: Counter[tuple[str, str]] = Counter()
         # How each attribute is written where it comes first, by its label.
         self.written: dict[str, str] = {}
         self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
@@ -207,11 +213,11 @@ class _Reader:
         return bool(filled)
 
     def _concept(self, line: int, concept: str, string: str, semantic_type: str) -> None:
-        is_first = concept not in self.ids
-        if is_first:
+        if concept not in self.ids:
             self.ids.add(concept)
             self._add("concepts", line, concept, id=concept, retired=False)
-        if self._is_new("term", concept, string):
+        self.uses[concept, string] += 1
+        if self.uses[concept, string] == 1:
             self._add(
                 "terms",
                 line,
@@ -219,7 +225,6 @@ class _Reader:
                 concept=concept,
                 string=string,
                 language=self.options.language,
-                preferred=is_first,
                 code=concept.partition(":")[2],
             )
         if self._is_new("semantic type", concept, semantic_type):
