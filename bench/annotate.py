@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alphita import machine
-from alphita.annotating.annotator import Annotator, Settings
-from alphita.annotating.spans import Document
-from alphita.evaluation.benchmarks import _dictionary, _pubtator
+from alphita.annotation.annotator import Annotator, Settings
+from alphita.annotation.spans import Document
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.detect import find_packaged
+from alphita_lab.evaluation.benchmarks import _dictionary, _pubtator
 
 PEERS = Path(__file__).with_name("peers")
 LINE = re.compile(r"\[(\d+)::(\d+)\]\s+(HP_\d+) \|")

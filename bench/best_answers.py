@@ -29,22 +29,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from alphita import machine
+from alphita import machine, report
+from alphita.answer.calibration_store import FOLDER
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.records import Result
+from alphita.calibrate.fitting import fit
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
-from alphita.evaluation import report
-from alphita.index.borrowing import OURS
 from alphita.index.choice import Choice
 from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
-from alphita.index.half import Vectors
+from alphita.index.external_names import OURS
+from alphita.index.float16 import Vectors
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.calibration_store import FOLDER
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.records import Result
-from alphita.normalizer.calibrating.fitting import fit
 from alphita.progress import say
 from alphita.terminology.store import Terminology, load_terminology
 from general_calibration import held_out

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from alphita import artefact
+from alphita import artefact, report
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import report
 from alphita.progress import say
 
 TABLE, MODEL, PLAN = "table", "model", "plan.json"

@@ -29,9 +29,9 @@ import electra_rows
 from alphita import artefact
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Source, classification, ner, sentence_pair
-from alphita.evaluation.benchmarks._chineseblue import file_of, maximum
 from alphita.progress import say
+from alphita_lab.evaluation.benchmarks import Source, classification, ner, sentence_pair
+from alphita_lab.evaluation.benchmarks._chineseblue import file_of, maximum
 from cells import report_figures, whole
 from electra_table import PERCENT, PRETRAINED
 from italian_table import Column, table, table_of_orderings, verdict

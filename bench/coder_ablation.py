@@ -26,14 +26,13 @@ import numpy as np
 
 import arguments
 import cells
-from alphita import artefact, machine
+from alphita import artefact, machine, report
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError
-from alphita.evaluation import report
-from alphita.graph.triples import usable_triples
 from alphita.progress import say
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
+from alphita_lab.graph.triples import usable_triples
 from cells import MODEL, report_figures, whole
 from coder_rows import LEAST_TRIPLES, MOST_TRIPLES, RELATIONS, RELATIONS_SEED, ROWS, Evaluation, Plan, Row
 from italian_table import Column, table

@@ -33,7 +33,7 @@ from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.engine.soup import copy_of, mix_in
+from alphita_lab.training.engine.soup import copy_of, mix_in
 
 # What opens a model in int8 alone; the rest of a saved folder is for torch and its libraries.
 FILES = ("config.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])

@@ -29,10 +29,9 @@ import cells
 import electra_cases
 import electra_rows
 import qtrel
-from alphita import machine
+from alphita import machine, report
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, UsageError
-from alphita.evaluation import report
 from alphita.search import catalogue
 from alphita.terminology.store import load_terminology
 from arguments import setting

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 import qtrel
 from alphita import config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.evaluation.report.markdown import table as markdown_table
-from alphita.evaluation.report.markdown import text
-from alphita.evaluation.scoring.finetuning import Encoding, encoder_of, fine_tune
-from alphita.evaluation.systems import load_system
 from alphita.registry import unknown
 from alphita.terminology.text import clean
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.evaluation.report.markdown import table as markdown_table
+from alphita_lab.evaluation.report.markdown import text
+from alphita_lab.evaluation.scoring.finetuning import Encoding, encoder_of, fine_tune
+from alphita_lab.evaluation.systems import load_system
 from qtrel import HARD, Pair
 
 

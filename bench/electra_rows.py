@@ -20,14 +20,13 @@ from typing import Any
 import cells
 import electra_table
 import qtrel
-from alphita import artefact, config
+from alphita import artefact, config, report
 from alphita.artefact import atomic_file
-from alphita.evaluation import report
-from alphita.evaluation.systems import load_system
 from alphita.progress import say
-from alphita.recipes.electra_em_pap import Config
 from alphita.search import catalogue
 from alphita.terminology.store import load_terminology
+from alphita_lab.evaluation.systems import load_system
+from alphita_lab.recipes.electra_em_pap import Config
 from cells import MODEL, by_column, read, report_figures, seeds_in, whole
 
 RECIPE, RANKING_OF = "electra_em_pap", "attribute_ranking"

@@ -27,18 +27,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import machine, registry
+from alphita.calibrate.held_out import Known
 from alphita.encoder import learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.index.choice import Choice
 from alphita.index.sources import enrichment_of, reusing
 from alphita.index.store import Index, build
-from alphita.normalizer.calibrating.general import Vocabulary, fit_general
-from alphita.normalizer.calibrating.held_out import Known
 from alphita.progress import say
 from alphita.terminology import store
 from alphita.terminology.detect import PACKAGED, find_packaged
 from alphita.terminology.text import clean_many
+from alphita_lab.general_calibration import Vocabulary, fit_general
 from open_graph import RELATIONS, TERMS, write_tables
 
 LOADERS = "alphita.terminology.loaders"

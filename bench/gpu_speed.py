@@ -30,11 +30,11 @@ from alphita import machine
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import resolve
 from alphita.errors import Rejects
-from alphita.objectives.multi_similarity import term_term
 from alphita.terminology import detect, store
 from alphita.terminology.loaders import obo
 from alphita.terminology.text import clean_many
-from alphita.training.engine.forward import TermForward
+from alphita_lab.objectives.multi_similarity import term_term
+from alphita_lab.training.engine.forward import TermForward
 
 # bf16 operations a second without sparsity, as the maker says.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12, "A10": 125e12, "T4": 65e12}

@@ -135,9 +135,9 @@ def mentions(folder: Path, rows: int, seed: int) -> Path:
 
 def answers(folder: Path, rows: int, seed: int) -> Path:
     """Return the answers to so many rows, made if they are not there."""
-    from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.spec import Spec
-    from alphita.normalizer.writing.run import run
+    from alphita.answer.normalizer import Normalizer
+    from alphita.jobs.run import run
+    from alphita.jobs.spec import Spec
 
     path = folder / f"answers-{rows}.csv"
     if not path.exists():
@@ -151,8 +151,8 @@ def answers(folder: Path, rows: int, seed: int) -> Path:
 def store(folder: Path, rows: int, seed: int) -> Any:  # noqa: ANN401
     """Return a review of so many rows, filled if it is not there."""
     from alphita.mappings.formats import csv
-    from alphita.mappings.review import files
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review import files
+    from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
     path = folder / f"reviews-{rows}.sqlite"
@@ -209,7 +209,7 @@ def letters(folder: Path, count: int, seed: int) -> Callable[[], object]:
 
 def words(folder: Path, count: int, seed: int) -> Callable[[], object]:
     """Gather the words of its names, as the first misspelt mention needs them."""
-    from alphita.normalizer.answering.spelling import Speller
+    from alphita.mention.spelling import Speller
 
     strings = index(folder, count, seed).strings.array
     return lambda: Speller(strings, ()).readings(["lonbasen"])
@@ -217,8 +217,8 @@ def words(folder: Path, count: int, seed: int) -> Callable[[], object]:
 
 def opening(folder: Path, count: int, seed: int) -> Callable[[], object]:
     """Open the index and answer a mention."""
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.store import Index
-    from alphita.normalizer.answering.normalizer import Normalizer
 
     path = index(folder, count, seed).path
     return lambda: Normalizer(Index.open(path, verify=False), encoder=Hashed()).normalize(["banana lonbase"])
@@ -226,7 +226,7 @@ def opening(folder: Path, count: int, seed: int) -> Callable[[], object]:
 
 def answering(folder: Path, count: int, seed: int) -> Callable[[], object]:
     """Answer a thousand mentions."""
-    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.answer.normalizer import Normalizer
 
     opened = index(folder, count, seed)
     chance = random.Random(seed)

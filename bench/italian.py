@@ -32,9 +32,9 @@ import italian_graph
 import italian_rows
 from alphita import artefact, config, machine
 from alphita.errors import UsageError
-from alphita.graph import models as graph_models
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
+from alphita_lab.graph import models as graph_models
 from arguments import setting
 from cells import whole
 

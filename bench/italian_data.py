@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks.held_out_translations import hold_out_translations
 from alphita.terminology import prefixes, reading, store, subset
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
+from alphita_lab.evaluation.benchmarks.held_out_translations import hold_out_translations
 
 NAMES = 1.22
 # Letters of the paper's table 4 -> the group's name and its types, by TUI: the root first, those below it after.

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.graph.store import EntityVectors
 from alphita.index.neighbours import unit
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.graph.store import EntityVectors
 from cells import by_column, report_figures, seeds_in, whole
 
 MODELS = ("transe", "complex", "rotate", "simple")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from alphita.evaluation.scoring.mcsm import discounts
+from alphita_lab.evaluation.scoring.mcsm import discounts
 
 HOLDS, FAILS, SPREAD, ONE = "holds", "does not hold", "within the spread", "one seed"
 # Measures whose mean says how good a row is "on average", each of 1 at most.

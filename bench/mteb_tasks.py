@@ -13,8 +13,8 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
+from alphita import report
 from alphita.encoder.resolve import resolve
-from alphita.evaluation import report
 
 ROOT = Path(__file__).parents[1]
 MODELS = ("minilm", "alphita-en")

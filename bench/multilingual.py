@@ -28,13 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import TermEncoder, artefact, machine
+from alphita import TermEncoder, artefact, machine, report
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError
-from alphita.evaluation import report
-from alphita.evaluation.report.markdown import table as markdown_table
-from alphita.evaluation.report.markdown import text
-from alphita.evaluation.scoring.results import bootstrap_interval
 from alphita.index.neighbours import unit
 from alphita.progress import say
 from alphita.terminology import scripts
@@ -42,7 +38,10 @@ from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.terms.terminology_pairs import speaks
+from alphita_lab.evaluation.report.markdown import table as markdown_table
+from alphita_lab.evaluation.report.markdown import text
+from alphita_lab.evaluation.scoring.results import bootstrap_interval
+from alphita_lab.training.terms.terminology_pairs import speaks
 
 SOURCE, LEAST, BLOCK, SEED = "en", 1000, 256, 0
 HELD_OUT, ALL = "English, held-out concepts", "English, all concepts"

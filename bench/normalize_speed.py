@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from alphita import machine
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate.noise import noisy
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.calibrating.noise import noisy
 
 SINGLE = 300
 

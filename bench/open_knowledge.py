@@ -21,8 +21,8 @@ import polars as pl
 
 from alphita import artefact, shipped
 from alphita.errors import AlphitaError
-from alphita.index.borrowing import NAMES as NAMES_FILE
-from alphita.index.borrowing import OURS
+from alphita.index.external_names import NAMES as NAMES_FILE
+from alphita.index.external_names import OURS
 from alphita.progress import say
 from alphita.terminology.text import clean_many
 from general_calibration import read_table

@@ -18,8 +18,8 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import AlphitaError
-from alphita.index.borrowing import EQUIVALENTS, NAMES, SHORT_FORMS, UNLENT, names_of, prepared
 from alphita.index.choice import KIND, OURS
+from alphita.index.external_names import EQUIVALENTS, NAMES, SHORT_FORMS, UNLENT, names_of, prepared
 from alphita.progress import say
 from alphita.terminology.loaders import _icd10cm_index, _icd10cm_names
 from alphita.terminology.store import load_terminology

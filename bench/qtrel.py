@@ -38,22 +38,21 @@ from typing import Any, TypedDict
 import numpy as np
 import polars as pl
 
-from alphita import TermEncoder, artefact, config, machine
+from alphita import TermEncoder, artefact, config, machine, report
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import report
-from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.evaluation.report.markdown import table as markdown_table
-from alphita.evaluation.report.markdown import text
-from alphita.evaluation.scoring.finetuning import count_columns, runs_f1
-from alphita.evaluation.systems import load_system
 from alphita.progress import say
 from alphita.search import ProductSearch, catalogue, store
 from alphita.search.catalogue import Catalogue
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from alphita.training.products.attribute_steps import NAME
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.evaluation.report.markdown import table as markdown_table
+from alphita_lab.evaluation.report.markdown import text
+from alphita_lab.evaluation.scoring.finetuning import count_columns, runs_f1
+from alphita_lab.evaluation.systems import load_system
+from alphita_lab.training.products.attribute_steps import NAME
 
 EASY, HARD = "QTRel-easy", "QTRel-hard"
 SETS = (EASY, HARD)

@@ -168,7 +168,7 @@ def _mcsm_times() -> float:
     import numpy as np
     import torch
 
-    from alphita.evaluation.scoring.mcsm import mcsm as score
+    from alphita_lab.evaluation.scoring.mcsm import mcsm as score
 
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, TYPES, CONCEPTS)

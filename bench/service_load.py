@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alphita import machine
+from alphita.calibrate.noise import noisy
 from alphita.index.store import Index
-from alphita.normalizer.calibrating.noise import noisy
 
 TOP = 5
 UNITS = ("mentions/s", "mentions/processor-s", "mentions/s of the busiest thread")

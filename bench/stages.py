@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from alphita import machine
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 
 NORMALIZER = "alphita.normalizer"
 ANSWERING = f"{NORMALIZER}.answering"
@@ -62,8 +62,8 @@ STAGES: dict[str, tuple[str, ...]] = {
         f"{ANSWERING}.words:Vocabulary.words",
         f"{ANSWERING}.words:Words.overlap",
         f"{ANSWERING}.features:ratios",
-        "alphita.index.elsewhere:hits",
-        "alphita.index.elsewhere:shares",
+        "alphita.index.out_of_scope_names:hits",
+        "alphita.index.out_of_scope_names:shares",
     ),
     "middles and graph": (f"{ANSWERING}.meaning:Meaning.features",),
     "rules": (
@@ -141,9 +141,9 @@ def _counted(function: Callable[..., Any], clock: Clock, name: str) -> Callable[
 
 def of_file(normalizer: Normalizer, mentions: list[str], rows: int, clock: Clock) -> Counter[str]:
     """Return the processor seconds of each stage for a file of so many rows, which repeat the mentions."""
-    from alphita.normalizer.reading.files import MentionFile
-    from alphita.normalizer.writing.job import Job
-    from alphita.normalizer.writing.run import run
+    from alphita.jobs.job import Job
+    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.run import run
 
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder) / "mentions.txt", Path(folder) / "out.csv"

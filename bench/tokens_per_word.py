@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alphita import report
 from alphita.artefact import atomic_file
 from alphita.encoder.wordpieces import changed, count_words, fertility, open_wordpiece, words_of
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import report
-from alphita.evaluation.report.markdown import text
 from alphita.terminology.language_ranges import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.text.corpora import documents
+from alphita_lab.evaluation.report.markdown import text
+from alphita_lab.training.text.corpora import documents
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -19,17 +19,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from alphita import machine
+from alphita import machine, report
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
-from alphita.evaluation import report
-from alphita.objectives.multi_similarity import term_term
 from alphita.terminology import store
 from alphita.terminology.detect import find_packaged
 from alphita.terminology.loaders import obo
 from alphita.terminology.text import clean_many
-from alphita.training.engine.forward import TermForward
-from alphita.training.terms.triples import TripleSampler, usable_triples
+from alphita_lab.objectives.multi_similarity import term_term
+from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.terms.triples import TripleSampler, usable_triples
 
 LENGTH = 32
 K = 128

@@ -21,11 +21,11 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from torch.utils.data import DataLoader
 
 from alphita.config import resolve
-from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.evaluation.scoring.results import figures_of
-from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.evaluation.scoring.results import figures_of
+from alphita_lab.evaluation.systems.encoder import EncoderSystem
 
 KINDS = {"normalization": "Retrieval", "similarity": "STS", "clustering": "Clustering"}
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from alphita.machine import SPIN_COUNT
 from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so that one server is started for all
+
+if TYPE_CHECKING:
+    from alphita.answer.normalizer import Normalizer
 
 # Of several workers (pytest-xdist) each keeps to a core of its own, with what it starts: their threads would wait for
 # each other, and two workers would take as long as one.
@@ -33,11 +37,11 @@ hypothesis.settings.load_profile("random" if MANY else "same")
 
 # Files of minutes: begun last, one worker would be at them while the others have nothing left to do.
 LONG = (
-    "training/engine/test_ranks.py",
+    "lab/training/engine/test_ranks.py",
     "contracts/test_recipes.py",
-    "distributed/",
+    "jobs/engines/",
     "bench/",
-    "recipes/",
+    "lab/recipes/",
     "contracts/",
 )
 
@@ -71,3 +75,13 @@ def index_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("index") / "small.index"
     build(small_terminology(), HashEncoder(), path)
     return path
+
+
+@pytest.fixture
+def normalizer(index_path: Path) -> Normalizer:
+    """A normaliser over that index."""
+    from alphita.answer.normalizer import Normalizer
+    from alphita.index.store import Index
+    from tests.doubles import HashEncoder
+
+    return Normalizer(Index.open(index_path), encoder=HashEncoder())

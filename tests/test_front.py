@@ -11,9 +11,9 @@ import pytest
 
 import alphita
 from alphita import front
+from alphita.answer.filters import Filters
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
-from alphita.normalizer.answering.filters import Filters
-from alphita.normalizer.answering.normalizer import Normalizer
 
 TABLE = "id,term\nX:1,Headache\nX:1,Cephalgia\nX:2,Fever\nX:3,Cough\n"
 MENTIONS = ["headache", "fevver", "broken tv remote"]

@@ -21,8 +21,8 @@ import yaml
 import alphita
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "alphita"
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = ROOT / "src"
+SOURCES = sorted(PACKAGES.glob("alphita*/**/*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {"torch", "transformers", "polars", "pyarrow", "faiss", "onnxruntime", "sklearn", "matplotlib", "numpy"}
 PICKLING = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -37,7 +37,7 @@ def run(code: str) -> str:
 
 
 def modules() -> list[str]:
-    names = [file.relative_to(PACKAGE.parent).with_suffix("").parts for file in SOURCES]
+    names = [file.relative_to(PACKAGES).with_suffix("").parts for file in SOURCES]
     return sorted(".".join(parts[:-1] if parts[-1] == "__init__" else parts) for parts in names)
 
 
@@ -73,14 +73,14 @@ def test_the_version_is_a_string_of_three_numbers():
 
 def test_every_module_can_be_imported_and_importing_does_nothing():
     names = modules()
-    assert {"alphita", "alphita.cli", "alphita.artefact", "alphita.recipes.coder"} <= set(names)
+    assert {"alphita", "alphita.cli", "alphita.artefact", "alphita_lab.recipes.coder"} <= set(names)
     # Libraries may warn; we may not print.
     code = f"import importlib, warnings; warnings.simplefilter('ignore')\nfor n in {names}: importlib.import_module(n)"
     assert run(code) == ""
 
 
 # What a job gives its own workers.
-UNPICKLES = "src/alphita/distributed/engine.py"
+UNPICKLES = "src/alphita/jobs/engines/engine.py"
 
 
 def test_nothing_is_unpickled():
@@ -176,14 +176,15 @@ def test_no_pattern_has_a_possessive_group():
     assert found == [("sssom.py", "-._~!$&'()*+,;=:@")]
 
 
-def test_every_data_file_is_packaged():
+@pytest.mark.parametrize("name", ["alphita", "alphita_lab"])
+def test_every_data_file_is_packaged(name):
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    patterns = tool["setuptools"]["package-data"]["alphita"]
+    patterns, package = tool["setuptools"]["package-data"][name], PACKAGES / name
     data = [
-        f.relative_to(PACKAGE).as_posix() for f in PACKAGE.rglob("*") if f.is_file() and "__pycache__" not in f.parts
+        f.relative_to(package).as_posix() for f in package.rglob("*") if f.is_file() and "__pycache__" not in f.parts
     ]
     assert [f for f in data if not f.endswith(".py") and not any(fnmatch(f, pattern) for pattern in patterns)] == []
-    assert (PACKAGE / "py.typed").exists()
+    assert (package / "py.typed").exists()
 
 
 def sample() -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ import pytest
 
 from alphita import workbooks
 from alphita.errors import InputError, MissingExtra, UsageError
-from alphita.normalizer.reading.files import MentionFile, MentionRow
+from alphita.jobs.reading.files import MentionFile, MentionRow
 from tests.books import book
 
 

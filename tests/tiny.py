@@ -99,7 +99,7 @@ def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:
     import torch
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.engine.forward import TermForward
+    from alphita_lab.training.engine.forward import TermForward
 
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
     forward = TermForward(encoder, precision="fp32")
@@ -111,7 +111,7 @@ def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:
 def nearest_is_synonym(model: Path, terminology: Terminology) -> float:
     """Return the share of names whose nearest other name is of the same concept, by a model with mean pooling."""
     from alphita import TermEncoder
-    from alphita.training.terms.names import TrainingNames
+    from alphita_lab.training.terms.names import TrainingNames
 
     names = TrainingNames(terminology)
     concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))

@@ -14,12 +14,12 @@ import protocol
 
 from alphita import config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
-from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.index import segment
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES
+from alphita_lab.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
 
 DICTIONARY_COLUMNS = ("id", "name")
 QUERY_COLUMNS = ("query", "mention", "id")

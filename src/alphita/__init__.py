@@ -41,10 +41,12 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# Of the laboratory, which is found by its entry point.
+EXTENSION = ""
 _PUBLIC = {
     "AlphitaError": "alphita.errors",
     "Index": "alphita.index.store",
-    "Normalizer": "alphita.normalizer.answering.normalizer",
+    "Normalizer": "alphita.answer.normalizer",
     "ProductSearch": "alphita.search",
     "TermEncoder": "alphita.encoder.encoder",
     "Terminology": "alphita.terminology.store",
@@ -52,25 +54,27 @@ _PUBLIC = {
     "load": "alphita.front",
     "load_terminology": "alphita.terminology.store",
     "normalize": "alphita.front",
-    "train": "alphita.front",
+    "train": EXTENSION,
 }
 __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
+    from alphita.answer.normalizer import Normalizer as Normalizer
     from alphita.encoder.encoder import TermEncoder as TermEncoder
     from alphita.errors import AlphitaError as AlphitaError
     from alphita.front import annotate as annotate
     from alphita.front import load as load
     from alphita.front import normalize as normalize
-    from alphita.front import train as train
     from alphita.index.store import Index as Index
-    from alphita.normalizer.answering.normalizer import Normalizer as Normalizer
     from alphita.search import ProductSearch as ProductSearch
     from alphita.terminology.store import Terminology as Terminology
     from alphita.terminology.store import load_terminology as load_terminology
+    from alphita_lab.front import train as train
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    if _PUBLIC.get(name) == EXTENSION:
+        return importlib.import_module("alphita.registry").extension(name)
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'alphita' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The front door: `alphita.normalize`, `annotate`, `load` and `train`, which do the usual in one call."""
+"""The front door: `alphita.normalize`, `annotate` and `load`, which do the usual in one call."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphita import config, registry
 from alphita.artefact import MANIFEST
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
-    from alphita.annotating.annotator import Annotator, Settings
-    from alphita.annotating.spans import Annotation
-    from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.answering.records import Result
+    from alphita.annotation.annotator import Annotator, Settings
+    from alphita.annotation.spans import Annotation
+    from alphita.answer.normalizer import Normalizer
+    from alphita.answer.records import Result
 
-RECIPES = "alphita.recipes"
 # Options of each call; all others are the normaliser's own.
 ASKED = ("top_k", "explain", "contexts", "languages")
 OF_FRAMES = ("context", "prefix")
@@ -42,9 +40,9 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
         UsageError: there is no such terminology, or an option is wrong.
         InputError: it cannot be read.
     """
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.choice import Choice
     from alphita.index.sources import index_of
-    from alphita.normalizer.answering.normalizer import Normalizer
 
     chosen = {name: options.pop(name) for name in Choice.__dataclass_fields__ if name in options}
     return Normalizer(index_of(to, Choice(**chosen), language=language, threads=options.get("threads")), **options)
@@ -110,7 +108,7 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
     Args:
         texts: one string, or a list of them.
         to: see `alphita.load`. It is opened once, and kept for the next call.
-        **options: those of `alphita.annotating.annotator.Settings`: exact, precision, context_rules, ...; all others as
+        **options: those of `alphita.annotation.annotator.Settings`: exact, precision, context_rules, ...; all others as
             for `alphita.load`.
 
     Returns:
@@ -120,8 +118,8 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
         UsageError: no string, no such terminology, or an option is wrong.
         InputError: the terminology or the rules of context cannot be read.
     """
-    from alphita.annotating.annotator import Settings
-    from alphita.annotating.spans import Document
+    from alphita.annotation.annotator import Settings
+    from alphita.annotation.spans import Document
 
     many = [texts] if isinstance(texts, str) else texts
     if not isinstance(many, list | tuple) or not all(isinstance(text, str) for text in many):
@@ -136,57 +134,9 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
 @functools.lru_cache(maxsize=2)
 def _annotator(normalizer: Normalizer, settings: Settings) -> Annotator:
     """Return the annotator of an earlier call, or a new one."""
-    from alphita.annotating.annotator import Annotator
+    from alphita.annotation.annotator import Annotator
 
     return Annotator(normalizer, settings)
-
-
-def train(
-    recipe: str,
-    terminology: Path | str,
-    out: Path | str,
-    *,
-    encoder: str = "minilm",
-    split: Path | str | None = None,
-    resume: bool = False,
-    force: bool = False,
-    **settings: Any,  # noqa: ANN401
-) -> Path:
-    """Train an encoder on a terminology's own synonyms and relations; needs `pip install 'alphita[train]'`.
-
-        >>> alphita.train("coder", "hpo", "my-model", steps=800)
-
-    `alphita train --list` names the recipes; `alphita train RECIPE --help` all settings of one.
-
-    Args:
-        recipe: its name.
-        terminology: to learn from: whatever `alphita.load` takes, but for an index.
-        out: the model folder to create.
-        encoder: to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
-        split: a split whose held-out strings are not trained on.
-        resume: go on with an unfinished run.
-        force: replace an existing model.
-        **settings: of the recipe.
-
-    Returns:
-        The model's folder: `alphita index SOURCE --model FOLDER` uses it.
-
-    Raises:
-        UsageError: an unknown recipe or setting.
-        MissingExtra: torch is not installed.
-    """
-    from alphita.errors import require
-    from alphita.index.sources import terminology_of
-    from alphita.terminology.splits import Split
-    from alphita.terminology.store import load_terminology
-
-    require("torch", "train")
-    chosen = registry.load(RECIPES, recipe)
-    resolved = config.resolve(chosen.Config, base=settings)
-    given = Split.load(Path(split)) if split is not None else None
-    terms = load_terminology(terminology_of(terminology))
-    chosen.train(terms, encoder, Path(out), resolved, split=given, resume=resume, force=force)
-    return Path(out)
 
 
 def _is_of(value: object, *names: str) -> bool:

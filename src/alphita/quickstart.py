@@ -16,9 +16,9 @@ from alphita.errors import InputError, Rejects
 from alphita.progress import say
 
 if TYPE_CHECKING:
+    from alphita.answer.normalizer import Normalizer
+    from alphita.answer.records import Result
     from alphita.mappings.record import Mapping as Line
-    from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.answering.records import Result
 
 SOURCE = "hpo"
 TOP_K = 3
@@ -93,8 +93,8 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
         sample: CSV with columns mention and concept_id.
         threads: of the encoder.
     """
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
-    from alphita.normalizer.answering.normalizer import Normalizer
 
     known = read_sample(sample)
     asked = _asked(shipped.find("examples/local_codes.csv"), known)
@@ -121,11 +121,11 @@ def _asked(codes: Path, sample: Sample) -> Asked:
 
 def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
     """Write the answers in each format."""
+    from alphita.answer.records import lines
+    from alphita.jobs.job import Job, header_of
+    from alphita.jobs.reading.files import MentionFile
     from alphita.mappings.formats import Header
-    from alphita.mappings.review.files import write
-    from alphita.normalizer.answering.records import lines
-    from alphita.normalizer.reading.files import MentionFile
-    from alphita.normalizer.writing.job import Job, header_of
+    from alphita.review.files import write
 
     def mappings() -> Iterator[Line]:
         rows = zip(results, asked.codes, asked.frequencies, strict=True)
@@ -185,7 +185,7 @@ def measure(sample: Sample, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: Normalizer) -> dict[str, Any]:
-    from alphita.evaluation import report
+    from alphita import report
 
     manifest = normalizer.index.manifest
     data = {

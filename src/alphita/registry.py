@@ -1,9 +1,9 @@
 """Registries: a folder's files are its choices. One new file is one new choice, and listing imports none of them.
 
-Other packages add choices by entry points (`GROUPS`), each of which names a module that offers what the folder's own
-modules do: in their pyproject.toml, say,
+Other packages add choices by entry points, each of which names a module that holds what the folder's own modules do. A
+folder that takes such choices says so in its `__init__.py` by `PLUGINS`, a `Group`. In a plug-in's pyproject.toml, say,
 
-    [project.entry-points."alphita.recipes"]
+    [project.entry-points."alphita_lab.recipes"]
     myrecipe = "mypackage.myrecipe"
 """
 
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alphita.errors import AlphitaError, UsageError
 
@@ -36,19 +36,8 @@ class Group(NamedTuple):
     parts: tuple[str, ...]
 
 
-GROUPS = {
-    "alphita.recipes": Group("alphita.recipes", ("CITATION", "Config", "train")),
-    "alphita.evaluation.benchmarks": Group("alphita.benchmarks", ("INFO", "PUBLISHED", "Options", "load", "evaluate")),
-    "alphita.terminology.loaders": Group("alphita.loaders", ("DESCRIPTION", "Options", "recognises", "load")),
-    "alphita.mappings.formats": Group(
-        "alphita.formats",
-        (
-            *("DESCRIPTION", "SUFFIXES", "STREAMS", "READS", "PREFIXED", "LOSSES"),
-            *("begin", "closed", "encode", "finish", "unfit", "losses", "read"),
-        ),
-    ),
-    "alphita.index.backends": Group("alphita.backends", ("DESCRIPTION", "build", "attach")),
-}
+# What the laboratory, or another package, gives the product: the name of an entry point -> what is asked for by it.
+EXTENSIONS = "alphita.extensions"
 
 
 class BrokenPlugin(AlphitaError):
@@ -69,7 +58,7 @@ def by_suffix(package: str, file: str) -> ModuleType | None:
 
 
 def names(package: str) -> list[str]:
-    """Return the choices in `package` (e.g. "alphita.recipes"), those of plug-ins too, sorted; none is imported."""
+    """Return the choices in `package` (e.g. "alphita_lab.recipes"), those of plug-ins too, sorted; none is imported."""
     return sorted({*_own(package), *_plugins(package)})
 
 
@@ -82,15 +71,35 @@ def load(package: str, name: str) -> ModuleType:
         AlphitaError: one of Alphita's own lacks a part.
     """
     plugins = _plugins(package)
-    if name in plugins:
-        return _load_plugin(plugins[name], GROUPS[package].parts)
+    offered = group(package)
+    if name in plugins and offered is not None:
+        return _load_plugin(plugins[name], offered.parts)
     choices = names(package)
     if name not in choices:
         raise UsageError(unknown(package.rsplit(".", 1)[-1].removesuffix("s"), name, choices))
     module = importlib.import_module(f"{package}.{name}")
-    if package in GROUPS and (missing := _missing(module, GROUPS[package].parts)):
+    if offered is not None and (missing := _missing(module, offered.parts)):
         raise AlphitaError(f"{package}.{name} lacks {missing}; the folder's __init__.py says what each file must hold")
     return module
+
+
+def group(package: str) -> Group | None:
+    """Return what other packages may add to `package`, or None: nothing."""
+    found: Group | None = getattr(importlib.import_module(package), "PLUGINS", None)
+    return found
+
+
+def extension(name: str) -> Any:  # noqa: ANN401 - whatever the entry point names
+    """Return what the entry point `name` of "alphita.extensions" names, such as the laboratory's "train".
+
+    Raises:
+        AlphitaError: nothing is installed that offers it.
+    """
+    for point in metadata.entry_points(group=EXTENSIONS, name=name):
+        return point.load()
+    raise AlphitaError(
+        f"nothing installed offers {name!r}; install alphita again: pip install --force-reinstall alphita"
+    )
 
 
 def load_all(package: str) -> Mapping[str, ModuleType]:
@@ -112,7 +121,8 @@ def _load_all(package: str, choices: tuple[str, ...]) -> Mapping[str, ModuleType
 def origin(package: str, name: str) -> str:
     """Return where a choice is from, to be put behind it: " (of otherpackage 1.0)", or "" for one of Alphita's own."""
     plugin = _plugins(package).get(name)
-    return f" (of {_package(plugin)})" if plugin else ""
+    own = plugin is None or plugin.dist is None or plugin.dist.name == "alphita"
+    return "" if plugin is None or own else f" (of {_package(plugin)})"
 
 
 def listed(package: str) -> str:
@@ -138,14 +148,15 @@ def _own(package: str) -> set[str]:
 
 def _plugins(package: str) -> dict[str, metadata.EntryPoint]:
     """Return the entry points of other packages by name."""
-    return _entry_points(package, tuple(sys.path)) if package in GROUPS else {}
+    offered = group(package)
+    return _entry_points(package, offered.entry_points, tuple(sys.path)) if offered is not None else {}
 
 
 @functools.cache
-def _entry_points(package: str, _path: tuple[str, ...]) -> dict[str, metadata.EntryPoint]:
+def _entry_points(package: str, entry_points: str, _path: tuple[str, ...]) -> dict[str, metadata.EntryPoint]:
     own = _own(package)
     plugins: dict[str, metadata.EntryPoint] = {}
-    for plugin in metadata.entry_points(group=GROUPS[package].entry_points):
+    for plugin in metadata.entry_points(group=entry_points):
         if plugin.name in own or plugin.name in plugins:
             holder = f"{_package(plugins[plugin.name])}'s" if plugin.name in plugins else "Alphita's own"
             logging.getLogger(__name__).warning(

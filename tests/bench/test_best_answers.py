@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.choice import Choice
 from alphita.index.sources import enrichment_of
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
-from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
+from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 best_answers = importlib.import_module("best_answers")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita.evaluation.benchmarks import load_benchmark
+from alphita_lab.evaluation.benchmarks import load_benchmark
 from tests.bench.commands import alphita
 from tests.search.conftest import products_of
 

@@ -10,9 +10,9 @@ import pytest
 
 from alphita import artefact, config, registry
 from alphita.errors import InputError, Rejects
-from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.terminology import splits, store
 from alphita.terminology.loaders import obo
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 from tests.tiny import SITES, tiny_model, tiny_terminology
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -152,7 +152,7 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, row: Any) -> N
     if row.recipe is None:
         return
     plan = rows.Plan(made / "t.terminology", made / "t.split", made, steps=40)
-    settings = config.resolve(registry.load("alphita.recipes", row.recipe).Config, sets=plan.training(row, 7))
+    settings = config.resolve(registry.load("alphita_lab.recipes", row.recipe).Config, sets=plan.training(row, 7))
     assert (settings.seed, settings.steps, settings.warmup_steps, settings.accumulation) == (7, 40, 4, 1)
     assert settings.learning_rate == rows.Plan.learning_rate
     assert settings.dropout == 0

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from alphita.evaluation.benchmarks import ner
+from alphita_lab.evaluation.benchmarks import ner
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 e3c_entities = importlib.import_module("e3c_entities")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from alphita import config
-from alphita.recipes.electra_em_pap import Config
+from alphita_lab.recipes.electra_em_pap import Config
 from tests.bench.commands import CALLS, in_process
 from tests.search.conftest import products_of
 

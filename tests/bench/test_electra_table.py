@@ -101,7 +101,7 @@ def test_figures_stand_where_the_reports_have_them() -> None:
 
 
 def test_the_numbers_to_match_stand_in_the_papers_script() -> None:
-    from alphita.evaluation.benchmarks import load_benchmark
+    from alphita_lab.evaluation.benchmarks import load_benchmark
 
     text = (Path(__file__).parents[2] / "runs" / "electra_em_pap_paper.sh").read_text(encoding="utf-8")
     # The mean and the best of five runs, as the paper prints them: "87.06/87.43".

@@ -11,11 +11,11 @@ import pytest
 
 from alphita import config, registry
 from alphita.errors import InputError, UsageError
-from alphita.graph.store import EntityVectors
 from alphita.terminology.store import Terminology, load_terminology
+from alphita_lab.graph.store import EntityVectors
 from tests.bench.commands import CALLS, alphita
+from tests.lab.training.linked_texts import graph_of, texts_of
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
-from tests.training.linked_texts import graph_of, texts_of
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 cells = importlib.import_module("cells")
@@ -189,7 +189,7 @@ def plan(made: Path, graph: Path, **more: Any) -> Any:
 
 @pytest.mark.parametrize("row", [row for row in rows.ROWS if row.recipe], ids=lambda row: row.name)
 def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, row: Any) -> None:
-    recipe = registry.load("alphita.recipes", row.recipe).Config
+    recipe = registry.load("alphita_lab.recipes", row.recipe).Config
 
     def resolved(**more: Any) -> Any:
         given = plan(made, graph, **more).training(row, 7)

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 from tests.tiny import tiny_terminology
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))

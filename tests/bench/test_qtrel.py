@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita import config
-from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.search import catalogue
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 from tests.search.conftest import products_of
 from tests.tiny import tiny_model
 
@@ -159,8 +159,8 @@ def test_products_that_a_route_does_not_know_have_no_place() -> None:
 
 
 def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
-    from alphita.evaluation.scoring.results import figures_of
-    from alphita.evaluation.systems import load_system
+    from alphita_lab.evaluation.scoring.results import figures_of
+    from alphita_lab.evaluation.systems import load_system
 
     model = str(tiny_model(tmp_path / "tiny"))
     sets = ["runs=2", "epochs=2", "max_length=32", "batch_size=8", "learning_rate=0.01"]

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from alphita import machine
+from alphita.answer.normalizer import Normalizer
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology import detect, store
 from alphita.terminology.loaders import obo
 from alphita.terminology.text import clean_many

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from alphita.encoder import vocabulary
 from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import InputError
+from alphita_lab.encoder import vocabulary
 from tests.tiny import tiny_model, tiny_terminology
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))

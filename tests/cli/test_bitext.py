@@ -10,7 +10,7 @@ import pytest
 from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.model import Tables
-from alphita.training.terms import terminology_pairs
+from alphita_lab.training.terms import terminology_pairs
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from alphita import artefact
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate import examples, fitting
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.calibrating import examples, fitting
 from alphita.terminology.splits import Split
+from tests.answer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
 from tests.cli.command import alphita
 from tests.doubles import SmallTerminology, small_terminology
-from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
 
@@ -175,7 +175,7 @@ def test_a_model_lends_its_general_calibration(index, tmp_path, capsys, monkeypa
         asked.append((opened.path, lender, general))
         return replace(lent, fields={"index_hash": opened.content_hash, "carried_over_from": {"population": "a few"}})
 
-    monkeypatch.setattr("alphita.normalizer.calibrating.carrying.lend", lend)
+    monkeypatch.setattr("alphita.calibrate.transfer.lend", lend)
     assert alphita("calibrate", "--index", index.path, "--from", "alphita-en") == 0
     assert asked == [(index.path, ENCODER, ENCODER.folder / "calibration")]
     assert capsys.readouterr().out.startswith("taken over: its confidence was fitted on a few; here it is estimated")

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.store import build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.store import load_terminology
+from tests.answer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
 from tests.cli.command import alphita
-from tests.mappings.review.reviews import candidate, row, say, store_of
-from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
+from tests.review.reviews import candidate, row, say, store_of
 from tests.tiny import SITES, tiny_model, tiny_terminology
 
 WORDS = ("first", "second", "third", "fourth")
@@ -87,7 +87,7 @@ def test_a_dry_run_writes_nothing(reviewed, tmp_path, capsys):
 
 
 def test_hard_negatives_go_to_a_recipe_that_takes_triples(reviewed, tmp_path, monkeypatch):
-    from alphita.recipes import biolord, sapbert
+    from alphita_lab.recipes import biolord, sapbert
 
     seen = {}
 

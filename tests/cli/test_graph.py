@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from alphita.graph import kge
-from alphita.graph.store import EntityVectors
 from alphita.terminology import splits
+from alphita_lab.graph import kge
+from alphita_lab.graph.store import EntityVectors
 from tests.cli.command import alphita
-from tests.graph.graphs import ring
+from tests.lab.graph.graphs import ring
 
 QUICK = ["--set", "dim=8", "--set", "epochs=2", "--set", "negatives=10", "--threads", "1"]
 

@@ -83,14 +83,14 @@ def test_vectors_are_halved_on_demand(tmp_path):
 
 
 def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
-    from tests.distributed.test_indexing import InProcess
+    from tests.jobs.engines.test_indexing import InProcess
 
     class Named(HashEncoder):
         precision = "fp32"
 
     asked = []
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Named())
-    monkeypatch.setattr("alphita.distributed.engines.open_engine", lambda *given: asked.append(given) or InProcess())
+    monkeypatch.setattr("alphita.jobs.engines.engines.open_engine", lambda *given: asked.append(given) or InProcess())
     out, parts = tmp_path / "x.index", tmp_path / "p"
     options = ["--engine", "ray", "--workers", 2, "--address", "head:6379", "--gpus-per-worker", 0.5, "--parts", parts]
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, *options) == 0
@@ -133,7 +133,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, capsys, options, message
 
 def test_the_whole_encoder_is_trained_on_demand(tmp_path, capsys, monkeypatch):
     out, asked, loaded = tmp_path / "x.index", [], []
-    monkeypatch.setattr("alphita.front.train", lambda *given, **settings: asked.append((given, settings)))
+    monkeypatch.setattr("alphita_lab.front.train", lambda *given, **settings: asked.append((given, settings)))
     monkeypatch.setattr(
         "alphita.encoder.encoder.TermEncoder.load", lambda path, **_: loaded.append(path) or HashEncoder()
     )

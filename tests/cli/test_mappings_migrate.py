@@ -9,12 +9,12 @@ import stat
 import pytest
 
 from alphita.index.store import build
-from alphita.mappings.review import migrate
-from alphita.mappings.review.store import ReviewStore
+from alphita.review import migrate
+from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
-from tests.mappings.review.reviews import candidate, decisions, row, store_of
-from tests.mappings.review.test_migrate import FATES, NEW, OLD, ROWS, decided, release, rows
+from tests.review.reviews import candidate, decisions, row, store_of
+from tests.review.test_migrate import FATES, NEW, OLD, ROWS, decided, release, rows
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
-from alphita.training.mentions.store import Mentions
+from alphita_lab.training.mentions.store import Mentions
 from tests.cli.command import alphita
+from tests.lab.training.mention_terms import terminology_of
 from tests.tiny import tiny_model
-from tests.training.mention_terms import terminology_of
 
 ROWS = [
     ("T:1", "dolore del cuore", "it"),

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from alphita import drafts
-from alphita.mappings.review.records import Decision, Project, ReviewRow
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Decision, Project, ReviewRow
+from alphita.review.store import ReviewStore
 from tests.books import book
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alphita import registry
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 
 
@@ -59,8 +59,8 @@ def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch)
     def opened(index, options):
         given.update(vars(options))
 
-    monkeypatch.setattr("alphita.normalizer.answering.normalizer.Normalizer", opened)
-    monkeypatch.setattr("alphita.normalizer.writing.run.run", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("alphita.answer.normalizer.Normalizer", opened)
+    monkeypatch.setattr("alphita.jobs.run.run", lambda *_, **__: 1 / 0)
     options = ["--ranking", "letters", "--error", "0.05", "--target", "T", "--floor", "0.3", "--calibration", "c"]
     with pytest.raises(ZeroDivisionError):
         alphita("normalize", source, "--index", index_path, "--column", "text", "-o", tmp_path / "o.csv", *options)
@@ -132,7 +132,7 @@ def test_help_names_every_format_and_ranking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert alphita("normalize", "--help-all") == 0
     shown = capsys.readouterr().out
-    for package in ("alphita.mappings.formats", "alphita.normalizer.answering.rankings"):
+    for package in ("alphita.mappings.formats", "alphita.answer.rankings"):
         assert ", ".join(registry.names(package)) in shown
     assert "stdin or a pipe is read once" in " ".join(shown.split())
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alphita.mappings.review.records import Decision, Project, ReviewRow
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Decision, Project, ReviewRow
+from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 
 MENTIONS = ["Headache", "seizures", "qqqq", "Headache", None, "a\0b"]

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from alphita.cli.review import app
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.store import build
-from alphita.mappings.review.records import Decision
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Decision
+from alphita.review.store import ReviewStore
+from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
-from tests.normalizer.rich import RichTerminology
 
 ROWS = (
     "row,mention_code,mention,frequency,rank,concept_id,concept_name,relation,method,confidence\n"

@@ -16,11 +16,12 @@ import pytest
 import typer
 
 from alphita import cli, printing
-from alphita.mappings.review.records import Project, ReviewRow
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Project, ReviewRow
+from alphita.review.store import ReviewStore
+from alphita_lab import cli as laboratory
 from tests.cli.command import alphita
 
-COMMANDS = Path(cli.__file__).parent
+COMMANDS = (Path(cli.__file__).parent, Path(laboratory.__file__).parent)
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TERMINOLOGIES = FIXTURES / "terminology"
 SCORED = f"evaluate ncbi_disease --data {FIXTURES / 'benchmarks'} --baseline exact_match --model edit_distance"
@@ -70,7 +71,7 @@ def draws(function: ast.FunctionDef) -> bool:
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
-    for file in sorted(COMMANDS.glob("*.py")):
+    for file in sorted(file for folder in COMMANDS for file in folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef):
                 yield f"{file.name} {node.name}", node
@@ -129,8 +130,9 @@ def test_json_is_an_object_a_row_a_line_each(words, fields, small, capsys):
 
 def test_colours_are_chosen_in_one_place():
     elsewhere = [
-        f"{file.relative_to(COMMANDS.parent)}:{number}"
-        for file in sorted(COMMANDS.parent.rglob("*.py"))
+        f"{file}:{number}"
+        for folder in COMMANDS
+        for file in sorted(folder.parent.rglob("*.py"))
         if file.name != "printing.py"
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if re.search(r"\bConsole\(|\bstyle=\"(?!aside|best|head)[a-z]+\"|\\x1b\[|\bsecho\(|typer\.style", line)

@@ -8,12 +8,12 @@ import pytest
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import AlphitaError
-from alphita.training.engine import runs
+from alphita_lab.encoder.injected_bert import InjectedBert
+from alphita_lab.training.engine import runs
 from tests.cli.command import alphita
+from tests.lab.training.linked_texts import graph_of, mentions_of
 from tests.tiny import tiny_model, tiny_terminology
-from tests.training.linked_texts import graph_of, mentions_of
 
 
 @pytest.fixture(scope="module")

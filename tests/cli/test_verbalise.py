@@ -10,7 +10,7 @@ import pytest
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from tests.cli.command import alphita
-from tests.terminology.verbalisation.conftest import make, small  # noqa: F401
+from tests.lab.verbalisation.conftest import make, small  # noqa: F401
 
 
 def texts(path: Path) -> list[dict[str, str]]:

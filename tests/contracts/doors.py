@@ -156,7 +156,7 @@ class Asked:
 
     def upload(self) -> list[Answer | None]:
         """Upload what the command line wrote, as the review page does, and read the queue."""
-        from alphita.mappings.review.store import ReviewStore
+        from alphita.review.store import ReviewStore
 
         with ReviewStore.open(self._store(), create=True) as store, self._client(store) as client:
             asked = {"name": PROJECT, "source": SOURCE, "filename": self.answered_csv.name}
@@ -226,7 +226,7 @@ class Asked:
         return store
 
     def _reviewed(self, path: Path, project: str) -> list[Answer | None]:
-        from alphita.mappings.review.store import ReviewStore
+        from alphita.review.store import ReviewStore
 
         with ReviewStore.open(path) as store:
             standings = store.queue(project, order="row", state="all", limit=len(self.mentions))[1]
@@ -234,7 +234,7 @@ class Asked:
         return self._first({"row": row, "rank": 1} | fields_of(one) for row, one in rows)
 
     def _translated(self, release: str) -> list[Answer | None]:
-        from alphita.mappings.review.store import ReviewStore
+        from alphita.review.store import ReviewStore
 
         headers = {"Content-Type": "application/fhir+json"}
         with ReviewStore.open(self._imported()) as store, self._client(store) as client:

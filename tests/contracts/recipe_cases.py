@@ -13,12 +13,12 @@ import polars as pl
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
-from alphita.training.engine.part_steps import SwitchingSteps
-from alphita.training.mentions.injection_steps import InjectionSteps
-from alphita.training.terms.batches import TermSteps
-from alphita.training.text.masked_steps import MaskedSteps
+from alphita_lab.training.engine.part_steps import SwitchingSteps
+from alphita_lab.training.mentions.injection_steps import InjectionSteps
+from alphita_lab.training.terms.batches import TermSteps
+from alphita_lab.training.text.masked_steps import MaskedSteps
+from tests.lab.training.linked_texts import graph_of, mentions_of
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
-from tests.training.linked_texts import graph_of, mentions_of
 
 COMMON: dict[str, Any] = {
     "steps": 80,

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from alphita.annotating.formats.jsonl import annotation_of
+from alphita.annotation.formats.jsonl import annotation_of
 from tests.contracts.findings import write
 from tests.service.asking import client_of
 

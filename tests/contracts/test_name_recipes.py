@@ -14,8 +14,8 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita.training.terms.batches import TermSteps
-from alphita.training.terms.names import TrainingNames
+from alphita_lab.training.terms.batches import TermSteps
+from alphita_lab.training.terms.names import TrainingNames
 from tests.contracts.recipe_cases import OF_NAMES, Given, name_of
 from tests.tiny import nearest_is_synonym, tiny_terminology
 
@@ -25,7 +25,7 @@ TEXTS = ("biolord", "alphita")
 
 @pytest.fixture(params=OF_NAMES)
 def recipe(request) -> ModuleType:
-    return registry.load("alphita.recipes", request.param)
+    return registry.load("alphita_lab.recipes", request.param)
 
 
 def test_it_learns_the_synonyms_of_a_few_concepts(

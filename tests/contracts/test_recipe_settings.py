@@ -103,17 +103,17 @@ REFUSED: dict[str, tuple[str | tuple[str, str], ...]] = {
 
 
 def test_every_recipe_refuses_something() -> None:
-    assert sorted(REFUSED) == registry.names("alphita.recipes")
+    assert sorted(REFUSED) == registry.names("alphita_lab.recipes")
 
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_defaults_are_the_papers(name: str) -> None:
-    defaults = registry.load("alphita.recipes", name).Config()
+    defaults = registry.load("alphita_lab.recipes", name).Config()
     assert {key: getattr(defaults, key) for key in PAPERS[name]} == PAPERS[name]
 
 
 def test_what_a_paper_does_not_state_is_said() -> None:
-    fields = registry.load("alphita.recipes", "ext_bert").Config.model_fields
+    fields = registry.load("alphita_lab.recipes", "ext_bert").Config.model_fields
     for name in ("max_length", "batch", "epochs", "learning_rate", "warmup_steps", "accumulation"):
         assert "not stated" in str(fields[name].description), name
 
@@ -122,4 +122,4 @@ def test_what_a_paper_does_not_state_is_said() -> None:
 def test_impossible_settings_are_refused(name: str, case: str | tuple[str, str]) -> None:
     sets, told = case if isinstance(case, tuple) else (case, case.split("=")[0])
     with pytest.raises(UsageError, match=told):
-        resolve(registry.load("alphita.recipes", name).Config, sets=sets.split())
+        resolve(registry.load("alphita_lab.recipes", name).Config, sets=sets.split())

@@ -12,17 +12,17 @@ from safetensors.torch import load_file
 
 from alphita import artefact, registry
 from alphita.errors import InputError, UsageError
-from alphita.training.engine import loop
-from alphita.training.engine.loop import MicroSteps
+from alphita_lab.training.engine import loop
+from alphita_lab.training.engine.loop import MicroSteps
 from tests.contracts.recipe_cases import CASES, Given, name_of
 from tests.killing import train_command, whole_and_resumed
 
-RECIPES = registry.names("alphita.recipes")
+RECIPES = registry.names("alphita_lab.recipes")
 
 
 @pytest.fixture(params=RECIPES)
 def recipe(request) -> ModuleType:
-    return registry.load("alphita.recipes", request.param)
+    return registry.load("alphita_lab.recipes", request.param)
 
 
 def test_every_recipe_is_small_enough_to_be_tried() -> None:
@@ -80,7 +80,7 @@ QUICKLY = ("coder", "ext_bert")
     "name", [pytest.param(name, marks=[] if name in QUICKLY else [pytest.mark.slow]) for name in RECIPES]
 )
 def test_kill_9_and_resume_give_the_unbroken_run(name: str, given: Given, tmp_path: Path) -> None:
-    recipe = registry.load("alphita.recipes", name)
+    recipe = registry.load("alphita_lab.recipes", name)
     settings = given.config(recipe, steps=80, checkpoint_every=5).model_dump(exclude_unset=True)
     runs = whole_and_resumed(train_command(name_of(recipe), given.to(recipe).path, given.model, settings), tmp_path)
     for file in sorted(runs.whole.glob("*.safetensors")):
@@ -91,7 +91,7 @@ def test_kill_9_and_resume_give_the_unbroken_run(name: str, given: Given, tmp_pa
 def test_the_log_can_be_read_by_tensorboard(name: str, given: Given, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    given.train(registry.load("alphita.recipes", name), tmp_path / "m", steps=10, tensorboard=True)
+    given.train(registry.load("alphita_lab.recipes", name), tmp_path / "m", steps=10, tensorboard=True)
     events = EventAccumulator(str(tmp_path / "m" / "tensorboard")).Reload()
     lines = [json.loads(line) for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
     assert [event.step for event in events.Scalars("loss")] == [line["step"] for line in lines] == [5, 10]
@@ -135,7 +135,7 @@ def test_another_recipe_or_config_cannot_take_a_run_over(
     with pytest.raises(KeyboardInterrupt):
         given.train(recipe, tmp_path / "m", steps=6)
     monkeypatch.undo()
-    other = registry.load("alphita.recipes", RECIPES[(RECIPES.index(name_of(recipe)) + 1) % len(RECIPES)])
+    other = registry.load("alphita_lab.recipes", RECIPES[(RECIPES.index(name_of(recipe)) + 1) % len(RECIPES)])
     with pytest.raises(InputError, match="another recipe, config"):
         given.train(other, tmp_path / "m", resume=True, steps=6)
     with pytest.raises(InputError, match="another recipe, config"):

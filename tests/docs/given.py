@@ -105,7 +105,7 @@ def rows(*names: str) -> Callable[[Path], None]:
 
 def decided(folder: Path) -> None:
     """Decide the first rows of the page's store, as a reviewer would."""
-    from alphita.mappings.review.store import Decision, ReviewStore
+    from alphita.review.store import Decision, ReviewStore
 
     with ReviewStore.open(folder / "reviews.sqlite") as store:
         for place in store.queue("lab", order="row")[1]:

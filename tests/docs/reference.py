@@ -62,9 +62,9 @@ def _default(parameter: Any) -> str:
 
 def python() -> str:
     """Return what is public in Python, and what it gives back, each with its docstring."""
-    from alphita.annotating.spans import Annotation
-    from alphita.normalizer.answering.options import NormalizerOptions
-    from alphita.normalizer.answering.records import Candidate, Result
+    from alphita.annotation.spans import Annotation
+    from alphita.answer.options import NormalizerOptions
+    from alphita.answer.records import Candidate, Result
 
     public = {name: getattr(alphita, name) for name in alphita.__all__}
     public |= {each.__name__: each for each in (NormalizerOptions, Result, Candidate, Annotation)}

@@ -35,7 +35,7 @@ RUN = [
 TARGETS = set(re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # Where the choices of `--set` come from: a command's path -> the registry and its class of options.
 CHOICES = {
-    ("train",): ("alphita.recipes", "Config"),
+    ("train",): ("alphita_lab.recipes", "Config"),
     ("terminology", "import"): ("alphita.terminology.loaders", "Options"),
 }
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from alphita import config, registry
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import build
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.review.store import ReviewStore
 from alphita.service.app import create
 from alphita.service.settings import Settings
 from tests.docs import notebooks, reference
@@ -32,15 +32,15 @@ report_tables = importlib.import_module("report_tables")
 
 def settings_table(recipe: str) -> str:
     lines = ["| setting | default | meaning |", "|---|---|---|"]
-    for option in config.options(registry.load("alphita.recipes", recipe).Config):
+    for option in config.options(registry.load("alphita_lab.recipes", recipe).Config):
         lines.append(f"| `{option.name}` | {option.default} | {option.description.replace('|', '/')} |")
     return "\n".join(lines)
 
 
 def benchmark_list() -> str:
     parts = []
-    for name in registry.names("alphita.evaluation.benchmarks"):
-        module = registry.load("alphita.evaluation.benchmarks", name)
+    for name in registry.names("alphita_lab.evaluation.benchmarks"):
+        module = registry.load("alphita_lab.evaluation.benchmarks", name)
         info = module.INFO
         untested = "" if info.tested_on_real_data else " **Untested on real data.**"
         lines = [f"## `{name}`", "", f"{info.title[0].upper()}{info.title[1:]}.{untested}", ""]
@@ -64,7 +64,7 @@ def check(page: Path, mark: str, generated: str) -> None:
     assert text == expected, "run with ALPHITA_UPDATE_DOCS=1\n" + "\n".join(itertools.islice(changes, 40))
 
 
-@pytest.mark.parametrize("recipe", registry.names("alphita.recipes"))
+@pytest.mark.parametrize("recipe", registry.names("alphita_lab.recipes"))
 def test_settings_in_the_docs_are_the_codes(recipe: str) -> None:
     check(DOCS / "reference" / "settings.md", f"settings: {recipe}", settings_table(recipe))
 

@@ -123,7 +123,7 @@ def told(node: ast.AST) -> str | None:
 @cache
 def messages() -> list[str]:
     """Return every string of the code that may be told."""
-    sources = (ROOT / "src" / "alphita").rglob("*.py")
+    sources = (ROOT / "src").rglob("*.py")
     nodes = (node for file in sources for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     return [text for node in nodes if (text := told(node)) and " " in text]
 
@@ -143,7 +143,7 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_codes():
 
 def test_every_file_that_the_page_on_the_code_names_is_there():
     named = re.findall(r"`([a-z0-9_/]+\.(?:py|tsv))`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
-    sources = ROOT / "src" / "alphita"
+    sources = ROOT / "src"
     files = [file.relative_to(sources).as_posix() for file in sources.rglob("*.*")]
     assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []
 

@@ -10,10 +10,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from alphita.encoder import packed
-from alphita.encoder.electra import HEAD, Generator, ReplacedHead, scratch
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
+from alphita_lab.encoder import packed
+from alphita_lab.encoder.electra import HEAD, Generator, ReplacedHead, scratch
 from tests.tiny import tiny_model
 
 SIZES = {

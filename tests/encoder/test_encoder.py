@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import TermEncoder
-from alphita.encoder import flat_bert
-from alphita.encoder.torch_runtime import choose
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita_lab.encoder import flat_bert
+from alphita_lab.encoder.torch_runtime import choose
 
 from .conftest import TERMS, VOCABULARY, write_model, write_tokenizer
 

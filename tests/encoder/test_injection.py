@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
 
-from alphita.encoder import injected_bert
-from alphita.encoder.injected_bert import InjectedBert, packed_mentions, packed_states
-from alphita.encoder.injection import Injection, nearest_entities, term_mentions
-from alphita.encoder.packed import Packing, mean_pool
 from alphita.errors import InputError, UsageError
-from alphita.objectives.entity_linking import entity_linking
+from alphita_lab.encoder import injected_bert
+from alphita_lab.encoder.injected_bert import InjectedBert, packed_mentions, packed_states
+from alphita_lab.encoder.injection import Injection, nearest_entities, term_mentions
+from alphita_lab.encoder.packed import Packing, mean_pool
+from alphita_lab.objectives.entity_linking import entity_linking
 from tests.reference import kge as reference
 
 from .conftest import bert_config

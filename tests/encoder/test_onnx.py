@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from alphita import TermEncoder
-from alphita.encoder import onnx_export
 from alphita.encoder.onnx_runtime import OnnxRuntime
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita_lab.encoder import onnx_export
 
 from .conftest import TERMS, write_model
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.encoder import flat_bert, packed
 from alphita.encoder.batches import by_token_budget
+from alphita_lab.encoder import flat_bert, packed
 
 SIZES = {
     "vocab_size": 50,

@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.tags import TAGS, with_tags
 from alphita.errors import InputError
+from alphita_lab.encoder.tags import TAGS, with_tags
 from tests.tiny import tiny_model
 
 STRINGS = ["pain of the heart", "liver swelling", "", "xyz"]

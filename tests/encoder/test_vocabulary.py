@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from alphita import TermEncoder, artefact
-from alphita.encoder.vocabulary import Extension, extend
 from alphita.errors import InputError, UsageError
+from alphita_lab.encoder.vocabulary import Extension, extend
 
 from .conftest import TERMS, VOCABULARY, bert_config, write_model, write_tokenizer
 

@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder
 from tests.faults.writers import GROWING, WRITERS, Place, content
 

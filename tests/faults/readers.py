@@ -13,23 +13,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alphita import config, registry
-from alphita.annotating.texts import Texts
 from alphita.errors import InputError, Rejects
-from alphita.evaluation.benchmarks import PACKAGE, NotGiven, Source
-from alphita.evaluation.systems.word_vectors import WordVectorSystem
 from alphita.index.store import Index
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer import cues
-from alphita.normalizer.abbreviations import abbreviation_list
-from alphita.normalizer.reading.cells import cells_of
-from alphita.normalizer.reading.files import FORMATS, MentionFile
+from alphita.jobs.reading.cells import cells_of
+from alphita.jobs.reading.files import FORMATS, MentionFile
+from alphita.jobs.reading.texts import Texts
+from alphita.mention import cues
+from alphita.mention.abbreviations import abbreviation_list
+from alphita.review.store import ReviewStore
 from alphita.service import keys
 from alphita.terminology import detect, sssom
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
-from alphita.training.sentences import scored_pairs
-from alphita.training.terms import terminology_pairs
-from alphita.training.text import corpora
+from alphita_lab.evaluation.benchmarks import PACKAGE, NotGiven, Source
+from alphita_lab.evaluation.systems.word_vectors import WordVectorSystem
+from alphita_lab.training.sentences import scored_pairs
+from alphita_lab.training.terms import terminology_pairs
+from alphita_lab.training.text import corpora
 from tests.books import book
 from tests.faults.writers import REVIEWS, Place
 from tests.mappings import sample

@@ -22,11 +22,11 @@ import pytest
 
 from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
-from alphita.normalizer.reading.files import MentionFile
+from alphita.jobs.reading.files import MentionFile
 from alphita.terminology.loaders import _files, _icd10cm_index, icd10cm, obographs, table
-from alphita.terminology.verbalisation.generation import read_generated
-from alphita.terminology.verbalisation.prompts import read_prompts
-from alphita.training.text import corpora
+from alphita_lab.training.text import corpora
+from alphita_lab.verbalisation.generation import read_generated
+from alphita_lab.verbalisation.prompts import read_prompts
 from tests.books import book
 from tests.doubles import SmallTerminology
 
@@ -38,7 +38,7 @@ BLOCK = 2**24
 SHORT_LINES = b'"\n'
 
 READ_MENTIONS = """
-from alphita.normalizer.reading.files import MentionFile
+from alphita.jobs.reading.files import MentionFile
 for row in MentionFile(sys.argv[1], column=sys.argv[2] or None).rows():
     pass
 """
@@ -63,24 +63,24 @@ sssom.read(Path(sys.argv[1]), Rejects())
 """
 READ_CORPUS = """
 from pathlib import Path
-from alphita.training.text import corpora
+from alphita_lab.training.text import corpora
 for document in corpora.documents([Path(sys.argv[1])]):
     pass
 """
 READ_SCORED = """
 from pathlib import Path
 from alphita.errors import Rejects
-from alphita.training.sentences import scored_pairs
+from alphita_lab.training.sentences import scored_pairs
 scored_pairs.read(Path(sys.argv[1]), Rejects())
 """
 READ_VECTORS = """
 from pathlib import Path
-from alphita.evaluation.systems.word_vectors import WordVectorSystem
+from alphita_lab.evaluation.systems.word_vectors import WordVectorSystem
 WordVectorSystem(Path(sys.argv[1]), lower=True, limit=None, name="x").encode(["fever"])
 """
 READ_CONCEPT_VECTORS = """
 from pathlib import Path
-from alphita.evaluation.systems.concept_vectors import ConceptVectorSystem
+from alphita_lab.evaluation.systems.concept_vectors import ConceptVectorSystem
 ConceptVectorSystem(Path(sys.argv[1]), name="x")
 """
 READ_ATHENA = """

@@ -9,9 +9,9 @@ import torch
 
 from alphita import builds
 from alphita.errors import UsageError
-from alphita.training.engine import loop
+from alphita_lab.training.engine import loop
 from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
-from tests.training.engine.test_loop import PLAN, Plain, losses, make_net
+from tests.lab.training.engine.test_loop import PLAN, Plain, losses, make_net
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "annotation-jsonl")]
 

@@ -19,11 +19,11 @@ import pytest
 from alphita import clock, service
 from alphita.errors import InputError
 from alphita.index import sources
-from alphita.mappings.review import deciding, rows
+from alphita.review import deciding, rows
 from alphita.service import keys
 from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
-from alphita.training.engine import tokens
+from alphita_lab.training.engine import tokens
 from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "job-sssom", "annotation-jsonl", "index")]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder
 from tests.faults.writers import WRITERS, Place, Writer, content, prepare
 

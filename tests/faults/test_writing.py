@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import AlphitaError
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.store import ReviewStore
 from alphita.service import keys
 from tests.faults.writers import GROWING, REVIEWS, WRITERS, Place, Writer, content, prepare
 

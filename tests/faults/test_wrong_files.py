@@ -133,7 +133,7 @@ def test_a_script_says_what_the_release_lacks(script: str, given: Path, tmp_path
 def test_an_unfinished_run_of_another_recipe_is_not_gone_on_with(
     given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alphita.training.engine import checkpoints
+    from alphita_lab.training.engine import checkpoints
 
     def cut(*_: object) -> None:
         raise KeyboardInterrupt

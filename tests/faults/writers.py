@@ -17,32 +17,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from alphita import cli, registry
-from alphita.annotating.annotator import Annotator
-from alphita.annotating.job import Job as TextJob
-from alphita.annotating.job import run as annotate
-from alphita.annotating.texts import Texts
-from alphita.distributed import job as sharded
+from alphita import cli, registry, report
+from alphita.annotation.annotator import Annotator
+from alphita.answer.calibration_store import Calibration
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
-from alphita.evaluation import report
-from alphita.evaluation import run as evaluation
-from alphita.graph.store import EntityVectors
 from alphita.index.store import Index, build
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.calibration_store import Calibration
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.writing.batches import NormalizerSettings
-from alphita.normalizer.writing.run import Job, run
+from alphita.jobs.annotate import Job as TextJob
+from alphita.jobs.annotate import run as annotate
+from alphita.jobs.batches import NormalizerSettings
+from alphita.jobs.engines import job as sharded
+from alphita.jobs.reading.texts import Texts
+from alphita.jobs.run import Job, run
+from alphita.review.store import ReviewStore
 from alphita.search import store as search
 from alphita.terminology import splits
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import products, table
 from alphita.terminology.store import load_terminology, save
-from tests.distributed.serial import Serial
+from alphita_lab.evaluation import run as evaluation
+from alphita_lab.graph.store import EntityVectors
+from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
-from tests.mappings.review.reviews import add, candidate, row, say
-from tests.normalizer.run_job import HEADER, table_of
-from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
+from tests.jobs.engines.serial import Serial
+from tests.jobs.run_job import HEADER, table_of
+from tests.review.reviews import add, candidate, row, say
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TERMS = [
@@ -227,7 +226,7 @@ WRITERS = [
     Writer("calibration", ".calibration", _calibration),
     Writer("vectors", ".vectors", _vectors),
     *_formats("alphita.mappings.formats", _job, "job"),
-    *_formats("alphita.annotating.formats", _annotation, "annotation"),
+    *_formats("alphita.annotation.formats", _annotation, "annotation"),
 ]
 REVIEWS = Writer("reviews", ".sqlite", _reviews)
 # What grows under its own name, row by row or part by part, and says so.

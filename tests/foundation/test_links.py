@@ -9,7 +9,7 @@ import pytest
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, Rejects
 from alphita.index import sources
-from alphita.training.engine import tokens
+from alphita_lab.training.engine import tokens
 
 
 @pytest.fixture

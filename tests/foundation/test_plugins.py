@@ -16,8 +16,8 @@ from tests.cli.command import alphita
 
 EXAMPLE = Path(__file__).parents[1] / "fixtures" / "plugin" / "alphita_example"
 CHOICES = {
-    "alphita.recipes": "unchanged",
-    "alphita.evaluation.benchmarks": "initials",
+    "alphita_lab.recipes": "unchanged",
+    "alphita_lab.evaluation.benchmarks": "initials",
     "alphita.terminology.loaders": "lines",
     "alphita.mappings.formats": "arrows",
     "alphita.index.backends": "brute",
@@ -29,7 +29,7 @@ def install(site: Path, name: str, points: dict[str, str]) -> None:
     info = site / f"{name.replace('-', '_')}-1.2.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
-    groups = (f"[{registry.GROUPS[package].entry_points}]\n{line}\n" for package, line in points.items())
+    groups = (f"[{registry.group(package).entry_points}]\n{line}\n" for package, line in points.items())
     (info / "entry_points.txt").write_text("\n".join(groups))
 
 
@@ -52,9 +52,9 @@ def lines(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("package", registry.GROUPS)
+@pytest.mark.parametrize("package", CHOICES)
 def test_the_choices_of_this_package_hold_what_is_asked_of_a_plugin(package):
-    parts = registry.GROUPS[package].parts
+    parts = registry.group(package).parts
     assert not [(name, part) for name in registry.names(package) for part in parts if not _has(package, name, part)]
 
 
@@ -68,13 +68,13 @@ def test_the_choices_of_another_package_are_listed_with_it_and_not_imported(site
         assert f"{choice} (of alphita-example 1.2)" in registry.listed(package)
         assert registry.origin(package, choice) == " (of alphita-example 1.2)"
     assert EXAMPLE.name not in sys.modules
-    assert registry.origin("alphita.recipes", "coder") == ""
+    assert registry.origin("alphita_lab.recipes", "coder") == ""
 
 
 def test_a_package_that_is_removed_is_gone(site, monkeypatch):
-    assert "unchanged" in registry.names("alphita.recipes")
+    assert "unchanged" in registry.names("alphita_lab.recipes")
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(site)])
-    assert "unchanged" not in registry.names("alphita.recipes")
+    assert "unchanged" not in registry.names("alphita_lab.recipes")
 
 
 def test_every_kind_of_plugin_works_on_the_command_line(site, lines, tmp_path, capsys):
@@ -118,13 +118,13 @@ BROKEN = {
 @pytest.mark.parametrize("problem", BROKEN)
 def test_a_broken_plugin_is_named_and_skipped_and_the_rest_works(site, problem, capsys, monkeypatch):
     (site / "half_done.py").write_text(BROKEN[problem])
-    install(site, "half-done", {"alphita.recipes": "half = half_done"})
+    install(site, "half-done", {"alphita_lab.recipes": "half = half_done"})
     monkeypatch.delitem(sys.modules, "half_done", raising=False)
     registry._entry_points.cache_clear()
     registry._load_all.cache_clear()
-    assert "half" in registry.names("alphita.recipes")
+    assert "half" in registry.names("alphita_lab.recipes")
     with pytest.raises(AlphitaError) as caught:
-        registry.load("alphita.recipes", "half")
+        registry.load("alphita_lab.recipes", "half")
     told = f"the plug-in 'half' of half-done 1.2 {problem}"
     assert str(caught.value).startswith(told)
     assert str(caught.value).endswith("; install another version of half-done 1.2, or remove it")
@@ -145,9 +145,9 @@ def test_a_broken_plugin_is_named_and_skipped_and_the_rest_works(site, problem, 
 
 
 def test_a_name_that_is_taken_stays_with_who_had_it(site, caplog):
-    install(site, "taker", {"alphita.recipes": "coder = taker.coder\nunchanged = taker.unchanged"})
+    install(site, "taker", {"alphita_lab.recipes": "coder = taker.coder\nunchanged = taker.unchanged"})
     registry._entry_points.cache_clear()
-    assert registry.load("alphita.recipes", "coder").__name__ == "alphita.recipes.coder"
+    assert registry.load("alphita_lab.recipes", "coder").__name__ == "alphita_lab.recipes.coder"
     told = [record.getMessage() for record in caplog.records]
     assert "skipped: 'coder' of taker 1.2, for Alphita's own is called so already" in told
     assert len(told) == 2

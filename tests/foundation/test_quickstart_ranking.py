@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.quickstart_training import ranking_of
+from alphita_lab.quickstart_training import ranking_of
 from tests.doubles import HashEncoder, small_terminology
 
 

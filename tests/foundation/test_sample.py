@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from alphita import quickstart_training
+from alphita.answer.records import Candidate, Result
 from alphita.cli.quickstart import quickstart as command
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.answering.records import Candidate, Result
 from alphita.quickstart import Sample, measure, read_sample, run
+from alphita_lab import quickstart_training
 
 
 def test_as_spreadsheets_write_it(tmp_path):

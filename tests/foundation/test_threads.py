@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from alphita import machine
-from alphita.encoder import torch_runtime
 from alphita.index.backends import _rounded
 from alphita.index.backends.faiss import ROUNDED_FROM, FaissBackend
+from alphita_lab.encoder import torch_runtime
 from tests.encoder.conftest import encoder, tiny  # noqa: F401 - fixtures
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.config import Config
-from alphita.evaluation.benchmarks import Info
-from alphita.evaluation.scoring import linking
-from alphita.evaluation.scoring.results import Result
+from alphita_lab.evaluation.benchmarks import Info
+from alphita_lab.evaluation.scoring import linking
+from alphita_lab.evaluation.scoring.results import Result
 from tests import doubles
-from tests.normalizer import rich
+from tests.answer import rich
 
 INFO = Info("strings of the tests", "normalization", "the tests", "they are here", needs=())
 PUBLISHED = ()

@@ -13,9 +13,9 @@ from alphita.index.choice import Choice
 from alphita.index.sources import enrichment_of
 from alphita.index.store import build
 from tests import doubles
+from tests.answer import rich
 from tests.cli.command import alphita
 from tests.goldens.golden import SignEncoder
-from tests.normalizer import rich
 
 # mention, context, language, frequency
 ASKED = [

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from alphita import registry
-from alphita.mappings.review.records import Decision
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Decision
+from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 from tests.goldens.golden import BINARY, Goldens, told
 

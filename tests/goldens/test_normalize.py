@@ -13,9 +13,9 @@ import pytest
 
 import alphita
 from alphita import registry
-from tests.distributed.serial import Serial
 from tests.goldens.conftest import ASKED, World
 from tests.goldens.golden import BINARY, Goldens, masked, of_table, told
+from tests.jobs.engines.serial import Serial
 
 # What every format needs, and takes of its own.
 HEADER = [
@@ -46,7 +46,7 @@ VARIANTS: dict[str, list[object]] = {
 }
 # Written as CSV.
 OPTIONS: dict[str, list[object]] = {
-    **{f"ranking {one}": ["--ranking", one] for one in registry.names("alphita.normalizer.answering.rankings")},
+    **{f"ranking {one}": ["--ranking", one] for one in registry.names("alphita.answer.rankings")},
     "type": [*PLAIN, "--type", "drug"],
     "source": [*PLAIN, "--source", "BX"],
     "language": [*PLAIN, "--language", "de"],
@@ -136,7 +136,7 @@ def test_engines(golden: Goldens, world: World, tmp_path: Path, monkeypatch, eng
     pq.write_table(table, tmp_path / "whole.parquet")
     options = COLUMNS if engine == "serial" else [*COLUMNS, "--ranking", "letters"]
     if engine == "serial":
-        monkeypatch.setattr("alphita.distributed.engines.open_engine", lambda *_: Serial())
+        monkeypatch.setattr("alphita.jobs.engines.engines.open_engine", lambda *_: Serial())
     normalized(world, tmp_path, *options, "--engine", engine, "--workers", 1, source=given, out="made")
     normalized(world, tmp_path / "one", *options, source=tmp_path / "whole.parquet", out="out.parquet")
     made = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "out" / "made").glob("part-*.parquet"))))

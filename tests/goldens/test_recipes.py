@@ -18,7 +18,7 @@ from tests.contracts.recipe_cases import Given
 from tests.goldens.golden import Table
 from tests.tiny import tiny_model
 
-RECIPES = registry.names("alphita.recipes")
+RECIPES = registry.names("alphita_lab.recipes")
 STEPS, CLOSE = 10, 1e-4
 
 
@@ -38,7 +38,7 @@ def given(tmp_path_factory) -> Iterator[Given]:
 @pytest.mark.parametrize("name", RECIPES)
 def test_some_steps(golden: Table, given: Given, tmp_path: Path, name: str) -> None:
     def weights(folder: str, **changes: object) -> dict[str, torch.Tensor]:
-        given.train(registry.load("alphita.recipes", name), tmp_path / folder, warmup_steps=0, seed=0, **changes)
+        given.train(registry.load("alphita_lab.recipes", name), tmp_path / folder, warmup_steps=0, seed=0, **changes)
         files = sorted((tmp_path / folder).glob("*.safetensors"))
         return {f"{file.name}: {one}": value.double() for file in files for one, value in load_file(file).items()}
 

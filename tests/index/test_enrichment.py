@@ -8,21 +8,21 @@ import numpy as np
 import polars as pl
 import pytest
 
+from alphita.answer.calibration_store import ESTIMATED, FOLDER
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate.fitting import held_out
+from alphita.calibrate.held_out import LEAST
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.head import FILE, Head
 from alphita.errors import InputError
 from alphita.index import enrichment
-from alphita.index.borrowing import Borrowed, shipped_lender
 from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment, lent_share, own_names
+from alphita.index.external_names import Borrowed, shipped_lender
 from alphita.index.learning import Learned, is_held_back
 from alphita.index.segment import collect
 from alphita.index.sources import enrichment_of, reusing, terminology_of
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.calibration_store import ESTIMATED, FOLDER
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.calibrating.fitting import held_out
-from alphita.normalizer.calibrating.held_out import LEAST
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES
 
@@ -124,7 +124,7 @@ def test_own_names_are_the_exact_ones_that_the_terminology_has(source):
 
 
 def test_what_is_calibrated_on_is_what_the_head_was_not_taught(index, monkeypatch):
-    from alphita.normalizer.calibrating import held_out as module
+    from alphita.calibrate import held_out as module
 
     drawn = [f"name {number}" for number in range(20 * LEAST)]
     monkeypatch.setattr(module.examples, "own_synonyms", lambda *_, **__: (drawn, np.zeros(len(drawn), np.int64)))

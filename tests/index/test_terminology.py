@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder

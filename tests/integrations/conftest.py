@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder
 
 # The beginning of a program in which a package is not installed.

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from alphita.errors import UsageError
 from alphita.integrations.frames import normalize_column, normalize_iter, normalize_series
-from alphita.mappings.review.records import Decision
-from alphita.normalizer.writing import batches
-from alphita.normalizer.writing.batches import ADDED
-from alphita.normalizer.writing.remembering import Memory
+from alphita.jobs import batches
+from alphita.jobs.batches import ADDED
+from alphita.jobs.remembering import Memory
+from alphita.review.records import Decision
+from tests.answer.one_by_one import naive
 from tests.integrations.conftest import HIDDEN
-from tests.normalizer.one_by_one import naive
 
 MENTIONS = ["Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", " ", "diabetes type 1", None]
 columns = st.lists(st.sampled_from(MENTIONS), max_size=12)
@@ -277,7 +277,7 @@ def test_polars_frames_do_where_pandas_is_not_installed(index_path):
         HIDDEN.format("pandas") + "\n"
         "import polars as pl\n"
         "from alphita.index.store import Index\n"
-        "from alphita.normalizer.answering.normalizer import Normalizer\n"
+        "from alphita.answer.normalizer import Normalizer\n"
         "from alphita.integrations.frames import normalize_column\n"
         f"normalizer = Normalizer(Index.open({str(index_path)!r}))\n"
         "print(normalize_column(pl.DataFrame({'text': ['cold']}), 'text', normalizer)['concept_id'][0])"

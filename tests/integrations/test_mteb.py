@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.evaluation.run import EvaluationPlan, run
+from alphita_lab.evaluation.run import EvaluationPlan, run
 from tests.tiny import tiny_terminology
 
 mteb = pytest.importorskip("mteb", reason="pip install mteb")

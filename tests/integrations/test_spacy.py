@@ -14,9 +14,9 @@ from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.tokens.underscore import Underscore
 
 import alphita.integrations.spacy as component
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError, UsageError
 from alphita.index.store import build
-from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.integrations.conftest import HIDDEN
 

@@ -16,7 +16,7 @@ import typer
 
 from alphita import cli, config, registry
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import load_benchmark
+from alphita_lab.evaluation.benchmarks import load_benchmark
 from tests.docs.blocks import commands
 from tests.docs.commandline import problems
 
@@ -27,7 +27,7 @@ CODERS = [path for path in SCRIPTS if path.match("coder*_umls.sh") and path != A
 # What starts the program; `launch` is either `alphita` or torchrun with it, and `learn` adds encoder and output.
 PROGRAMS = ("$alphita", "${launch[@]}", "learn")
 CHOICES = {
-    ("train",): ("alphita.recipes", "Config"),
+    ("train",): ("alphita_lab.recipes", "Config"),
     ("terminology", "import"): ("alphita.terminology.loaders", "Options"),
 }
 ASSIGNED = re.compile(r"^(\w+)=(?:\$\{\w+:-([^}]*)\}|([\w./-]+))$", re.MULTILINE)
@@ -274,7 +274,7 @@ def test_the_papers_settings_are_the_recipes_defaults(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     (words,) = [words for _, words in given(text) if words[0] == "train"]
     sets = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
-    settings = config.resolve(registry.load("alphita.recipes", words[1]).Config, sets=sets)
+    settings = config.resolve(registry.load("alphita_lab.recipes", words[1]).Config, sets=sets)
     first = words[1] == "coder_transe"
     assert settings.steps == (1_000_000 if first or "all" in script.name else 100_000)
     assert (settings.accumulation, settings.learning_rate, settings.max_length) == (8, 2e-5, 32)

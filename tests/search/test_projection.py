@@ -108,7 +108,7 @@ def test_it_is_the_module_that_is_trained(tmp_path: Path) -> None:
     import torch
     from safetensors.torch import save_file as save_tensors
 
-    from alphita.objectives.attribute_prediction import AttributeProjection, attribute_distance
+    from alphita_lab.objectives.attribute_prediction import AttributeProjection, attribute_distance
 
     module = AttributeProjection(64, 8)
     save_tensors(module.state_dict(), tmp_path / FILE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.answer.normalizer import Normalizer
 from alphita.service.app import create
 from alphita.service.settings import Settings
 

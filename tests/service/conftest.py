@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder
 from tests.service.review_service import index_of, service
 

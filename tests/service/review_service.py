@@ -9,15 +9,15 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index, build
 from alphita.mappings.record import Mapping, bare
-from alphita.mappings.review.records import Project, ReviewRow
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.review.records import Project, ReviewRow
+from alphita.review.store import ReviewStore
 from alphita.service import app
 from alphita.service.settings import Settings
+from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
-from tests.normalizer.rich import RichTerminology
 
 HEADER = "X-User"
 # code, mention, frequency, concepts of the candidates, confidence of the answer

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError
 from alphita.index.store import Index, build
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.review.store import ReviewStore
 from alphita.service import keys, logs
 from alphita.service.app import page_paths
 from tests.doubles import HashEncoder, small_terminology

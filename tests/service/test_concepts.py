@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service.concepts import Concept, Named, Synonym, find
 from alphita.terminology import store
 from alphita.terminology.loaders import obo

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import normalizing
+from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, small_terminology
-from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.service.asking import client_of, code_of
 
 MENTIONS = ["Seizure", "head ache", "COLD", "", "T2DM", "xyzzy", "Seizure", "mal di schiena é 癫痫"]

@@ -6,12 +6,12 @@ import jsonschema
 import pytest
 from starlette.testclient import TestClient
 
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.records import lines
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.mappings.review.records import ReviewRow
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.records import lines
+from alphita.review.records import ReviewRow
+from alphita.review.store import ReviewStore
 from alphita.service import review_files
 from alphita.service.app import create
 from alphita.service.settings import Settings

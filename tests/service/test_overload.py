@@ -8,8 +8,8 @@ from collections import Counter
 
 import httpx
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service.app import create
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder

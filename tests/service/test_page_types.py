@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "src" / "alphita" / "service" / "page"
 # One program each: they know nothing of each other's names.
-OTHERS = (ROOT / "src" / "alphita" / "evaluation" / "report" / "page.js", ROOT / "docs" / "filter.js")
+OTHERS = (ROOT / "src" / "alphita_lab" / "evaluation" / "report" / "page.js", ROOT / "docs" / "filter.js")
 OPTIONS = {
     "allowJs": True,
     "checkJs": True,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.store import ReviewStore
 from tests.service.fake_review import FINAL, FakeReview, application, serving
 from tests.service.review_service import HEADER, index_of, service
 

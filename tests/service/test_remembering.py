@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.mappings.review.records import Decision, ReviewRow
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.records import Decision, ReviewRow
+from alphita.review.store import ReviewStore
 from alphita.service import review_files
 from tests.service.asking import client_of, code_of
 

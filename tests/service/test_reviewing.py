@@ -9,7 +9,7 @@ import threading
 import pytest
 from starlette.testclient import TestClient
 
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.answer.normalizer import Normalizer
 from alphita.service import app
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder

@@ -17,7 +17,7 @@ from fhir.resources.R4B.conceptmap import ConceptMap as R4
 from alphita import registry
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header
-from alphita.mappings.review.records import Decision
+from alphita.review.records import Decision
 from alphita.service import review_files
 from tests.mappings import sample
 from tests.mappings.test_fhir import faults

@@ -6,8 +6,8 @@ from hypothesis import given
 
 from alphita.index.store import Index, build
 from alphita.service.searching import STRINGS_A_CONCEPT, Finder
+from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
-from tests.normalizer.synthetic import synthetic_terminology
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ import pytest
 
 from alphita import machine
 from alphita.index.store import build
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.store import ReviewStore
 from alphita.service import keys
+from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
-from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 
 @pytest.fixture

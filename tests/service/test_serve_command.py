@@ -11,8 +11,8 @@ from alphita import machine
 from alphita.cli import serve as command
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.store import build
-from alphita.mappings.review.store import ReviewStore
 from alphita.quickstart import read_sample, sample_path
+from alphita.review.store import ReviewStore
 from alphita.service import app, demo, keys
 from alphita.terminology import store as terminologies
 from alphita.terminology.loaders import table

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index, build
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.options import Running
 from alphita.service import annotating, workers
 from alphita.service.batching import Batcher

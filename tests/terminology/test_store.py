@@ -328,9 +328,7 @@ def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, af
     assert writing._canonical(flags).to_pylist() == flags.to_pylist()
 
 
-@pytest.mark.parametrize(
-    "module", ["alphita.terminology.store", "alphita.index.store", "alphita.normalizer.answering.normalizer"]
-)
+@pytest.mark.parametrize("module", ["alphita.terminology.store", "alphita.index.store", "alphita.answer.normalizer"])
 def test_what_opens_and_answers_imports_no_heavy_library(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'polars', 'torch', 'sklearn', 'tokenizers'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

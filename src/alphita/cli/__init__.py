@@ -14,33 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from alphita import __version__, machine, printing, progress
-from alphita.cli import (
-    annotate,
-    bitext,
-    calibrate,
-    evaluate,
-    graph,
-    index,
-    mappings,
-    mentions,
-    normalize,
-    quickstart,
-    review,
-    search,
-    serve,
-    server,
-    terminology,
-    train,
-    vocabulary,
-)
-from alphita.cli._from_spec import Brief
+from alphita.cli._commands import Commands
 from alphita.errors import AlphitaError, shorten
+from alphita.registry import Group
 
 # What ONNX Runtime, FAISS, torch and the system's loader say in errors of other kinds.
 NO_MEMORY = ("bad_alloc", "bad allocation", "failed to allocate", "allocate memory", "failed to map segment")
 
+# Other packages add commands by entry points that name a module such as the files here.
+PLUGINS = Group("alphita.commands", ())
+
 app = typer.Typer(
     name="alphita",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Learn what medical terms mean from a terminology, and map any string to the concept it names.",
@@ -65,25 +51,6 @@ def _alphita(
     machine.fit_addresses()
     if quiet:
         progress.silence()
-
-
-app.command("quickstart")(quickstart.quickstart)
-app.add_typer(terminology.app, name="terminology")
-app.add_typer(train.app, name="train", cls=train.RecipeGroup)
-app.add_typer(vocabulary.app, name="vocabulary")
-app.add_typer(graph.app, name="graph")
-app.command("mentions", cls=Brief)(mentions.mentions)
-app.command("bitext", cls=Brief)(bitext.bitext)
-app.command("evaluate", cls=Brief)(evaluate.evaluate)
-app.command("index", cls=Brief)(index.index)
-app.command("calibrate")(calibrate.calibrate)
-app.add_typer(mappings.app, name="mappings")
-app.command("normalize", cls=Brief)(normalize.normalize)
-app.command("annotate", cls=Brief)(annotate.annotate)
-app.command("serve", cls=Brief)(serve.serve)
-app.add_typer(review.app, name="review")
-app.add_typer(search.app, name="search")
-app.add_typer(server.app, name="server")
 
 
 class _Output(io.FileIO):

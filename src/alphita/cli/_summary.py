@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from alphita.normalizer.writing.summary import Summary
+    from alphita.jobs.summary import Summary
 
 
 def text_of(summary: Summary, audit: int = 0) -> str:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from alphita import artefact, machine, registry
 from alphita.cli._from_spec import with_options
 from alphita.index.choice import Choice
-from alphita.normalizer.spec import REPORT, TO
+from alphita.jobs.spec import REPORT, TO
 from alphita.options import HOW, THREADS, group, option
 
 if TYPE_CHECKING:
-    from alphita.annotating.job import Summary
+    from alphita.jobs.annotate import Summary
 
-FORMATS = ", ".join(registry.names("alphita.annotating.formats"))
+FORMATS = ", ".join(registry.names("alphita.annotation.formats"))
 KEPT = "What is kept"
 
 
@@ -65,14 +65,14 @@ def annotate(spec: AnnotateSpec) -> None:
     Texts that cannot be used go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
     """
     threads = machine.set_threads(spec.threads)
-    from alphita.annotating.annotator import Annotator, Settings
-    from alphita.annotating.context import load_rules
-    from alphita.annotating.formats import chosen as format_of
-    from alphita.annotating.job import Job, run
-    from alphita.annotating.texts import Texts
+    from alphita.annotation.annotator import Annotator, Settings
+    from alphita.annotation.context import load_rules
+    from alphita.annotation.formats import chosen as format_of
+    from alphita.answer.filters import Filters
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
-    from alphita.normalizer.answering.filters import Filters
-    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.jobs.annotate import Job, run
+    from alphita.jobs.reading.texts import Texts
 
     settings = Settings(exact=spec.exact, precision=spec.precision, context_rules=spec.context_rules)
     texts = Texts(spec.input, spec.column, spec.id_column, spec.encoding)

@@ -12,10 +12,10 @@ from alphita.errors import UsageError
 from alphita.options import Running, group, option
 
 if TYPE_CHECKING:
+    from alphita.answer.calibration_store import Calibration
+    from alphita.calibrate.from_mappings import InTime
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
-    from alphita.normalizer.answering.calibration_store import Calibration
-    from alphita.training.mentions.from_mappings import InTime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,9 @@ def calibrate(spec: CalibrateSpec) -> None:
     """Fit the ranker and its confidence on held-out synonyms, and say what may be accepted unseen."""
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita import artefact
+    from alphita.answer.calibration_store import FOLDER
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
-    from alphita.normalizer.answering.calibration_store import FOLDER
 
     if spec.carry_from is not None and (spec.split or spec.labels or spec.from_mappings):
         raise UsageError("--from takes a calibration as it is: --split, --labels and --from-mappings would not be used")
@@ -79,11 +79,11 @@ def calibrate(spec: CalibrateSpec) -> None:
 
 def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> None:
     """Fit a calibration, and say what was gained on the decisions held out, if decisions are learned from."""
-    from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.calibrating.fitting import fit
-    from alphita.normalizer.calibrating.labels import read_labels
+    from alphita.answer.normalizer import Normalizer
+    from alphita.calibrate import from_mappings as learning
+    from alphita.calibrate.fitting import fit
+    from alphita.calibrate.labels import read_labels
     from alphita.terminology.splits import Split
-    from alphita.training.mentions import from_mappings as learning
 
     labels = [] if spec.labels is None else read_labels(spec.labels)
     decisions = None if spec.from_mappings is None else _decisions(spec.from_mappings)
@@ -102,10 +102,10 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
 
 def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | None) -> Calibration:
     """Return the calibration of an index that was calibrated, or of a model, by folder or name."""
+    from alphita.calibrate.transfer import carry_over, lend
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.index.training import CALIBRATION
-    from alphita.normalizer.calibrating.carrying import carry_over, lend
 
     if not source.is_dir() or (source / "config.json").is_file():
         lender = TermEncoder.load(str(source), threads=threads)
@@ -114,8 +114,8 @@ def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | No
 
 
 def _decisions(reviews: Path) -> InTime:
-    from alphita.mappings.review.store import ReviewStore
-    from alphita.training.mentions.from_mappings import in_time
+    from alphita.calibrate.from_mappings import in_time
+    from alphita.review.store import ReviewStore
 
     with ReviewStore.open(reviews) as store:
         return in_time(store)
@@ -123,7 +123,7 @@ def _decisions(reviews: Path) -> InTime:
 
 def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]], *, seed: int) -> None:
     """Write OUT.report.json, what was gained on the decisions held out, and print it."""
-    from alphita.evaluation import report
+    from alphita import report
 
     counts = {"learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out}
     path = out.with_name(f"{out.name}.report.json")
@@ -135,7 +135,7 @@ def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]]
 
 
 def _text(fitted: Calibration, out: Path) -> str:
-    from alphita.normalizer.confidence.risk_coverage import RiskCoverage
+    from alphita.calibrate.risk_coverage import RiskCoverage
 
     figures: dict[str, Any] = dict(fitted.figures)
     lines = [f"measured on {figures['population']}", "", "ranking       accuracy@1  accuracy@5"]

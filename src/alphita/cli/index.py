@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphita import artefact, machine, progress
+from alphita import artefact, machine, progress, registry
 from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
 from alphita.index.choice import Building, Choice
@@ -77,7 +77,7 @@ def index(spec: IndexSpec) -> None:
         model = str(_trained(terminology, spec.exclude_split, spec.output))
         spec = replace(spec, model=model, given=replace(spec.given, learn="seconds"))
     built = _built(spec, terminology, threads)
-    from alphita.normalizer.calibrating.carrying import LEAST_COMPARED, lend_where_missing
+    from alphita.calibrate.transfer import LEAST_COMPARED, lend_where_missing
 
     if not lend_where_missing(built, threads=threads):
         progress.say(
@@ -111,12 +111,12 @@ def _checked(spec: IndexSpec) -> Path:
 
 def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
     """Build the index here, or by an engine, whose workers have the threads that were asked for, not `threads`."""
-    from alphita.distributed import indexing
-    from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.choice import languages_of, model_for
     from alphita.index.sources import enrichment_of, reusing
     from alphita.index.store import Index, build
+    from alphita.jobs.engines import indexing
+    from alphita.jobs.engines.engines import open_engine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
@@ -162,12 +162,11 @@ def _trained(terminology: Path, split: Path | None, output: Path) -> Path:
     """Return an encoder trained on a terminology, beside the index; a training that was broken off goes on."""
     from alphita.artefact import MANIFEST
     from alphita.encoder.resolve import best_start
-    from alphita.front import train
-    from alphita.quickstart_training import TRAINING
 
     model = output.with_name(output.name + ".model")
     if not (model / MANIFEST).exists():
         start = best_start()
         progress.say(f"training {start}, kept in {model}: this takes from some minutes to an hour")
-        train("coder", terminology, model, encoder=start, split=split, resume=True, **TRAINING)
+        settings = registry.extension("quickstart_training").TRAINING
+        registry.extension("train")("coder", terminology, model, encoder=start, split=split, resume=True, **settings)
     return model

@@ -13,14 +13,14 @@ from types import ModuleType
 import typer
 
 from alphita.cli import _mapping_options as options
-from alphita.cli import mappings_migrate
+from alphita.cli._commands import MappingsCommands
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, _names, lost_anew
 from alphita.mappings.record import Mapping, chunks
 from alphita.options import group, option
 
-app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
+app = typer.Typer(cls=MappingsCommands, help="Files of mappings.", no_args_is_help=True)
 # Mentions that are encoded together.
 CHUNK = 10_000
 
@@ -119,6 +119,3 @@ def _write(
         if held:
             file.write(writer.encode(header, held))
     return count
-
-
-app.command("migrate")(mappings_migrate.migrate)

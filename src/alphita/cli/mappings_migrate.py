@@ -16,10 +16,10 @@ from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from alphita.answer.normalizer import Normalizer
     from alphita.mappings import record
-    from alphita.mappings.review.migrate import MigrationPlan
-    from alphita.mappings.review.records import ReviewRow
-    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.review.migrate import MigrationPlan
+    from alphita.review.records import ReviewRow
     from alphita.terminology.store import Terminology
 
 JSON, TABLE = "migration.json", "migration.csv"
@@ -51,8 +51,8 @@ def migrate(
     A concept that one other replaces is followed; what has another name, is gone, or was split is asked again; all else
     stands. Without --apply nothing is written to the store.
     """
-    from alphita.mappings.review import migrate as migrating
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review import migrate as migrating
+    from alphita.review.store import ReviewStore
     from alphita.terminology.store import load_terminology
 
     releases = load_terminology(old), load_terminology(new)
@@ -106,7 +106,7 @@ def _report(
     planned: MigrationPlan, out: Path, by: str, earlier: dict[str, Any] | None, *, applied: bool
 ) -> dict[str, Any]:
     """Write the diff as JSON and table, readable by their owner only, for they hold mentions; return it."""
-    from alphita.mappings.review.migrate import COLUMNS
+    from alphita.review.migrate import COLUMNS
 
     now = clock.now().isoformat(timespec="seconds")
     report = planned.to_json(by=by, at=now, applied=applied, earlier=earlier)
@@ -155,8 +155,8 @@ def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer
         UsageError: it is of another terminology.
     """
     from alphita import machine
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.store import Index
-    from alphita.normalizer.answering.normalizer import Normalizer
 
     threads = machine.set_threads(threads)
     if Index.open(path).manifest["terminology_hash"] != new.content_hash:
@@ -166,7 +166,7 @@ def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer
 
 def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[ReviewRow]], Mapping[int, list[record.Mapping]]]:
     """Return what gives rows their new candidates."""
-    from alphita.normalizer.answering.records import lines
+    from alphita.answer.records import lines
 
     def rank(rows: Sequence[ReviewRow]) -> dict[int, list[record.Mapping]]:
         found = {}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from alphita import artefact, machine
 from alphita.cli._from_spec import with_options
 from alphita.cli._summary import text_of
-from alphita.normalizer.spec import Spec
+from alphita.jobs.spec import Spec
 
 if TYPE_CHECKING:
-    from alphita.normalizer.writing.summary import Summary
+    from alphita.jobs.summary import Summary
 
 
 @with_options
@@ -38,7 +38,7 @@ def _one_file(spec: Spec) -> None:
     machine.set_threads(spec.running.threads)
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
-    from alphita.normalizer.writing.run import run
+    from alphita.jobs.run import run
 
     job = spec.job()
     spoken = None
@@ -54,10 +54,10 @@ def _one_file(spec: Spec) -> None:
 
 def _shards(spec: Spec) -> None:
     """Normalise Parquet to a folder of Parquet, by several processes or machines."""
-    from alphita.distributed.engines import open_engine
-    from alphita.distributed.job import Shards, run, some_mentions
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
+    from alphita.jobs.engines.engines import open_engine
+    from alphita.jobs.engines.job import Shards, run, some_mentions
 
     if spec.report is not None:
         artefact.refuse_unwritable(spec.report)
@@ -79,7 +79,7 @@ def _report(spec: Spec, summary: Summary, **more: object) -> None:
     """Write the counts and times, where they are asked for."""
     if spec.report is None:
         return
-    from alphita.normalizer.calibrating.audit import WRITTEN
+    from alphita.calibrate.audit import WRITTEN
 
     facts = asdict(summary) | more | {"command": sys.argv[1:], "machine": machine.describe()}
     with artefact.atomic_file(spec.report, "w", so_far=WRITTEN) as file:

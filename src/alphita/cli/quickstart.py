@@ -35,7 +35,7 @@ def quickstart(
     With --train: train an encoder on the ontology, and compare it with what it started from. Stages that are done are
     skipped; a training run that was stopped goes on where it was.
     """
-    from alphita import machine
+    from alphita import machine, registry
 
     threads = machine.set_threads(threads)
     from alphita import quickstart as job
@@ -44,8 +44,7 @@ def quickstart(
         raise UsageError("--small goes with --train")
     asked = sample or job.sample_path()
     if train:
-        from alphita import quickstart_training as training
-
+        training = registry.extension("quickstart_training")
         folder = output or Path("quickstart_training")
         training.show(training.run(folder, asked, settings=training.SMALL if small else {}), folder)
     else:

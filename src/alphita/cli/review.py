@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alphita.mappings.formats import TargetInfo
-    from alphita.mappings.review.records import Progress
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review.records import Progress
+    from alphita.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
 STORE = Option(flags=("--mappings", "-m"), help="The store of reviews, one SQLite file.")
@@ -80,8 +80,8 @@ def import_(spec: ImportSpec) -> None:
     """
     from alphita.index.store import Index
     from alphita.mappings.formats import Header, _curies, _names
-    from alphita.mappings.review import files
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review import files
+    from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
     answers, project = spec.answers, spec.project
@@ -112,8 +112,8 @@ def import_(spec: ImportSpec) -> None:
 
 def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
     """Return the other cells of each row of the file that was normalised; None: there is none."""
-    from alphita.normalizer.reading.cells import cells_of
-    from alphita.normalizer.reading.files import MentionFile
+    from alphita.jobs.reading.cells import cells_of
+    from alphita.jobs.reading.files import MentionFile
 
     if spec.context_from is None:
         return None
@@ -147,7 +147,7 @@ def export(spec: ExportSpec) -> None:
     What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
     numbers.
     """
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
     writing, output = spec.writing, spec.writing.output
@@ -180,7 +180,7 @@ def show_progress(
     """Print how far a review is, and how well its reviewers agree."""
     import json
 
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review.store import ReviewStore
 
     with ReviewStore.open(mappings) as store:
         names = [store.project(project).name] if project is not None else [one.name for one in store.projects()]
@@ -211,7 +211,7 @@ def forget(
 
     They stay in the history; those made later count. 'alphita review restore' takes it back.
     """
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review.store import ReviewStore
 
     with ReviewStore.open(mappings) as store:
         changed = store.forget(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
@@ -223,7 +223,7 @@ def restore(
     mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
 ) -> None:
     """Take 'alphita review forget' of the same source, project or reviewer back."""
-    from alphita.mappings.review.store import ReviewStore
+    from alphita.review.store import ReviewStore
 
     with ReviewStore.open(mappings) as store:
         changed = store.restore(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())

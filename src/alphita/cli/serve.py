@@ -17,7 +17,7 @@ from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
-from alphita.normalizer.spec import ERROR, TO
+from alphita.jobs.spec import ERROR, TO
 from alphita.options import HOW, Running, group, option
 from alphita.service.settings import WHO, Settings
 
@@ -84,9 +84,9 @@ def _run(spec: ServeSpec) -> None:
 
     threads = machine.set_threads(spec.running.threads)
     running = replace(spec.running, threads=threads)
+    from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
-    from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.review.store import ReviewStore
     from alphita.service import app, demo, logs
     from alphita.service.checking import Parts, confidence
     from alphita.service.workers import Opening, Worker, contents_opened, default_processes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, machine, printing, progress, registry
-from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
+from alphita.cli._commands import TerminologyCommands
 from alphita.cli._from_spec import JSON, AsJson, Force, with_options
 from alphita.errors import Rejects, UsageError
 from alphita.options import REMAKE, STRICT, THREADS, option
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alphita.terminology.describe import Description
 
 LOADERS = "alphita.terminology.loaders"
-app = typer.Typer(no_args_is_help=True, help="Import, describe and split terminologies.")
+app = typer.Typer(cls=TerminologyCommands, no_args_is_help=True, help="Import, describe and split terminologies.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,9 +228,3 @@ def _show(found: Description) -> None:
     for example in found.examples[:5]:
         console.print(f"    {example['string']!r}: {'; '.join(example['concepts'][:4])}", highlight=False, markup=False)
     table("left out on purpose", found.left_out)
-
-
-app.command("merge")(terminology_merge.merge)
-app.command("changes")(terminology_changes.changes)
-app.command("subset")(terminology_subset.subset)
-app.command("verbalise")(terminology_verbalise.verbalise)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, machine, progress
+from alphita import artefact, machine, progress, registry
 from alphita.encoder import layout, learned
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.head import FILE as head_file
@@ -19,12 +19,11 @@ from alphita.encoder.head import Head
 from alphita.encoder.resolve import resolve, with_weights
 from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import AlphitaError, InputError, UsageError, require
-from alphita.registry import unknown
 
 if TYPE_CHECKING:
     import torch
 
-    from alphita.encoder.torch_runtime import TermModule, TorchRuntime
+    from alphita_lab.encoder.torch_runtime import TermModule, TorchRuntime
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 # Tokenized at once: enough to find rows of one length, few enough that their tokens fit the memory.
@@ -128,7 +127,7 @@ class TermEncoder:
             MissingExtra: it needs torch, which is not installed.
         """
         if precision not in PRECISIONS:
-            raise UsageError(unknown("precision", precision, PRECISIONS))
+            raise UsageError(registry.unknown("precision", precision, PRECISIONS))
         machine.keep_few_products()
         if threads is not None:
             machine.set_threads(threads)
@@ -304,15 +303,15 @@ class TermEncoder:
             InputError: `path` is not the saved folder of this model, or its kind of model cannot be exported.
             MissingExtra: the package onnx is not installed.
         """
-        from alphita.encoder import onnx_export
-
         if precision not in ("fp32", "int8"):
-            raise UsageError(unknown("precision", precision, ("fp32", "int8")))
+            raise UsageError(registry.unknown("precision", precision, ("fp32", "int8")))
         runtime = self._torch()
         if layout.noted(Path(path), "weights_hash") != runtime.weights_hash():
             raise InputError("not the saved folder of this model", file=path, remedy="save(path) it first")
         examples = self.tokenize(self._tokenizer.random_terms(EXAMPLES))
-        return onnx_export.write(runtime, self.settings, Path(path), precision=precision, examples=examples)
+        return registry.extension("onnx_export").write(
+            runtime, self.settings, Path(path), precision=precision, examples=examples
+        )
 
     def _torch(self) -> Any:  # noqa: ANN401 - a TorchRuntime; torch may be absent
         if not hasattr(self._runtime, "pad"):
@@ -334,13 +333,15 @@ def _in_torch(
         MissingExtra: torch is not installed.
     """
     require("torch", "train")
-    from alphita.encoder.torch_runtime import TorchRuntime, choose
+    torch_runtime = registry.extension("torch_runtime")
 
-    device, used = choose(device, precision)
+    device, used = torch_runtime.choose(device, precision)
     source = with_weights(folder)
     if source != folder:
         transformer, _ = layout.read(source)
-    runtime = TorchRuntime(transformer, settings, precision=used, device=device, pad_id=pad_id)
+    runtime: TorchRuntime = torch_runtime.TorchRuntime(
+        transformer, settings, precision=used, device=device, pad_id=pad_id
+    )
     if source != folder and runtime.weights_hash() != layout.noted(folder, "weights_hash"):
         raise InputError(f"has other weights than {folder} was made from", file=source)
     return runtime

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import AlphitaError, InputError
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 from alphita.index.neighbours import unit
 
 # Encoded together. What is batched with what decides the last bits of a vector: so these blocks are the same wherever

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError
-from alphita.index import borrowing, elsewhere, probes
-from alphita.index.borrowing import Borrowed, Lender, borrow, extended
+from alphita.index import external_names, out_of_scope_names, probes
 from alphita.index.choice import Learn
-from alphita.index.half import full
+from alphita.index.external_names import Borrowed, Lender, borrow, extended
+from alphita.index.float16 import full
 from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
 from alphita.index.neighbours import unit
 from alphita.index.segment import Content, Given
@@ -68,7 +68,7 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
     """
     some, short = [], None
     for called, folder in names:
-        lender = borrowing.lender_of(load_terminology(folder))
+        lender = external_names.lender_of(load_terminology(folder))
         if not len(lender.names):
             raise InputError(
                 "has no two names for one thing, so there is nothing to borrow",
@@ -77,9 +77,9 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
             )
         some.append(lender)
     if borrow:
-        some.append(borrowing.shipped_lender())
-        short = read_short_forms(borrowing.shipped_folder() / borrowing.SHORT_FORMS)
-    return Enrichment(borrowing.together(some) if some else None, short, learn)
+        some.append(external_names.shipped_lender())
+        short = read_short_forms(external_names.shipped_folder() / external_names.SHORT_FORMS)
+    return Enrichment(external_names.together(some) if some else None, short, learn)
 
 
 def read_short_forms(path: Path) -> pl.DataFrame:
@@ -113,7 +113,9 @@ def enrich(
     told: dict[str, Any] = {"borrowed": borrowed.report or None}
     table, hashes = None, None
     if given.lender is not None:
-        hashes = np.unique(elsewhere.hashed(elsewhere.absent(given.lender.names, content.strings)["key"].to_list()))
+        hashes = np.unique(
+            out_of_scope_names.hashed(out_of_scope_names.absent(given.lender.names, content.strings)["key"].to_list())
+        )
         told["elsewhere"] = len(hashes)
     if given.short_forms is not None or borrowed.short_forms:
         table = _short_forms(content, given.short_forms, borrowed, rules)

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.encoder.head import HIDDEN, Head
 from alphita.index import head_steps
-from alphita.index.half import Vectors, blocks, full
-from alphita.index.head_exam import Exam, Marks
+from alphita.index.float16 import Vectors, blocks, full
+from alphita.index.head_validation import Exam, Marks
 from alphita.index.neighbours import unit
 from alphita.terminology.text import clean_many
 

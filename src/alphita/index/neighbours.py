@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import UsageError
 from alphita.index.backends import Backend
-from alphita.index.half import Vectors, full
+from alphita.index.float16 import Vectors, full
 
 
 def unit(vectors: Vectors) -> NDArray[np.float32]:

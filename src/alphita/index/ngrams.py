@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index.greatest import GROUP, Reached, greatest, powers, reaching
 from alphita.index.strings import SortedStrings, blocks, cut, distinct
+from alphita.index.topk import GROUP, Reached, greatest, powers, reaching
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from alphita.errors import InputError
 from alphita.index import concepts
 from alphita.index.concepts import Concepts
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 from alphita.index.strings import SortedStrings
 from alphita.terminology import prefixes
 from alphita.terminology.text import clean_many

@@ -30,7 +30,7 @@ from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
 from alphita.index.encoding import STRINGS_A_BLOCK, Blocks, Encoder, encode_block
-from alphita.index.half import Vectors, full
+from alphita.index.float16 import Vectors, full
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say

@@ -24,7 +24,7 @@ from alphita.index.backends import AUTO, EVERY, choose
 from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 from alphita.index.neighbours import nearest, unit
 from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment

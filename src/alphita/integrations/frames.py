@@ -10,16 +10,16 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from alphita.answer.records import Result
 from alphita.errors import UsageError
-from alphita.normalizer.answering.records import Result
-from alphita.normalizer.writing.batches import added_columns, answer_columns
+from alphita.jobs.batches import added_columns, answer_columns
 from alphita.registry import unknown
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.writing.remembering import Memory
+    from alphita.answer.normalizer import Normalizer
+    from alphita.jobs.remembering import Memory
 
 # A series without a name gets this one.
 MENTION = "mention"

@@ -26,14 +26,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from alphita.annotating.formats.jsonl import annotation_of
-from alphita.annotating.spans import Annotation
+from alphita.annotation.formats.jsonl import annotation_of
+from alphita.annotation.spans import Annotation
+from alphita.answer.filters import Filters
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.options import NAMES
+from alphita.answer.records import Candidate, Result
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located
-from alphita.normalizer.answering.filters import Filters
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.options import NAMES
-from alphita.normalizer.answering.records import Candidate, Result
 from alphita.registry import unknown
 
 try:

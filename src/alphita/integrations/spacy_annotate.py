@@ -27,9 +27,9 @@ from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, minibatch
 
-from alphita.annotating.annotator import Annotator, Settings
-from alphita.annotating.formats.jsonl import record_of
-from alphita.annotating.spans import Annotation, Document
+from alphita.annotation.annotator import Annotator, Settings
+from alphita.annotation.formats.jsonl import record_of
+from alphita.annotation.spans import Annotation, Document
 from alphita.integrations.spacy import VALUES, ComponentSettings, ConceptNormalizer
 
 LABEL = "CONCEPT"
@@ -41,7 +41,7 @@ class FindingSettings:
 
     Attributes:
         to: what to answer with, as for `alphita.load`.
-        exact: see `alphita.annotating.annotator.Settings`.
+        exact: see `alphita.annotation.annotator.Settings`.
         precision: likewise.
         context_rules: likewise; a file.
         spans_key: the group of `doc.spans`; None: `doc.ents`.

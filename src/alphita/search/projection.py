@@ -1,7 +1,8 @@
 """The projection f that product attribute prediction trained, and the values it predicts.
 
 Liu et al. 2022, equation 2: d(t, n, v) = || f(E(t + n)) - f(E(v)) ||, small where v is a value of attribute n of the
-product t; f(x) = GELU(W x + b), see `alphita.objectives.attribute_prediction`. Training pushes sigma(gamma - d) towards
+product t; f(x) = GELU(W x + b), see
+`alphita_lab.objectives.attribute_prediction`. Training pushes sigma(gamma - d) towards
 1 for true triples and 0 for others (equation 3), so that is what is taken for similarity. A query stands in the place
 of v: a product is found by a value that its row of the table lacks.
 """

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from alphita.annotating.annotator import Annotator
-from alphita.annotating.annotator import Settings as Kept
-from alphita.annotating.formats.jsonl import record_of
-from alphita.annotating.spans import Category, Document
+from alphita.annotation.annotator import Annotator
+from alphita.annotation.annotator import Settings as Kept
+from alphita.annotation.formats.jsonl import record_of
+from alphita.annotation.spans import Category, Document
+from alphita.answer.normalizer import Normalizer
 from alphita.mappings.record import Decision
-from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import normalizing
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher
 from alphita.service.failures import Refusal, documented

@@ -22,11 +22,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import __version__
+from alphita.answer.calibration_store import Assurance
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
-from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answering.calibration_store import Assurance
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.review.store import ReviewStore
 from alphita.service import (
     annotating,
     failures,

@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from alphita import clock
+from alphita.answer.calibration_store import FOLDER
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
-from alphita.mappings.review import place, rows, schema
-from alphita.mappings.review.failures import explained
-from alphita.normalizer.answering.calibration_store import FOLDER
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.review import filesystem_check, rows, schema
+from alphita.review.failures import explained
 from alphita.service import keys
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology
@@ -138,7 +138,7 @@ def _reviews(path: Path | None) -> Iterator[Finding]:
         return
     path = path.resolve()
     if not path.exists():
-        place.check_folder(path)
+        filesystem_check.check_folder(path)
         yield Finding("reviews", f"{path} is not there yet, and will be made")
         return
     with explained(path):

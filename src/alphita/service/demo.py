@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.answer.normalizer import Normalizer
 
 SOURCE = "hpo"
 STORE = Path("demo") / "reviews.sqlite"
@@ -22,10 +22,10 @@ def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> 
         normalizer: what answers.
         sample: CSV with columns mention and concept_id; examples/messy_terms.csv by default.
     """
-    from alphita.mappings.review.records import ReviewRow
-    from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.answering.records import lines
+    from alphita.answer.records import lines
     from alphita.quickstart import read_sample, sample_path
+    from alphita.review.records import ReviewRow
+    from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
     mappings.parent.mkdir(parents=True, exist_ok=True)

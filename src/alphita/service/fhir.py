@@ -16,8 +16,8 @@ from fastapi.routing import APIRoute
 
 from alphita import clock
 from alphita.index.store import Index
-from alphita.mappings.review.settled import SettledMappings
-from alphita.mappings.review.store import ReviewStore
+from alphita.review.final_decisions import SettledMappings
+from alphita.review.store import ReviewStore
 from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
 from alphita.service.fhir_capabilities import CODE_SYSTEM, CONCEPT_MAP, OPERATIONS, VALUE_SET, VERSIONS
 from alphita.service.fhir_parameters import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from alphita import __version__
 from alphita.index.store import Index
-from alphita.mappings.review import codings
+from alphita.review import codings
 from alphita.service import fhir_expand, fhir_lookup
 from alphita.service.fhir_parameters import MEDIA_TYPE, Release
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita import clock
 from alphita.index.store import Index
-from alphita.mappings.review import codings
+from alphita.review import codings
 from alphita.service import fhir_lookup
 from alphita.service.fhir_parameters import Fault, Values, one
 from alphita.service.searching import Finder

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from alphita.index.store import Index
-from alphita.mappings.review import codings
+from alphita.review import codings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
 from alphita.terminology.language_ranges import speaks

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from alphita.mappings.formats import fhir_r4, fhir_r5
 from alphita.mappings.record import REVIEWED
-from alphita.mappings.review import codings, files
-from alphita.mappings.review.settled import Settled, SettledMappings
+from alphita.review import codings, files
+from alphita.review.final_decisions import Settled, SettledMappings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 
 KNOWN = {

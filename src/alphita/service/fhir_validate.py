@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from alphita.index.store import Index
-from alphita.mappings.review import codings
+from alphita.review import codings
 from alphita.service import fhir_expand, fhir_lookup
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes

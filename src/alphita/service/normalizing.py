@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
-from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.records import Candidate, Result
 from alphita.service import concepts
 from alphita.service.batching import Batcher, QueueFull, tokens
 from alphita.service.failures import Refusal, documented

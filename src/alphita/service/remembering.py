@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from alphita.mappings.record import Relation
-from alphita.mappings.review.records import Decision, Kind
-from alphita.mappings.review.store import ReviewStore, Unknown
+from alphita.review.records import Decision, Kind
+from alphita.review.store import ReviewStore, Unknown
 from alphita.service.failures import Refusal, documented
 from alphita.service.normalizing import check_strings, json_only
 from alphita.service.settings import Settings

@@ -14,9 +14,9 @@ from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import asking, files, imports
-from alphita.mappings.review.records import Added, Project, ReviewRow
-from alphita.mappings.review.store import ReviewStore, Unknown
+from alphita.review import files, imports, priority
+from alphita.review.records import Added, Project, ReviewRow
+from alphita.review.store import ReviewStore, Unknown
 
 MOST_CHARACTERS = 100
 # Problems of an import that are told one by one.
@@ -98,7 +98,7 @@ def add(
                 remedy="give that source, or another name",
             )
         added = store.add_rows(project.name, found, by=by, guarded=guarded)
-    asking.update(store, project.name)
+    priority.update(store, project.name)
     return added
 
 

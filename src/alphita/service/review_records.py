@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alphita.index.store import Index
 from alphita.mappings.record import Mapping, Relation
-from alphita.mappings.review.records import Decision, Order, Project, Standing
+from alphita.review.records import Decision, Order, Project, Standing
 from alphita.service.concepts import find
 from alphita.terminology.store import Terminology
 

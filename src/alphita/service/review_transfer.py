@@ -18,9 +18,9 @@ from alphita import registry
 from alphita.errors import Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, _names, day_of
-from alphita.mappings.review import files
-from alphita.mappings.review.store import ReviewStore
 from alphita.options import made, spelled
+from alphita.review import files
+from alphita.review.store import ReviewStore
 from alphita.service import keys, review_files
 from alphita.service.failures import Refusal, documented
 

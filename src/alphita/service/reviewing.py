@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from alphita import __version__, registry
-from alphita.mappings.review.records import Decision, Order, ReviewRow, State
-from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.answer.normalizer import Normalizer
+from alphita.review.records import Decision, Order, ReviewRow, State
+from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import review_files, review_transfer
 from alphita.service.concepts import find
 from alphita.service.failures import Refusal, documented

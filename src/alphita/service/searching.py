@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.answer.records import DECIMALS
 from alphita.index.store import Index
-from alphita.normalizer.answering.records import DECIMALS
 from alphita.terminology.text import clean_many
 
 # Strings looked at for one concept wanted: most strings name one concept, most concepts have few.

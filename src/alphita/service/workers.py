@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from alphita import machine, textio
+from alphita.answer.calibration_store import FOLDER
+from alphita.answer.normalizer import Normalizer
 from alphita.artefact import MANIFEST
-from alphita.distributed.processes import die_with_parent
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index
-from alphita.normalizer.answering.calibration_store import FOLDER
-from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.jobs.engines.processes import die_with_parent
 from alphita.options import Running
 from alphita.service import annotating, logs
 from alphita.service.failures import refusal_of

@@ -7,7 +7,7 @@ Each module has
     attach(vectors, folder, settings) -> IndexBackend
                                                      opens it; must not copy the vectors
 
-The vectors are float32 or, of an index that stores them so, float16 (see `alphita.index.half`).
+The vectors are float32 or, of an index that stores them so, float16 (see `alphita.index.float16`).
 
 The settings are plain JSON and stand in the index's manifest. A backend that does not compare every vector measures in
 `build` how often it finds the nearest one (see `_approximate`), and says so in them.
@@ -20,6 +20,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from alphita.registry import Group
+
+PLUGINS = Group("alphita.backends", ("DESCRIPTION", "build", "attach"))
 
 AUTO = "auto"
 # What compares every vector.

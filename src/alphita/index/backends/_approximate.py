@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index import half
+from alphita.index import float16
 from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import faiss as flat
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 
 RECALL = 0.99
 # Two cosines this close are equally near: the vectors are float32.
@@ -130,7 +130,7 @@ def _products(queries: NDArray[np.float32], vectors: Vectors, rows: NDArray[np.i
 
     def compare(start: int) -> None:
         part = slice(start, start + at_once)
-        np.einsum("qd,qkd->qk", queries[part], half.full(vectors[rows[part]]), out=products[part])
+        np.einsum("qd,qkd->qk", queries[part], float16.full(vectors[rows[part]]), out=products[part])
 
     starts = range(0, len(rows), at_once)
     if len(starts) == 1:

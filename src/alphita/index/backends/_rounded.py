@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.index import half
-from alphita.index.greatest import GROUP, reaching
-from alphita.index.half import Vectors
+from alphita.index import float16
+from alphita.index.float16 import Vectors
+from alphita.index.topk import GROUP, reaching
 
 GREATEST = 127
 # A step for vectors that are all zero.
@@ -64,12 +64,12 @@ class Rounded:
         """Round `vectors` (n, d), all by one step; torch needs what `by_torch` tells."""
         self.n, dim = vectors.shape
         self.way = way
-        greatest = max(float(np.abs(block).max()) for _, block in half.blocks(vectors))
+        greatest = max(float(np.abs(block).max()) for _, block in float16.blocks(vectors))
         self.step = np.float32(1 if way == "bf16" else max(greatest / GREATEST, TINY))
         self.groups = -(-self.n // GROUP)
         numbers = _zeros(GROUP * self.groups, dim, way)
         self.longest = self.error = 0.0
-        for start, block in half.blocks(vectors):
+        for start, block in float16.blocks(vectors):
             rounded = self._round(block / self.step)
             numbers[start : start + len(block)] = rounded if way == "faiss" else _in_torch(rounded)
             self.longest = max(self.longest, _longest(block))
@@ -199,8 +199,8 @@ def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     made = faiss.IndexScalarQuantizer(
         numbers.shape[1], faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
     )
-    for start in range(0, len(numbers), half.ROWS_AT_ONCE):
-        made.add(numbers[start : start + half.ROWS_AT_ONCE].astype(np.float32))
+    for start in range(0, len(numbers), float16.ROWS_AT_ONCE):
+        made.add(numbers[start : start + float16.ROWS_AT_ONCE].astype(np.float32))
     return made
 
 

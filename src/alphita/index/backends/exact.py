@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.index import half
+from alphita.index import float16
 from alphita.index.backends import Among, Probes
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 
 DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
 
@@ -42,7 +42,7 @@ class ExactBackend:
     def _search_block(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         best = np.empty((len(queries), 0), dtype=np.float32)
         best_rows = np.empty((len(queries), 0), dtype=np.int64)
-        for start, block in half.blocks(self.vectors, VECTOR_BLOCK):
+        for start, block in float16.blocks(self.vectors, VECTOR_BLOCK):
             products = queries @ block.T
             block_rows = np.broadcast_to(np.arange(start, start + products.shape[1]), products.shape)
             best = np.concatenate([best, products], axis=1)

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.index import half
+from alphita.index import float16
 from alphita.index.backends import Among, IndexBackend, Probes, _rounded
 from alphita.index.backends._rounded import Rounded, Way
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 
 DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
 
@@ -96,7 +96,7 @@ class FaissBackend:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of queries (q, d), scored on the vectors themselves."""
         nearest_rows = rounded.candidates(queries, k)
-        products = np.einsum("cd,cd->c", half.full(self.vectors[nearest_rows.row]), queries[nearest_rows.query])
+        products = np.einsum("cd,cd->c", float16.full(self.vectors[nearest_rows.row]), queries[nearest_rows.query])
         order = np.lexsort((nearest_rows.row, -products, nearest_rows.query))
         starts = np.searchsorted(nearest_rows.query, np.flatnonzero(~nearest_rows.unsure))
         best = order[starts[:, None] + np.arange(k)]
@@ -121,7 +121,7 @@ class Scattered:
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
-        similarity, places = _compare_blocks(queries, half.blocks(self.vectors, chosen=self._rows), k)
+        similarity, places = _compare_blocks(queries, float16.blocks(self.vectors, chosen=self._rows), k)
         return similarity, self._rows[places]
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
@@ -151,7 +151,7 @@ def _compare(queries: NDArray[np.float32], vectors: Vectors, k: int) -> tuple[ND
     return (
         _nearest(queries, vectors, k)
         if vectors.dtype == np.float32
-        else _compare_blocks(queries, half.blocks(vectors), k)
+        else _compare_blocks(queries, float16.blocks(vectors), k)
     )
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.index import half
+from alphita.index import float16
 from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import _approximate as approximate
-from alphita.index.half import Vectors
+from alphita.index.float16 import Vectors
 
 DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) with exact scoring; for many millions"
 
@@ -68,8 +68,8 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     inverted: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
     inverted.cp.niter = ROUNDS
     with progress.bar("Compressing vectors", total=n, unit="vectors") as bar:
-        inverted.train(np.ascontiguousarray(half.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
-        for _, block in half.blocks(vectors, ADDED_AT_ONCE):
+        inverted.train(np.ascontiguousarray(float16.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
+        for _, block in float16.blocks(vectors, ADDED_AT_ONCE):
             inverted.add(block)
             bar.advance(len(block))
     faiss.write_index(inverted, str(folder / FILE))

@@ -22,6 +22,15 @@ from alphita import __version__, progress
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.options import Option, option
+from alphita.registry import Group
+
+PLUGINS = Group(
+    "alphita.formats",
+    (
+        *("DESCRIPTION", "SUFFIXES", "STREAMS", "READS", "PREFIXED", "LOSSES"),
+        *("begin", "closed", "encode", "finish", "unfit", "losses", "read"),
+    ),
+)
 
 
 class TargetInfo(NamedTuple):

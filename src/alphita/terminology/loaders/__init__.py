@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from alphita.registry import Group
+
 if TYPE_CHECKING:
     from alphita.config import Config
     from alphita.errors import Rejects
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from alphita.terminology.model import Tables
 
 PACKAGE = "alphita.terminology.loaders"
+PLUGINS = Group("alphita.loaders", ("DESCRIPTION", "Options", "recognises", "load"))
 
 
 class Loader(Protocol):

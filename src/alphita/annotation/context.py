@@ -1,0 +1,223 @@
+"""What a text says of its mentions: that they are negated, possible, of the family, historical or hypothetical.
+
+Source: H. Harkema, J. N. Dowling, T. Thornblade, W. W. Chapman: ConText: an algorithm for determining negation,
+experiencer, and temporal status from clinical reports. J Biomed Inform 42 (2009). The method is theirs: cues with a
+direction and a reach, phrases that end a reach, and phrases that look like a cue and are none. The rules are our own.
+
+The rules are those of `normalizer.cues`. At each place the longest phrase counts, and what it covers counts for nothing
+else.
+
+A cue that is part of the mention itself ("absence of the thumb") says nothing of it. The rules of all languages hold
+for every text; a phrase that several have ("possible") is read as the text's own language has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from alphita.annotation.spans import Context, Place
+from alphita.annotation.tokens import Sentence
+from alphita.mention import cues as table
+from alphita.mention.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category, Rule, Word
+
+_SIGNS = frozenset("?;:()-+.,")
+_HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
+_BLANK = re.compile(r"\n[ \t]*\n")
+# Characters by which a text's language is told.
+LOOKED_AT = 2_000
+COMMA, SEMICOLON, STOP = ",", ";", "."
+
+
+class _Cue(NamedTuple):
+    """A cue where it stands: its context, and the characters that it reaches, from `low` to `high`."""
+
+    context: Context
+    low: int
+    high: int
+
+
+class Contexts:
+    """The cues of one text, sentence by sentence."""
+
+    def __init__(self, cues: Sequence[Sequence[_Cue]]) -> None:
+        """Use `Rules.read`."""
+        self._cues = cues
+
+    def of(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place] = ()) -> tuple[Context, ...]:
+        """Return what is said of a mention: each category once, by the nearest cue that reaches its last part.
+
+        Args:
+            sentence: its number.
+            pieces: the parts of the mention.
+            mentions: parts of all mentions of the sentence: a cue within one ("absent speech") is part of it alone.
+        """
+        start, end = pieces[0].start, pieces[-1].end
+        found: dict[Category, tuple[int, Context]] = {}
+        for cue in self._cues[sentence]:
+            one = cue.context
+            reaches = any(piece.start >= cue.low and piece.end <= cue.high for piece in pieces)
+            if not reaches or any(one.start < piece.end and piece.start < one.end for piece in pieces):
+                continue
+            if any(
+                place.start <= one.start and one.end <= place.end and len(one.cue) < place.size for place in mentions
+            ):
+                continue
+            distance = max(start - one.end, one.start - end, 0)
+            if one.category not in found or distance < found[one.category][0]:
+                found[one.category] = (distance, one)
+        return tuple(found[category][1] for category in CATEGORIES if category in found)
+
+
+class Rules:
+    """The rules of context, as one list."""
+
+    def __init__(self, rules: Iterable[tuple[str, str, Rule]]) -> None:
+        """Take languages and phrases with their rules; a phrase may have several."""
+        self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
+        self._longest: dict[str, int] = {}
+        for language, phrase, rule in rules:
+            words = tuple(word.word for word in table.words(phrase))
+            some = self._rules.setdefault(words, {}).setdefault(language, [])
+            if rule not in some:
+                some.append(rule)
+            self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+
+    def read(self, text: str, sentences: Sequence[Sentence]) -> Contexts:
+        """Return the cues of a text, for each of its sentences."""
+        found: list[list[_Cue]] = []
+        section: list[Context] = []
+        before = 0
+        # Asked for where a phrase is of several languages.
+        language = functools.cache(lambda: language_of(text))
+        for sentence in sentences:
+            gap = text[before : sentence.start]
+            is_heading = ("\n" in gap or before == 0) and _HEADING.match(text, sentence.start) is not None
+            if is_heading or (_BLANK.search(gap) and found and not _is_alone(found[-1], sentences[len(found) - 1])):
+                section = []
+            cues, headed = self._sentence(text, sentence, language, at_line=before == 0 or "\n" in gap)
+            found.append(cues + [_Cue(one, sentence.start, sentence.end) for one in section])
+            section = section + headed
+            before = sentence.end
+        return Contexts(found)
+
+    def _sentence(
+        self, text: str, sentence: Sentence, language: Callable[[], str], *, at_line: bool
+    ) -> tuple[list[_Cue], list[Context]]:
+        """Return the cues of a sentence, and those of them that are the heading of a section."""
+        said = _said(text, sentence)
+        matches = list(self._matches(said, language))
+        if not any(rule.category in CATEGORIES for _, _, rules in matches for rule in rules):
+            return [], []
+        ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
+        ends += [(place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON]
+        clause = _clause(said, matches)
+        cues, headed = [], []
+        for place, end, rules in matches:
+            for rule in rules:
+                if rule.category not in CATEGORIES:
+                    continue
+                category: Category = rule.category
+                start, stop = said[place].start, said[end - 1].end
+                context = Context(category, start, stop, text[start:stop])
+                cues += [_Cue(context, *reach) for reach in _reaches(said, place, end, rule, ends, clause)]
+                follows = said[end].word if end < len(said) else STOP
+                if rule.direction == "section" and place == 0 and at_line and follows in (":", STOP):
+                    headed.append(context)
+        return cues, headed
+
+    def _matches(self, said: Sequence[Word], language: Callable[[], str]) -> Iterator[tuple[int, int, list[Rule]]]:
+        """Yield the phrases of a sentence from left to right, the longest at each place: first word, end, rules."""
+        place = 0
+        while place < len(said):
+            size = min(self._longest.get(said[place].word, 0), len(said) - place)
+            while size:
+                rules = self._rules.get(tuple(one.word for one in said[place : place + size]))
+                if rules is not None:
+                    own = rules.get(language()) if len(rules) > 1 else None
+                    yield place, place + size, own or next(iter(rules.values()))
+                    break
+                size -= 1
+            place += max(size, 1)
+
+
+def _reaches(
+    said: Sequence[Word], place: int, end: int, rule: Rule, ends: Sequence[tuple[int, int, str]], clause: int | None
+) -> Iterator[tuple[int, int]]:
+    """Yield what a cue reaches, as first character and the one behind the last."""
+    stops = [one for one in ends if one[2] in ("", rule.category)]
+    if rule.direction != "back":
+        last = min((start for start, _, _ in stops if start >= end), default=len(said))
+        if clause is not None and place < clause:
+            last = min(last, clause)
+        last = _within(said, range(end, last), rule.reach)
+        if last > end:
+            yield said[end].start, said[last - 1].end
+    if rule.direction in ("back", "both"):
+        first = max((stop for _, stop, _ in stops if stop <= place), default=0)
+        if clause is not None and place > clause:
+            first = max(first, clause)
+        first = _within(said, range(place - 1, first - 1, -1), rule.reach) + 1
+        if first < place:
+            yield said[first].start, said[place - 1].end
+
+
+def _within(said: Sequence[Word], places: range, reach: int | None) -> int:
+    """Return where a reach of so many words ends: the place behind its last word, in the direction of `places`."""
+    words = 0
+    for place in places:
+        words += said[place].word not in _SIGNS
+        if reach is not None and words > reach:
+            return place
+    return places.stop
+
+
+def _clause(said: Sequence[Word], matches: Sequence[tuple[int, int, list[Rule]]]) -> int | None:
+    """Return where the first clause of a sentence ends, if it begins with a word that makes it one."""
+    if matches and matches[0][0] == 0 and any(rule.category == CLAUSE for rule in matches[0][2]):
+        return next((place for place, one in enumerate(said) if one.word == COMMA), None)
+    return None
+
+
+def _is_alone(cues: Sequence[_Cue], sentence: Sentence) -> bool:
+    """Tell whether a sentence is nothing but a cue: a heading, which a blank line may follow."""
+    return any(cue.context.start <= sentence.start and cue.context.end >= sentence.end for cue in cues)
+
+
+def _said(text: str, sentence: Sentence) -> list[Word]:
+    """Return words and signs of a sentence, a sign before its first word included, and a full stop at its end."""
+    start, end = sentence.start, sentence.end
+    while start > 0 and text[start - 1] in "?¿(+-":
+        start -= 1
+    while end < len(text) and text[end] in " ?(-:+)":
+        end += 1
+    found = table.words(text[start:end], start)
+    # The last sign of the sentence before is none of this one.
+    return found if found and found[-1].word == STOP else [*found, Word(end, end, STOP)]
+
+
+def load_rules(path: Path | None = None) -> Rules:
+    """Return the rules of a file, or those that come with Alphita, all languages together.
+
+    Raises:
+        InputError: the file cannot be read, or a row of it is wrong.
+    """
+    return Rules(table.read(path))
+
+
+def language_of(text: str) -> str:
+    """Return in which of `LANGUAGES` a text is likeliest to be, by its first characters."""
+    return str(_identifier().classify(text[:LOOKED_AT])[0])
+
+
+@functools.cache
+def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
+    """Return what tells our languages apart: its own, for setting them takes longer than asking."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(list(LANGUAGES))
+    return identifier

@@ -1,0 +1,205 @@
+"""Names of an index in a text, in any order of words and inflection.
+
+A window of words is looked up by its key: the sorted roots of its words, without those that say nothing ("of", "the").
+So "fingers, short", "shortness of the fingers" and "short finger" are one key. A window grows word by word to the right
+for as long as each word's root stands in some name, as an automaton would go on from state to state, and no name is
+longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. Where only the roots
+agree, or a word stands for another, the normalizer tells what the words mean.
+
+"Short and curved fingers" holds two names: what stands before "and" shares the head behind it, and in "cleft lip and
+palate" what stands behind it shares the beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from alphita.annotation.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
+from alphita.annotation.names import MOST_WORDS, Level, Names
+from alphita.annotation.spans import Place
+from alphita.annotation.tokens import Sentence, Token, root
+
+# Words of a window, with those that say nothing.
+MOST_TOKENS = 12
+# Letters of a word that may be a noun's adjective: "hypotonic".
+SHORTEST_DERIVED = 7
+# Of parts that share a head: how many, and how long.
+MOST_ITEMS, MOST_ITEM_TOKENS, MOST_SHARED = 5, 4, 3
+_CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
+
+
+class Hit(NamedTuple):
+    """A window that is a name.
+
+    Attributes:
+        pieces: its parts in the text; one unless it shares a head.
+        asked: the words as one string, for the normalizer.
+        row: the string of the index that it equals.
+        level: how closely.
+    """
+
+    pieces: tuple[Place, ...]
+    asked: str
+    row: int
+    level: Level
+
+
+def is_code(mention: str) -> bool:
+    """Tell whether a mention is a band of a chromosome, or three signs or fewer with a digit: a lead, a vertebra."""
+    return _CODE.fullmatch(mention) is not None
+
+
+class Finder:
+    """Finds the names of an index in sentences."""
+
+    def __init__(self, names: Names) -> None:
+        """Find these names."""
+        self.names = names
+
+    def find(self, text: str, sentence: Sentence, *, alike: bool = True) -> list[Hit]:
+        """Return every window of a sentence that is a name, or with `alike` alike one; they may overlap."""
+        found: list[Hit] = []
+        tokens = sentence.tokens
+        roots = [root(token.form) for token in tokens]
+        known = self.names.roots
+        for first, token in enumerate(tokens):
+            if roots[first] not in known or (first and tokens[first - 1].start == token.start):
+                continue
+            said: list[str] = []
+            is_plain = alike
+            for last in range(first, min(first + MOST_TOKENS, len(tokens))):
+                token = tokens[last]
+                if last > first and token.joins == "|":
+                    break
+                is_plain = is_plain and token.form not in OUTSIDE and token.form not in CONJUNCTIONS
+                is_plain = is_plain and (last == first or token.joins == "")
+                if not roots[last]:
+                    continue
+                if roots[last] not in known or len(said) == MOST_WORDS:
+                    break
+                said.append(roots[last])
+                # Two tokens may be of one word of the text ("10^9"): it is taken whole.
+                if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
+                    continue
+                hit = self._hit(text, tokens[first : last + 1], said, is_plain)
+                if hit is not None:
+                    found.append(hit)
+        shared = list(self._shared(text, tokens))
+        if shared:
+            found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
+        return list(dict.fromkeys([*found, *shared]))
+
+    def _is_apart(self, hit: Hit, tokens: Sequence[Token], shared: Sequence[Hit]) -> bool:
+        """Tell whether a hit is a borrowed name for two things ("cleft lip and palate") that have own names too."""
+        (start, end), index = hit.pieces[0], self.names.index
+        is_joined = any(token.form in CONJUNCTIONS and start < token.start < end for token in tokens)
+        return (
+            is_joined
+            and bool(index.segment.borrowed[int(index.segment.offsets[hit.row])])
+            and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
+        )
+
+    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool) -> Hit | None:
+        """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
+        rows = self.names.rows(roots)
+        if not rows:
+            alike = self.names.alike(roots) if is_plain else None
+            if alike is None:
+                return None
+            place = Place(tokens[0].start, tokens[-1].end)
+            return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
+        place = Place(tokens[0].start, tokens[-1].end)
+        mention = text[place.start : place.end]
+        is_joined = all(token.joins == "" for token in tokens[1:])
+        closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
+        if closest is None:
+            return None
+        row, level = closest
+        if is_code(mention):
+            return None
+        if level == Level.ROOTS:
+            if len(roots) == 1 and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
+                # "order" is no disorder of sorting, "imprinting" no finding.
+                return None
+            if any(token.form in OUTSIDE for token in tokens):
+                # "Disorders characterized by" are no disorder of character.
+                return None
+        # Words of one root are asked as the name that they make.
+        is_derived = level == Level.ROOTS and len(roots) > 1
+        return Hit((place,), self.names.index.strings[row] if is_derived else mention, row, level)
+
+    def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
+        """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
+        for items in _joined(tokens):
+            for place, item in enumerate(items):
+                own = [item[-size:] for size in range(1, MOST_SHARED + 1)]
+                for other in items[place + 1 :]:
+                    for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
+                        yield from self._made(text, own, other[-size:])
+            first: list[Token] = items[0]
+            for before, item in pairwise(items):
+                # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
+                first = before if len(before) > 1 else first
+                own = [item[:size] for size in range(1, MOST_SHARED + 1)]
+                for size in range(1, min(MOST_SHARED, len(first) - 1) + 1):
+                    for part in own:
+                        yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
+
+    def _made(self, text: str, beginnings: Sequence[Sequence[Token]], end: Sequence[Token]) -> Iterator[Hit]:
+        end = _trimmed(end)
+        for some in beginnings:
+            beginning = _trimmed(some)
+            if not beginning or not end:
+                continue
+            tokens = [*beginning, *end]
+            roots = [said for token in tokens if (said := root(token.form))]
+            if len(roots) < 2 or not (rows := self.names.rows(roots)):
+                continue
+            pieces = tuple(Place(part[0].start, part[-1].end) for part in (beginning, end))
+            asked = " ".join(text[piece.start : piece.end] for piece in pieces)
+            spoken = [token.form for token in tokens]
+            closest = self.names.closest(rows, spoken, asked, is_joined=True)
+            # Of "delay, absent speech and seizures" nothing is a "speech delay".
+            if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
+                yield Hit(pieces, asked, *closest)
+
+
+def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
+    """Yield what conjunctions, commas and slashes join: the words of each part, two parts or more."""
+    items: list[list[Token]] = [[]]
+    has_word = False
+    for token in [*tokens, Token(0, 0, "", "|")]:
+        if token.joins == "|" or token.form in OUTSIDE or len(items) > MOST_ITEMS:
+            if has_word and len(items) > 1 and all(items):
+                yield items
+            items, has_word = [[]], False
+            if token.form in OUTSIDE:
+                continue
+        if token.form in CONJUNCTIONS:
+            # "short, broad and curved": the comma before "and" joins nothing more.
+            has_word = True
+            if items[-1]:
+                items.append([])
+            continue
+        if token.joins == "," and items[-1]:
+            if has_word and len(items) > 1 and all(items):
+                yield items
+                items, has_word = [[]], False
+            else:
+                items.append([])
+        items[-1] = (
+            [*items[-1], token][-MOST_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MOST_ITEM_TOKENS]
+        )
+
+
+def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return words without those at both ends that belong inside a mention only, as "of"."""
+    first, last = 0, len(tokens)
+    while first < last and tokens[first].form in INSIDE:
+        first += 1
+    while last > first and tokens[last - 1].form in INSIDE:
+        last -= 1
+    return tokens[first:last]

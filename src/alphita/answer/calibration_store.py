@@ -1,0 +1,372 @@
+"""The calibration of an index: ranker, calibrator, thresholds and what was measured. Lies in X.index/calibration.
+
+It is an artefact of its own, made for one index and refused by any other; or a general one (see `general`), made for
+one encoder and refused with any other, which lies in X.index/model/calibration:
+
+    manifest.json      the index's hash, or the encoder's; the split's, settings, counts
+    arrays.safetensors ranker and calibrators, plain arrays
+    figures.json       expected calibration error, risk and coverage, accuracies by ranking
+    abbreviations.json what the terminology's abbreviations stand for
+    reliability.svg, risk_coverage.svg
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, textio
+from alphita.answer.confidence import COMMON, Calibrator, Isotonic, Logistic
+from alphita.answer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features
+from alphita.answer.meaning import Cosines, Definitions
+from alphita.answer.ranker import DIGITS, Probabilities, Ranker
+from alphita.answer.table import CandidateTable
+from alphita.answer.term_columns import Languages
+from alphita.errors import InputError, UsageError
+from alphita.mention.abbreviations.clinical_abbreviations import Clinic
+from alphita.mention.abbreviations.expanding import Abbreviations
+
+if TYPE_CHECKING:
+    from alphita.index.store import Index
+
+KIND = "calibration"
+FOLDER = "calibration"
+REMEDY = "fit it again: alphita calibrate --index INDEX --split SPLIT --force"
+# How sure an answer's confidence is: thresholds were tested on strings of this very index, or taken over from others.
+CERTIFIED: Final = "certified"
+ESTIMATED: Final = "estimated"
+Assurance = Literal["certified", "estimated"]
+# What speaks for the best candidate: of the ranker, of the candidate, of the mention. A short mention that equals no
+# term is an abbreviation more often than a slip.
+OF_CANDIDATE = (
+    "equal",
+    "cosine",
+    "letters",
+    "edit_ratio",
+    "words_of_mention_in_term",
+    "words_of_term_in_mention",
+    "borrowed_term",
+    "homonyms",
+    "expanded",
+)
+OF_MENTION = ("characters", "known_words")
+EVIDENCE = (
+    "log_probability",
+    "log_odds_to_second",
+    "log_odds_to_nil",
+    *OF_CANDIDATE,
+    *OF_MENTION,
+    "short_and_not_equal",
+    "log_expansion_share",
+)
+# Of a short form's meanings rarer ones count as this rare.
+LEAST_SHARE = 0.02
+TINY = 1e-9
+
+
+class RankedAnswers(NamedTuple):
+    """The ranker's and calibrator's answers to n questions.
+
+    Attributes:
+        order: (c,) rows of the table, question by question, best first.
+        top: (n,) int64 the row of each question's best candidate; -1 where there is none.
+        confidence: (n,) float64, calibrated probability that the best candidate is right, 0 to 1.
+        nil: (n,) float64, the ranker's probability that no concept fits.
+        score: (c,) float64, the ranker's scores.
+    """
+
+    order: NDArray[np.int64]
+    top: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    nil: NDArray[np.float64]
+    score: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted for one index.
+
+    Attributes:
+        ranker: orders the candidates and scores NIL.
+        calibrators: from evidence to confidence, by language; "all" for every other.
+        nil_threshold: a question whose NIL probability is greater is answered NIL.
+        accept: allowed error -> the confidence from which answers are accepted; None: cannot be certified.
+        estimated: allowed error -> the confidence from which answers are accepted where none can be certified.
+        figures: what was measured on the calibration data, as JSON.
+        definitions: vectors of the concepts' definitions, which the ranker looks at.
+        abbreviations: those of the terminology.
+        cosines: makes the cosines of the index's encoder those of the one that the ranker was fitted with, if it is
+            another.
+        fields: for the manifest: hashes, settings, counts.
+    """
+
+    ranker: Ranker
+    calibrators: Mapping[str, Calibrator]
+    nil_threshold: float
+    accept: Mapping[float, float | None]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    definitions: Definitions | None = None
+    abbreviations: Abbreviations | None = None
+    cosines: Cosines | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Mapping[str, str] = field(default_factory=dict)
+    estimated: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it was made for an encoder, and so for every index of it."""
+        return bool(self.fields.get("general"))
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it was fitted on other indexes than the one that it is for."""
+        return self.is_general or "carried_over_from" in self.fields
+
+    def assurance(self, error: float) -> Assurance:
+        """Return whether what is accepted at an allowed error was tested on strings of the index that it is for."""
+        return ESTIMATED if self.is_of_others or error in self.estimated else CERTIFIED
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in words; empty for what was fitted on its own index."""
+        if self.is_general:
+            return "general calibration, fitted on " + ", ".join(one["name"] for one in self.fields["vocabularies"])
+        carried = self.fields.get("carried_over_from")
+        if not carried:
+            return ""
+        return "taken over from another index" if "index" in carried else "general calibration, lent by another model"
+
+    def __call__(self, table: CandidateTable, features: Features, languages: Languages | None = None) -> RankedAnswers:
+        """Answer the questions whose candidates are in `table`.
+
+        Args:
+            table: the candidates.
+            features: theirs.
+            languages: of the index's terms, for calibrators of one language; the best candidate's term decides.
+        """
+        probabilities = self.ranker(features.candidates, features.mentions, table.offsets)
+        order, top = ordered(table, probabilities.score)
+        evidence = evidence_of(table, features, probabilities, order, top)
+        confidence = self.calibrators[COMMON].apply(evidence)
+        for language, calibrator in self.calibrators.items():
+            if languages is not None and language in languages.names and len(table.term):
+                own = languages.of_term[table.term[np.maximum(top, 0)]] == languages.names[language]
+                confidence[own] = calibrator.apply(evidence[own])
+        confidence = np.where(top >= 0, confidence, 0.0)
+        return RankedAnswers(order, top, confidence, probabilities.nil, probabilities.score)
+
+    def threshold(self, error: float) -> float | None:
+        """Return the confidence from which answers are accepted at an allowed error; None: from none.
+
+        Raises:
+            UsageError: the thresholds were not made for this error.
+        """
+        if error not in self.accept:
+            known = ", ".join(f"{one:g}" for one in self.accept)
+            raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
+        certified = self.accept[error]
+        return self.estimated.get(error) if certified is None else certified
+
+    def save(self, path: Path, *, force: bool = False) -> None:
+        """Write the calibration folder.
+
+        Raises:
+            UsageError: it exists and `force` is not given.
+        """
+        from safetensors.numpy import save_file
+
+        arrays = {f"ranker.{name}": values for name, values in self.ranker.to_arrays().items()}
+        kinds = {}
+        for group, calibrator in self.calibrators.items():
+            kinds[group] = type(calibrator).__name__.lower()
+            arrays |= {f"calibrator.{group}.{name}": values for name, values in calibrator.to_arrays().items()}
+        if self.definitions is not None:
+            arrays |= {f"definitions.{name}": values for name, values in self.definitions._asdict().items()}
+        if self.cosines is not None:
+            arrays |= {f"cosines.{name}": values for name, values in self.cosines._asdict().items()}
+        settings = {
+            "calibrators": kinds,
+            "nil_threshold": self.nil_threshold,
+            "accept": [[error, threshold] for error, threshold in self.accept.items()],
+            "estimated": [[error, threshold] for error, threshold in self.estimated.items()],
+            "features": list(NAMES),
+            "mention_features": list(MENTION_NAMES),
+            "evidence": list(EVIDENCE),
+        }
+        with artefact.create(path, KIND, force=force) as draft:
+            save_file(
+                {name: np.ascontiguousarray(values) for name, values in arrays.items()},
+                draft.path / "arrays.safetensors",
+            )
+            (draft.path / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+            (draft.path / "figures.json").write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
+            # Those of a general one are of the index that it was loaded for.
+            if self.abbreviations is not None and not self.is_general:
+                kept = json.dumps(self.abbreviations.to_json(), ensure_ascii=False)
+                (draft.path / "abbreviations.json").write_text(kept + "\n", encoding="utf-8")
+            for name, picture in self.pictures.items():
+                (draft.path / f"{name}.svg").write_text(picture, encoding="utf-8")
+            # Those of a loaded calibration hold its whole manifest.
+            draft.fields.update({name: value for name, value in self.fields.items() if name not in artefact.RESERVED})
+
+    @classmethod
+    def load(cls, path: Path, index: Index, *, encoder: str | None = None) -> Calibration:
+        """Open the calibration of an index, or a general one for it.
+
+        Args:
+            path: its folder.
+            index: what it is to be used for.
+            encoder: content hash of the encoder that a general one is to be of; the index's by default.
+
+        Raises:
+            InputError: it is none, is damaged, or was made for another index or encoder, or with other features.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            manifest = artefact.verify(path, KIND)
+        except InputError as error:
+            raise InputError(
+                error.problem, file=error.file or path, field=error.field, value=error.value, remedy=REMEDY
+            ) from None
+        _check_made_for(manifest, index, encoder or index.base_model_hash, path)
+        try:
+            settings = textio.json_file(path / "settings.json")
+            arrays = load_file(path / "arrays.safetensors")
+            figures = textio.json_file(path / "figures.json")
+            kept = path / "abbreviations.json"
+            abbreviations = Abbreviations.from_json(textio.json_file(kept)) if kept.exists() else None
+            if manifest.get("general"):
+                abbreviations = Abbreviations.of_index(index)
+            elif abbreviations is not None:
+                abbreviations = abbreviations.with_clinic(Clinic.of_index(index))
+            wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
+            if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
+                raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)
+            ranker = Ranker.from_arrays(_under(arrays, "ranker."))
+            kinds: dict[str, Any] = {"logistic": Logistic, "isotonic": Isotonic}
+            calibrators = {
+                group: kinds[kind].from_arrays(_under(arrays, f"calibrator.{group}."))
+                for group, kind in settings["calibrators"].items()
+            }
+            definitions = _under(arrays, "definitions.")
+            accept = {float(error): threshold for error, threshold in settings["accept"]}
+            estimated = {float(error): float(threshold) for error, threshold in settings.get("estimated", [])}
+            nil_threshold = float(settings["nil_threshold"])
+            kept_definitions = Definitions(**definitions) if definitions else None
+            cosines = Cosines(**found) if (found := _under(arrays, "cosines.")) else None
+            _check_shapes(ranker, calibrators, kept_definitions, cosines, index)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
+        return cls(
+            ranker,
+            calibrators,
+            nil_threshold,
+            accept,
+            figures,
+            kept_definitions,
+            abbreviations,
+            cosines,
+            manifest,
+            estimated=estimated,
+        )
+
+
+def ordered(table: CandidateTable, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of the table, question by question, best first, and each question's best row (-1: none).
+
+    Equal ones stand in the order of their concepts.
+    """
+    order = np.lexsort((-np.round(score, DIGITS), table.request))
+    filled = np.diff(table.offsets) > 0
+    top = np.full(len(filled), -1, np.int64)
+    top[filled] = order[table.offsets[:-1][filled]]
+    return order, top
+
+
+def evidence_of(
+    table: CandidateTable,
+    features: Features,
+    probabilities: Probabilities,
+    order: NDArray[np.int64],
+    top: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return what speaks for each question's best candidate, (n, len(EVIDENCE)); zeros where there is none."""
+    n = len(top)
+    found = np.zeros((n, len(EVIDENCE)))
+    filled = np.flatnonzero(top >= 0)
+    row = top[filled]
+    second = np.full(n, TINY)
+    several = np.flatnonzero(np.diff(table.offsets) > 1)
+    second[several] = np.maximum(probabilities.probability[order[table.offsets[several] + 1]], TINY)
+    first = np.maximum(probabilities.probability[row], TINY)
+    columns: dict[str, NDArray[Any]] = {
+        "log_probability": np.log(first),
+        "log_odds_to_second": np.log(first) - np.log(second[filled]),
+        "log_odds_to_nil": np.log(first) - np.log(np.maximum(probabilities.nil[filled], TINY)),
+        **{name: features.candidates[row, NAMES.index(name)] for name in OF_CANDIDATE},
+        **{name: features.mentions[filled, MENTION_NAMES.index(name)] for name in OF_MENTION},
+    }
+    is_short = columns["characters"] < np.log1p(SHORT_CAPITALS + 0.5)
+    columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)
+    # Odds go with the share: of what is no expansion, 1.
+    share = features.candidates[row, NAMES.index("expansion_share")]
+    columns["log_expansion_share"] = np.where(columns["expanded"] > 0, np.log(np.maximum(share, LEAST_SHARE)), 0.0)
+    for place, name in enumerate(EVIDENCE):
+        found[filled, place] = columns[name]
+    return found
+
+
+def _check_made_for(manifest: Mapping[str, Any], index: Index, encoder: str, path: Path) -> None:
+    if manifest.get("general"):
+        if manifest.get("model_hash") != encoder:
+            raise InputError(
+                "this calibration was made for another encoder",
+                file=path,
+                field="model_hash",
+                value=manifest.get("model_hash"),
+                remedy=REMEDY,
+            )
+    elif manifest.get("index_hash") != index.content_hash:
+        raise InputError(
+            "this calibration was made for another index",
+            file=path,
+            field="index_hash",
+            value=manifest.get("index_hash"),
+            remedy=REMEDY,
+        )
+
+
+def _check_shapes(
+    ranker: Ranker,
+    calibrators: Mapping[str, Calibrator],
+    definitions: Definitions | None,
+    cosines: Cosines | None,
+    index: Index,
+) -> None:
+    """Raise ValueError if arrays do not fit the features, the evidence or the index: a blank question is answered."""
+    if not ranker.candidates or not ranker.mentions:
+        raise ValueError("it has no ranker")
+    if COMMON not in calibrators:
+        raise ValueError(f"it has no calibrator {COMMON!r}")
+    candidates, mentions = (np.zeros((1, len(names)), np.float32) for names in (NAMES, MENTION_NAMES))
+    ranker(candidates, mentions, np.array([0, 1]))
+    for calibrator in calibrators.values():
+        calibrator.apply(np.zeros((1, len(EVIDENCE))))
+    if definitions is not None and (
+        definitions.row.shape != (len(index.segment.concepts),) or definitions.vectors.shape[1:] != (index.dim,)
+    ):
+        raise ValueError("its definitions are not of this index's concepts")
+    if cosines is not None and (cosines.own.shape != cosines.lender.shape or (np.diff(cosines.own) < 0).any()):
+        raise ValueError("its cosines do not fit together")
+
+
+def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,400 @@
+"""What the words of a mention and of the name that answers it say against each other.
+
+Near strings are not enough: "strong pulse" is no weak one, "anorchia" no anonychia, "aPTT" alone does not say that it
+is prolonged, and "N/V/D" names more than nausea and vomiting. Each of these is a rule about words of `lexicon` or parts
+of words of `morphemes`; none knows a concept.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Container, Sequence
+
+from alphita.answer.extra_words import (
+    PREPOSITIONS,
+    changes,
+    is_beside_short_form,
+    is_everyday_short_form,
+    is_far,
+    is_of_another_thing,
+    is_of_one_side,
+    is_worded_otherwise,
+    measured_in,
+    told,
+)
+from alphita.mention import lexicon, morphemes
+from alphita.mention.cues import bare
+from alphita.mention.morphemes import levelled
+from alphita.mention.rules import age_group, body_site, laterality, read
+from alphita.mention.spelling import IDLE
+from alphita.mention.word_pairs import (
+    ALIKE,
+    INFLECTION,
+    MISSPELT,
+    WORD,
+    Rest,
+    is_inflected,
+    is_other_word,
+    is_turned,
+    rest_of,
+    shared,
+    uninflected,
+)
+
+OPPOSITE = "opposite: the mention says the opposite of the name"
+OTHER_WORD = "word: the mention has another word than the name"
+UNSAID = "unsaid: the name says more than the mention"
+UNEXPLAINED = "unexplained: the mention says what the name does not"
+NO_FINDING = "modifier: the name is no finding, and the mention says more"
+_LETTERS = re.compile(r"[^\W\d_]+")
+_VALUE = re.compile(  # A value and its unit: "30 s", "<10".
+    r"[<>≤≥=]? ?(?<![^\W_])\d[\d.,:/-]*(?: ?(?:mm?ol|[mukn]?g|iu|m?iu|u|s|sec|ms|mm|cm|%|fl|pg)(?:/\w+)?\b)?"
+)
+_LAST = 16  # Pairs that are looked at again at once.
+BLOOD = "blood"
+MOST_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
+_NOT = re.compile(  # Words that deny what stands behind them.
+    r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
+)
+_CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|did)nt\b")
+SHORT_FORM = 6  # Letters at most.
+# Words of less that tell a place or a form too.
+_OF_FORM = frozenset({"lower", "down", "short", "small"})
+_ENDS = "hyper|hypo|over|under|micro|macro|brady|tachy|poly|oligo"
+_TWO_ENDS = re.compile(rf"\b(?:{_ENDS})-? ?(?:or|and|and/or|[/,&]|oder|und|et|ou|o|e|y|u) ?(?:{_ENDS})")
+_UP_OR_DOWN = (" up", " down")
+_CAPITAL = re.compile(r"(?<![^\W_])(?<!\d )(?<!/)[A-HJ-Z](?![^\W_+/])")
+# Beginnings of words that say less, and what parts of words mean that do.
+_LESS = ("hypo", "micro", "under", "oligo", "brady")
+_LESS_MEANT = frozenset(
+    {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
+)
+# Marks of a positive result are as good as the word.
+_POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
+
+
+def contradiction(
+    mention: str,
+    names: Sequence[str],
+    *,
+    expansion: str | None = None,
+    spelling: str | None = None,
+    similarity: float = 1.0,
+    common: Container[str] = (),
+    synonyms: Container[tuple[str, str]] | None = None,
+) -> str | None:
+    """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing.
+
+    Args:
+        mention: as written.
+        names: the name that answers it, and the preferred name of its concept.
+        expansion: what the mention's short forms stand for; None: it has none.
+        spelling: the mention with its words put right; None: none was.
+        similarity: the cosine of the mention, if it was neither expanded nor put right, and the name that answers it.
+        common: words of common language, in lower case.
+        synonyms: pairs of words that terms say for each other; None: it does not matter.
+    """
+    mention = unicodedata.normalize("NFKC", mention)
+    said = expansion or mention
+    matched, *others = names
+    for each in dict.fromkeys((mention, said)):
+        if is_opposite(each, matched) or any(is_at_other_end(each, name) for name in others):
+            return OPPOSITE
+        if _has_both_ends(each, matched):
+            return UNEXPLAINED
+    if _is_more_than_modifier(mention, matched, common):
+        return NO_FINDING
+    if _is_denied(mention, matched):
+        return OPPOSITE
+    if expansion and is_everyday_short_form(mention, expansion, matched, common):
+        return OTHER_WORD
+    rest = rest_of(said, matched)
+    if not rest.said and not rest.named and expansion is None:
+        return None
+    if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
+        return OPPOSITE
+    if expansion and is_beside_short_form(mention, expansion, names, common):
+        return UNEXPLAINED
+    is_other = is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling)))
+    if is_other and not _is_form_of(said, others):
+        return OTHER_WORD
+    if _is_spelt_to_other_kind(mention, matched, rest):
+        return OTHER_WORD
+    if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
+        return UNSAID
+    if is_unexplained(mention, expansion, matched, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
+        return UNEXPLAINED
+    if synonyms is not None and is_worded_otherwise(mention, spelling or said, matched, synonyms):
+        return OTHER_WORD
+    if (
+        is_of_one_side(said, matched)
+        or is_of_another_thing(said, names, common)
+        or is_far(said, names, similarity, common)
+    ):
+        return UNEXPLAINED
+    if is_narrowed(said, matched) or _is_modified_otherwise(rest):
+        return UNSAID
+    # "Hip dislocation" is no congenital one.
+    how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
+    is_more = rest.named and not rest.said and how.issuperset(rest.named)
+    return UNSAID if is_more and all(how.intersection(rest_of(said, name).named) for name in others) else None
+
+
+def is_opposite(mention: str, name: str) -> bool:
+    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity".
+
+    A word that says that all is well, and that the name lacks, is one: "clear cornea" is no clouded one.
+    """
+    said, named = _differing(mention, name)
+    less = lexicon.axes()[0].less
+    if (
+        said & lexicon.bare_words("fine")
+        and not (said & less)
+        and less.isdisjoint(_LETTERS.findall(mention.casefold()))
+    ):
+        return True
+    if is_at_other_end(mention, name):
+        return True
+    if "other than" in mention.casefold() and "other than" not in name.casefold():
+        return True
+    with_it, without = ("without" in WORD.findall(text.casefold()) for text in (name, mention))
+    if without and not with_it and "with" in WORD.findall(name.casefold()):
+        return True
+    # "Can hear" is not "can't hear".
+    if not said and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
+        return True
+    return any(is_turned(word, other) for word in said for other in named)
+
+
+def is_at_other_end(mention: str, name: str) -> bool:
+    """Tell whether a mention says more where the name says less, as "thick" and "thin", or the other way round."""
+    said, named = _differing(mention, name)
+    return any(
+        bool(said & ours and named & theirs and not named & ours and not said & theirs)
+        for axis in lexicon.axes()
+        for ours, theirs in ((axis.more, axis.less), (axis.less, axis.more))
+    )
+
+
+def _is_denied(mention: str, name: str) -> bool:
+    """Tell whether a mention denies all of a name by a contracted verb: "isn't short of breath"."""
+    if not _CONTRACTED.search(mention.casefold()) or _NOT.search(name.casefold()):
+        return False
+    return lexicon.bare_words("filler").issuperset(rest_of(mention, name).named)
+
+
+def _has_both_ends(mention: str, name: str) -> bool:
+    """Tell whether a mention says that one thing is more and another less, and the name only one of these.
+
+    "Low serum potassium with high urine potassium" is more than "low urine potassium", as "over or underweight" than
+    the latter.
+    """
+    if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
+        return True
+    axis = lexicon.axes()[0]
+    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
+    both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
+    return both and named.isdisjoint(axis.more) != named.isdisjoint(axis.less)
+
+
+@functools.lru_cache(maxsize=_LAST)
+def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
+    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
+    return said - named, named - said
+
+
+def _is_form_of(said: str, names: Sequence[str]) -> bool:
+    """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
+    words = [levelled(word) for word in WORD.findall(said.casefold())]
+    named = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
+    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in named)
+
+
+def _is_spelt_to_other_kind(mention: str, name: str, rest: Rest) -> bool:
+    """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something is.
+
+    "Gourd" is no GORD, "canter" not central.
+    """
+    if len(rest.said) != 1 or len(WORD.findall(mention)) > 1:
+        return False
+    is_short_form = len(name) <= SHORT_FORM and sum(sign.isupper() for sign in name) > 1
+    if is_short_form:
+        return rest.said[0].removesuffix("s") != levelled(name.casefold())
+    return _is_modifier(name) and sorted(rest.said[0]) != sorted(levelled(name.casefold()))
+
+
+def is_apart(said: str, name: str, rest: Rest) -> bool:
+    """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
+    sorts = lexicon.meanings("apart")
+    mine, other = ({sorts[word] for word in words if word in sorts} for words in (rest.said, rest.named))
+    if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
+        return True
+    measured, named = (measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
+    return BLOOD in measured and bool(named) and not measured & named
+
+
+def _says_less(rest: Rest) -> bool:
+    """Tell whether a mention says, and the name does not, that something is less, not of which place or form it is."""
+    return not (lexicon.axes()[0].less - _OF_FORM).isdisjoint(rest.said)
+
+
+def _tells_less(name: str) -> bool:
+    """Tell whether a name says in any way that something is less, or is not as it should be."""
+    words = [levelled(word) for word in WORD.findall(name.casefold())]
+    less = frozenset().union(*(axis.less for axis in lexicon.axes()))
+    amiss = less | (changes() - lexicon.axes()[0].more - {"positivity", "positive"})
+    return any(
+        word in amiss
+        or word.startswith(_LESS)
+        or any(not _LESS_MEANT.isdisjoint(parts) for parts in morphemes.readings(word))
+        for word in words
+    )
+
+
+def says_more(said: str, rest: Rest) -> bool:
+    """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's.
+
+    "aPTT" does not say that it is prolonged, "velvet" nothing of skin, "lumbar puncture" of nothing that it betters.
+    """
+    circumstance = lexicon.bare_words("circumstance")
+    if not circumstance.isdisjoint(rest.named) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
+        return True
+    valued = _VALUE.sub(" ", said.casefold())
+    left = {levelled(word) for word in WORD.findall(valued)}
+    filler = lexicon.bare_words("filler")
+    mine = [
+        word
+        for word in rest.said
+        if word in left and word not in filler and not any(is_inflected(word, other) for other in rest.named)
+    ]
+    if mine:
+        return False
+    # With "+" the mention says that it is positive.
+    if _POSITIVE.search(said):
+        return False
+    inflected = [word for word in rest.named if any(is_inflected(word, other) for other in rest.said)]
+    more = [word for word in rest.named if word not in filler and word not in inflected]
+    if len(left) == 1 and not more and BLOOD in rest.named:
+        return True
+    left_out = changes() | lexicon.bare_words("head")
+    if more and all(word in left_out for word in more):
+        return True
+    return bool(more) and len(left) == 1
+
+
+def is_narrowed(said: str, name: str) -> bool:
+    """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
+    mine, other = read(said), read(name)
+    for rule in (age_group, body_site):
+        values = [[found.value for found in rule.find(text)] for text in (mine, other)]
+        if all(values):
+            wide, narrow = map(rule.code, values)
+            if wide & ~narrow:
+                return True
+    return False
+
+
+def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -> bool:
+    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms.
+
+    Nor is what a word undoes, as "surgically" absent.
+    """
+    if not lexicon.bare_words("undone").isdisjoint(map(bare, rest.said)):
+        return True
+    axis = lexicon.axes()[0]
+    ways = axis.more | axis.less
+    # "Babinski down", "VMA up".
+    if (
+        mention.casefold().endswith(_UP_OR_DOWN)
+        and not {"up", "down"}.isdisjoint(rest.said)
+        and ways.isdisjoint(rest.named)
+        and not _tells_less(name)
+    ):
+        return True
+    left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
+    is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
+    # "Hb S high" is of another haemoglobin.
+    if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
+        return True
+    if is_of_analyte and measured_in(left) - measured_in(rest.named) - {BLOOD}:
+        return True
+    if expansion is None and not rest.named and _content(left) > MOST_UNEXPLAINED:
+        return True
+    if expansion is None or (" " in mention.strip() and "/" not in mention):
+        return False
+    known = lexicon.bare_words("filler") | ways
+    return any(word not in known and not word.isdigit() for word in left)
+
+
+def _is_spelt_beside_others(rest: Rest) -> bool:
+    """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no dropsy.
+
+    A word of how, how much, or in what something is measured may stand beside it.
+    """
+    from rapidfuzz.distance import Indel
+
+    if len(rest.named) != 1 or morphemes.readings(rest.named[0]):
+        return False
+    others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
+    if len(others) == len(rest.said):
+        return False
+    return any(word not in told() and not word.isdigit() and not measured_in([word]) for word in others)
+
+
+def _is_modified_otherwise(rest: Rest) -> bool:
+    """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
+    from rapidfuzz.distance import Indel
+
+    how = lexicon.bare_words("modifier") - PREPOSITIONS
+    # One side is unilateral.
+    mine = [word for word in rest.said if word in how and not age_group.find(read(word)) and not _is_side(word)]
+    other = [
+        word
+        for word in rest.named
+        if word not in lexicon.bare_words("filler") | PREPOSITIONS
+        and not _is_side(word)
+        and not any(shared(word, each) >= INFLECTION for each in rest.said)
+    ]
+    return any(Indel.normalized_similarity(word, each) < ALIKE for word in mine for each in other)
+
+
+def _is_side(word: str) -> bool:
+    return bool(laterality.find(read(word)))
+
+
+def _content(words: Sequence[str]) -> int:
+    """Return how many of some words say something."""
+    filler = lexicon.bare_words("filler") | IDLE
+    return sum(word not in filler and not word[0].isdigit() for word in words)
+
+
+def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:
+    """Tell whether a name says only how something is, and the mention says of what; or the mention says only that."""
+    rest = rest_of(mention, name)
+    if not rest.said:
+        return bool(rest.named) and _is_modifier(mention)
+    if not _is_modifier(name):
+        return False
+    # A chronicle is not chronic.
+    if len(rest.said) == 1 and mention.casefold() in common:
+        return True
+    from rapidfuzz.distance import Indel
+
+    filler = lexicon.bare_words("filler")
+    return any(
+        word not in filler
+        and not word.isdigit()
+        and not any(
+            is_inflected(word, other) or Indel.normalized_similarity(word, other) > MISSPELT for other in rest.named
+        )
+        for word in rest.said
+    )
+
+
+def _is_modifier(text: str) -> bool:
+    """Tell whether a string says only how something is."""
+    axis = lexicon.axes()[0]
+    words = {bare(word) for word in WORD.findall(text.casefold())}
+    return bool(words) and words <= lexicon.bare_words("modifier") | axis.more | axis.less

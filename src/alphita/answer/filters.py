@@ -1,0 +1,204 @@
+"""Filters: which concepts may be answered, and an index that is searched for these alone."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.answer.targets import Targets
+from alphita.errors import UsageError
+from alphita.index.neighbours import nearest, unit
+from alphita.index.ngrams import Ngrams
+from alphita.index.segment import Segment
+from alphita.index.store import Index
+from alphita.registry import unknown
+from alphita.terminology.language_ranges import among
+from alphita.terminology.prefixes import canonical
+
+# Concepts that an unknown one is compared with.
+MOST_COMPARED = 100_000
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which concepts may be answered. Of several values of one kind any will do; all kinds must hold.
+
+    Attributes:
+        types: semantic types, or domains of OMOP vocabularies.
+        sources: prefixes of the concepts' own terminologies.
+        languages: BCP-47; a concept must have a term in one of them, and only such terms match.
+        under: CURIEs; the concepts below one of them, and these themselves.
+        standard_only: only standard concepts (OMOP).
+    """
+
+    types: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    standard_only: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything may be answered."""
+        return not (self.types or self.sources or self.languages or self.under or self.standard_only)
+
+    def concepts(self, segment: Segment) -> NDArray[np.bool_]:
+        """Return which concepts of an index may be answered, (n_concepts,).
+
+        Raises:
+            UsageError: a value that the index does not know (near ones are offered), or nothing is left.
+        """
+        allowed = np.ones(len(segment.concepts), bool)
+        if self.types:
+            allowed &= _of_types(segment, self.types)
+        if self.sources:
+            wanted = {canonical(one).lower() for one in self.sources}
+            column = [canonical(one or "") for one in _column(segment, "source", "--source")]
+            _check("source", [canonical(one) for one in self.sources], column)
+            allowed &= np.array([one.lower() in wanted for one in column], bool)
+        if self.languages:
+            allowed &= np.bincount(segment.term_concept[self._terms(segment)], minlength=len(segment.concepts)).astype(
+                bool
+            )
+        if self.under:
+            allowed &= _under(segment, self.under)
+        if self.standard_only:
+            allowed &= np.array([one == "S" for one in _column(segment, "standard", "--standard-only")], bool)
+        if not allowed.any():
+            raise UsageError("no concept of this index passes all filters together")
+        return allowed
+
+    def _terms(self, segment: Segment) -> NDArray[np.bool_]:
+        column = segment.terms.column("language").cast(pa.string())
+        known = [one for one in pc.unique(column).to_pylist() if one]
+        for one in self.languages:
+            if not among(known, [one]):
+                raise UsageError(unknown("language", one, {*known, *(tag.split("-")[0] for tag in known)}))
+        tags = pa.array(among(known, self.languages), pa.string())
+        found = pc.is_in(column, value_set=tags).to_numpy(zero_copy_only=False)
+        return np.asarray(found, bool)
+
+    def terms(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which terms may match, (n_terms,): those of allowed concepts, in an allowed language."""
+        terms: NDArray[np.bool_] = allowed[segment.term_concept]
+        return terms & self._terms(segment) if self.languages else terms
+
+    def strings(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which strings may match, (n_strings,): those with a term that may."""
+        counts = np.add.reduceat(self.terms(segment, allowed).astype(np.int64), np.asarray(segment.offsets[:-1]))
+        found: NDArray[np.bool_] = counts > 0
+        return found
+
+
+class Restricted:
+    """An index of which only some strings are found; everything else is the index's own."""
+
+    def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
+        """Find only `strings`, (n_strings,) bool, of an index."""
+        self._index, self._allowed = index, strings
+        self._n = int(strings.sum())
+        self._backend = index.backend.only(strings)
+        self.ngrams = None if index.ngrams is None else _of_strings(index.ngrams, strings)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the index's own
+        return getattr(self._index, name)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def findable(self) -> int:
+        """How many strings a search can find."""
+        return self._n
+
+    def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each cleaned string, -1 where it is not indexed, or not to be found."""
+        rows = self._index.rows(cleaned)
+        return np.where((rows >= 0) & self._allowed[rows], rows, -1)
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the k nearest of the strings that may be found; see `Index.search`."""
+        return nearest(self._backend, (self._n, self._index.dim), unit(vectors), k)
+
+
+def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | None) -> NDArray[np.bool_] | None:
+    """Return which concepts may be answered, (n_concepts,): by the filters, and with a code in the target; None: all.
+
+    Raises:
+        UsageError: see `Filters.concepts`.
+    """
+    if (filters is None or filters.empty) and targets is None:
+        return None
+    allowed = np.ones(len(index.segment.concepts), bool) if filters is None else filters.concepts(index.segment)
+    if targets is not None:
+        coded = np.zeros(len(allowed), bool)
+        coded[targets.concepts] = True
+        allowed &= coded
+        if not allowed.any():
+            raise UsageError(f"no concept that passes the filters has a code in {targets.target}")
+    return allowed
+
+
+def _of_strings(whole: Ngrams, strings: NDArray[np.bool_]) -> Ngrams:
+    """Return n-grams that find only some strings; similarities stay as they are."""
+    from scipy.sparse import csr_matrix
+
+    part = copy.copy(whole)
+    part._lists = []
+    start = 0
+    for lists in whole._lists:
+        kept = strings[start : start + lists.shape[1]][lists.indices]
+        ends = np.concatenate([[0], np.cumsum(kept)])[lists.indptr].astype(lists.indptr.dtype)
+        part._lists.append(csr_matrix((lists.data[kept], lists.indices[kept], ends), shape=lists.shape))
+        start += lists.shape[1]
+    return part
+
+
+def _of_types(segment: Segment, types: Sequence[str]) -> NDArray[np.bool_]:
+    columns = [name for name in ("semantic_types", "domain", "concept_class") if name in segment.concepts.column_names]
+    values = [segment.concepts.column(name).to_pylist() for name in columns]
+    listed = [
+        {one for column in row for one in (column if isinstance(column, list) else [column]) if one}
+        for row in zip(*values, strict=True)
+    ]
+    known = sorted({one for some in listed for one in some})
+    if not known:
+        raise UsageError("this index's concepts have no semantic types; --type cannot be used with it")
+    _check("semantic type", types, known)
+    wanted = {one.lower() for one in types}
+    return np.array([any(one.lower() in wanted for one in some) for some in listed], bool)
+
+
+def _under(segment: Segment, curies: Sequence[str]) -> NDArray[np.bool_]:
+    allowed = np.zeros(len(segment.concepts), bool)
+    for curie, row in zip(curies, segment.concept_rows(list(curies)).tolist(), strict=True):
+        if row < 0:
+            ids = segment.concepts.column("id").slice(0, MOST_COMPARED).to_pylist()
+            near = difflib.get_close_matches(curie, ids, n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise UsageError(f"this index has no concept {curie!r}{hint}")
+        allowed[row] = True
+        allowed[segment.descendants(row)] = True
+    return allowed
+
+
+def _column(segment: Segment, name: str, option: str) -> list[Any]:
+    if name not in segment.concepts.column_names:
+        raise UsageError(f"this index does not tell its concepts' {name}; {option} cannot be used with it")
+    column: list[Any] = segment.concepts.column(name).to_pylist()
+    return column
+
+
+def _check(what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
+    spelt = {one.lower() for one in known}
+    for one in wanted:
+        if one.lower() not in spelt:
+            raise UsageError(unknown(what, one, {one for one in known if one}))

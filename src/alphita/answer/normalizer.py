@@ -1,0 +1,365 @@
+"""The normaliser: clean-up, candidates by every route, ranking, confidence, and NIL where no concept fits."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import machine, registry
+from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
+from alphita.answer.candidates import DEPTH, EXACT
+from alphita.answer.filters import Filters, Restricted, allowed_concepts
+from alphita.answer.options import AUTO, NormalizerOptions
+from alphita.answer.pipeline import Pipeline, Questions, Scored
+from alphita.answer.records import Result
+from alphita.answer.results import Maker
+from alphita.answer.table import MOST_CONCEPTS
+from alphita.answer.term_columns import languages_of
+from alphita.errors import UsageError
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
+from alphita.mention.abbreviations.clinical_abbreviations import Clinic
+from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.assertion import SAYS_NOTHING, identifier_of
+
+RANKINGS = "alphita.answer.rankings"
+DEFAULT_ERROR = 0.05
+# Mention, context, language.
+Row = tuple[str, str | None, str | None]
+# Distinct mentions answered together, each block in a thread: their candidates' features take some dozen megabytes.
+MENTIONS_AT_ONCE = 1_024
+# Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
+STRINGS_PER_CONCEPT = 4
+
+
+class Normalizer:
+    """Maps strings to concepts of one index. The encoder is loaded when the first string needs it.
+
+    `NormalizerOptions` has its options; they are given by their names, or all together.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        encoder: Encoder | None = None,
+        options: NormalizerOptions | None = None,
+        **changes: Any,  # noqa: ANN401 - see `NormalizerOptions`
+    ) -> None:
+        """Normalise with an opened index.
+
+        Args:
+            index: the terms and their vectors.
+            encoder: use this one instead of loading the index's own; it must be the same model.
+            options: how to answer; all as `NormalizerOptions` has them by default.
+            **changes: further options by their names, which go before those.
+
+        Raises:
+            UsageError: an option that there is not or out of range, a ranking that the index has no parts for, an
+                allowed error without a calibration, or an unknown filter.
+            InputError: `encoder` is not the one the index was built with, or the calibration is not this index's.
+        """
+        self.options = asked = (options or NormalizerOptions()).changed(changes)
+        if encoder is not None:
+            index.check_encoder(encoder)
+        self.index, self.floor, self.target, self.filters = index, asked.floor, asked.target, asked.filters
+        self._encoder = encoder
+        self._loading = threading.Lock()
+        self.calibration = fitted = _calibration(index, asked.calibration, asked.ranking)
+        self.ranking = asked.ranking if asked.ranking != AUTO else "vectors" if fitted is None else "learned"
+        self._ranking = registry.load(RANKINGS, self.ranking)
+        _check_parts(index, self.ranking, self._ranking, fitted)
+        self.error = _allowed(asked.error, fitted, index)
+        self.accept = None if fitted is None else fitted.threshold(self.error)
+        self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
+        self._maker = Maker(index, self.target, None if fitted is None else fitted.ranker)
+        self._allowed = allowed = allowed_concepts(index, self.filters, self._maker.targets)
+        searched: Any = index
+        terms = None
+        if allowed is not None:
+            chosen = self.filters or Filters()
+            searched = Restricted(index, chosen.strings(index.segment, allowed))
+            terms = chosen.terms(index.segment, allowed)
+        self._pipeline = Pipeline(
+            searched,
+            self.encoder,
+            self.abbreviations,
+            respell=self._ranking.LEARNED,
+            allowed=terms,
+            definitions=None if fitted is None else fitted.definitions,
+            cosines=None if fitted is None else fitted.cosines,
+        )
+        self._languages = None if fitted is None else languages_of(index.segment)
+
+    @property
+    def assurance(self) -> Assurance | None:
+        """How sure the confidence is: "certified" on this index's own strings, "estimated" on others; None: none."""
+        return self.calibration.assurance(self.error) if self.calibration is not None else None
+
+    @classmethod
+    def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
+        """Open the index at `path` and normalise with it.
+
+        Args:
+            path: an index folder.
+            verify: see `Index.open`.
+            **options: those of the class.
+
+        Raises:
+            InputError: the index is damaged or its parts do not belong together.
+        """
+        return cls(Index.open(path, verify=verify), **options)
+
+    def encoder(self) -> Encoder:
+        """Return the encoder, loading it the first time."""
+        with self._loading:
+            if self._encoder is None:
+                from alphita.encoder.encoder import TermEncoder
+
+                how = {name: getattr(self.options, name) for name in ("precision", "device", "threads")}
+                encoder: Encoder = TermEncoder.load(self.index.model_path, **how)
+                self.index.check_encoder(encoder)
+                self._encoder = encoder
+            return self._encoder
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Learn the abbreviations that some texts define, such as "congestive heart failure (CHF)".
+
+        What was learned from earlier texts is forgotten. What a mention or its own context defines needs no preparing.
+
+        Args:
+            texts: all mentions and contexts of an input.
+        """
+        if self.abbreviations is not None:
+            self.abbreviations = _fresh(self.abbreviations)
+            self.abbreviations.learn(texts)
+            self._pipeline.abbreviations = self.abbreviations
+
+    def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
+        """Learn what `prepare` would, from definitions that were found in the texts before.
+
+        Args:
+            definitions: short form, long form and how often it was found, in the order in which they were found.
+        """
+        if self.abbreviations is not None:
+            self.abbreviations = _fresh(self.abbreviations)
+            self.abbreviations.learn_counted(definitions)
+            self._pipeline.abbreviations = self.abbreviations
+
+    def normalize(
+        self,
+        mentions: Sequence[str],
+        *,
+        top_k: int = 1,
+        contexts: Sequence[str | None] | None = None,
+        languages: Sequence[str | None] | None = None,
+        explain: bool = False,
+    ) -> list[Result]:
+        """Map each mention to its concept.
+
+        Equal mentions (after cleaning, with equal expansions) are looked up once; of more than a thousand, those that
+        are written alike. An empty mention is NIL without candidates.
+
+        Args:
+            mentions: the strings.
+            top_k: candidates wanted for each: exactly so many concepts, if the index has them.
+            contexts: for each the text it stands in, or None; it decides what an abbreviation means.
+            languages: for each its language (BCP-47), or None.
+            explain: give each result its explanation.
+
+        Returns:
+            One result per mention, in order.
+
+        Raises:
+            UsageError: `mentions` is not a list of strings, `top_k` is below 1, or a list has another length.
+        """
+        _check(mentions, top_k, contexts, languages)
+        nothing: list[str | None] = [None] * len(mentions)
+        rows = list(zip(mentions, contexts or nothing, languages or nothing, strict=True))
+        if len(rows) <= MENTIONS_AT_ONCE:
+            return self._normalized(rows, top_k, explain)
+        distinct = list(dict.fromkeys(rows))
+        threads = machine.threads()
+        # As much for each thread. The first block is half as large, and so the last: while a thread encodes, which is
+        # outside of Python's lock, another one ranks.
+        size = -(-len(distinct) // (threads * -(-len(distinct) // (threads * MENTIONS_AT_ONCE))))
+        starts = [0, *range(max(1, size // 2), len(distinct), size)]
+        blocks = [distinct[start:stop] for start, stop in itertools.pairwise([*starts, len(distinct)])]
+
+        def alone(block: list[Row]) -> list[Result]:
+            with machine.one_thread():
+                return self._normalized(block, top_k, explain)
+
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            answered = (map if pool is None else pool.map)(alone, blocks)
+            found = dict(zip(distinct, itertools.chain.from_iterable(answered), strict=True))
+        return [found[row] for row in rows]
+
+    def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
+        """Answer rows, equal questions once."""
+        mentions = [mention for mention, _, _ in rows]
+        contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
+        asked, places = self._pipeline.ask(mentions, contexts, languages)
+        with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
+            known = self._answer(asked, top_k, explain) if asked.requests else []
+        results = [
+            self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
+            for mention, place in zip(mentions, places, strict=True)
+        ]
+        for number, concepts in self._identified(mentions):
+            results[number] = self._maker.identified(mentions[number], concepts, top_k, explain)
+        return results
+
+    def _identified(self, mentions: Sequence[str]) -> list[tuple[int, list[int]]]:
+        """Return which mentions are identifiers of concepts that may be answered, or codes of theirs, and of which."""
+        given = {number: name for number, mention in enumerate(mentions) if (name := identifier_of(mention))}
+        if not given:
+            return []
+        names = list(given.values())
+        own, coded = self.index.concept_rows(names).tolist(), self.index.coded(names)
+        found = []
+        for number, row, others in zip(given, own, coded, strict=True):
+            rows = [row] if row >= 0 else others
+            if rows := [each for each in rows if self._allowed is None or self._allowed[each]]:
+                found.append((number, rows))
+        return found
+
+    def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
+        """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
+        learned = self._ranking.LEARNED
+        # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
+        depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
+        most = MOST_CONCEPTS if depth == DEPTH else max(MOST_CONCEPTS, top_k)
+        scored = self._pipeline.candidates(
+            asked,
+            depth=depth,
+            routes=self._ranking.ROUTES,
+            most=most if learned else max(most, top_k),
+            featured=learned or explain,
+            exact_is_enough=top_k == 1 and not learned and not explain,
+        )
+        results = self._results(asked, scored, top_k, explain)
+        if not self._ranking.ROUTES & ~EXACT or (scored.exhausted and not learned):
+            return results
+        short = [place for place, result in enumerate(results) if len(result.candidates) < top_k]
+        if short and not (scored.exhausted and most >= top_k):
+            again = self._answer(asked.take(short), top_k, explain, depth * 4)
+            for place, result in zip(short, again, strict=True):
+                results[place] = _lengthened(results[place], result, top_k) if learned else result
+        return results
+
+    def _results(self, asked: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
+        table = scored.table
+        if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
+            answers = self.calibration(table, scored.features, self._languages)
+            says_nothing = np.isin(asked.doubts, SAYS_NOTHING)
+            answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
+            nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
+            return self._maker.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+        score = self._ranking.score(table)
+        # Equal scores (to 6 decimals): the better standing first.
+        standing = self.index.segment.standing[table.term]
+        order = np.lexsort((standing, -np.round(score, 6), table.request))
+        _, top = ordered(table, score)
+        similarity = self._ranking.similarity(table)
+        top = (
+            np.where(top >= 0, order[np.minimum(table.offsets[:-1], max(len(order) - 1, 0))], -1) if len(order) else top
+        )
+        nothing = np.full(len(top), np.nan)
+        answers = RankedAnswers(order, top, nothing, nothing, score)
+        nil = self._below_floor(scored, top, similarity)
+        return self._maker.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
+
+    def _below_floor(
+        self, scored: Scored, top: NDArray[np.int64], similarity: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        found = top >= 0
+        below = np.zeros(len(top), bool)
+        rows = top[found]
+        below[found] = (similarity[rows] < self.floor) & ((scored.table.routes[rows] & 1) == 0)
+        return below
+
+
+def _calibration(index: Index, given: Calibration | Path | str | None, ranking: str) -> Calibration | None:
+    if ranking not in (AUTO, "learned"):
+        return None
+    if isinstance(given, Calibration):
+        return given
+    if given is not None:
+        return Calibration.load(Path(given), index)
+    for folder in (index.path / FOLDER, index.model_path / FOLDER):
+        if folder.exists():
+            return Calibration.load(folder, index)
+    return None
+
+
+def _allowed(error: float | None, calibration: Calibration | None, index: Index) -> float:
+    if error is not None and calibration is None:
+        raise UsageError(
+            f"an allowed error of {error:g} needs a calibration, and there is none here; fit one: "
+            f"alphita calibrate --index {index.path} (a ranking other than 'learned' goes without)"
+        )
+    return DEFAULT_ERROR if error is None else error
+
+
+def _check_parts(index: Index, name: str, ranking: Any, calibration: Calibration | None) -> None:  # noqa: ANN401
+    from alphita.answer.candidates import LETTERS
+
+    if ranking.LEARNED and calibration is None:
+        raise UsageError(
+            f"the ranking {name!r} needs a calibration, and {index.path} has none; "
+            f"fit one: alphita calibrate --index {index.path} --split S.split"
+        )
+    if ranking.ROUTES & LETTERS and index.ngrams is None and not ranking.LEARNED:
+        raise UsageError(
+            f"the ranking {name!r} needs the letters, and {index.path} was built without them; "
+            "build it again without --no-letters"
+        )
+
+
+def _lengthened(result: Result, deeper: Result, top_k: int) -> Result:
+    """Return the result with further candidates after its own, up to `top_k`."""
+    if not result.candidates:
+        return deeper
+    known = {one.concept_id for one in result.candidates}
+    further = [one for one in deeper.candidates if one.concept_id not in known]
+    return replace(result, candidates=(*result.candidates, *further)[:top_k])
+
+
+def _fresh(kept: Abbreviations) -> Abbreviations:
+    """Return the same abbreviations without those learned from an input."""
+    return Abbreviations.from_json(kept.to_json()).with_clinic(kept.clinic)
+
+
+def _abbreviations(index: Index, calibration: Calibration | None, given: Path | str | None) -> Abbreviations | None:
+    """Return the abbreviations that are expanded: those of the calibration and of the user's own list."""
+    kept = calibration.abbreviations if calibration is not None else None
+    if kept is None and given is None:
+        return None
+    # An object of its own: what it learns from an input is not for others who use the same calibration.
+    own = Abbreviations(clinic=Clinic.of_index(index)) if kept is None else _fresh(kept)
+    return own.with_list(Path(given)) if given is not None else own
+
+
+def _check(
+    mentions: Sequence[str], top_k: int, contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None
+) -> None:
+    if isinstance(mentions, str):
+        raise UsageError("normalize takes a list of strings, not one string: normalize([mention])")
+    if top_k < 1:
+        raise UsageError(f"top_k must be 1 or more, not {top_k}")
+    for name, values in (("contexts", contexts), ("languages", languages)):
+        if values is not None and len(values) != len(mentions):
+            raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
+    for place, mention in enumerate(mentions):
+        if not isinstance(mention, str):
+            raise UsageError(f"mention {place} is no string but {type(mention).__name__}; give '' for a missing one")

@@ -1,0 +1,153 @@
+"""The records of the answers. Files, the command line and Python all take their names from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alphita.answer.explanation import Explanation
+from alphita.mappings.record import Decision, Mapping, Method, Relation
+
+EXACT: Method = "exact"
+ABBREVIATION: Method = "abbreviation"
+NEAREST: Method = "nearest"
+NIL: Method = "nil"
+# Cosine below which a nearest term does not count as an answer, unless told otherwise.
+DEFAULT_FLOOR = 0.5
+# Similarities are rounded to this many decimals: what lies beyond differs between machines.
+DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A concept that a mention may name, with the term that speaks for it.
+
+    Attributes:
+        concept_id: CURIE.
+        concept_name: the concept's preferred term.
+        matched_term: the concept's term nearest to the mention, as the terminology writes it.
+        similarity: cosine between mention and matched term, -1 to 1; 1.0 when they are equal after cleaning.
+        scope: how the term stands to the concept: exact, narrow, broad or related.
+        language: the term's language (BCP-47).
+        source: where the term comes from.
+        code: the term's code there.
+        homonyms: ids of the other concepts that the same string names.
+        routes: the ways that found it: exact, letters, vectors, abbreviation.
+        relation: how the concept stands to the mention: exact, broad (the concept is broader), narrow or related.
+        expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
+        contradictions: in what mention and matched term contradict each other.
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. Of OMOP vocabularies
+            also the non-standard one that maps to `concept_id`.
+        score: the learned ranking's, greater is better; comparable within one mention only.
+    """
+
+    concept_id: str
+    concept_name: str
+    matched_term: str
+    similarity: float
+    scope: str | None = None
+    language: str | None = None
+    source: str | None = None
+    code: str | None = None
+    homonyms: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    relation: Relation | None = None
+    expansion: str | None = None
+    contradictions: tuple[str, ...] = ()
+    retired_concept: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer for one mention.
+
+    Attributes:
+        mention: the input string, unchanged.
+        concept_id: CURIE of the best candidate, or None: no concept fits (NIL).
+        concept_name: its preferred term, or None.
+        matched_term: the nearest term; given for NIL too, to show what was found too far away.
+        similarity: cosine between mention and matched term, or None if there is nothing to compare (an empty mention).
+        confidence: calibrated probability that the answer is right; None from an index without calibration.
+        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
+        candidates: the best concepts, best first; the first is the answer unless it is NIL.
+        decision: "accept", "review" or "nil", by the calibration's thresholds; None without calibration.
+        explanation: why this answer; `str` makes one line of it; None unless asked for.
+    """
+
+    mention: str
+    concept_id: str | None
+    concept_name: str | None
+    matched_term: str | None
+    similarity: float | None
+    confidence: float | None
+    method: Method
+    candidates: tuple[Candidate, ...] = ()
+    decision: Decision | None = None
+    explanation: Explanation | None = None
+
+
+def lines(
+    row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
+) -> list[Mapping]:
+    """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
+    if result.concept_id is None:
+        found = result.candidates[0] if result.candidates else None
+        return [
+            Mapping(
+                row,
+                mention_code,
+                result.mention,
+                frequency,
+                1,
+                None,
+                None,
+                result.matched_term,
+                result.similarity,
+                result.confidence,
+                result.decision,
+                result.method,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                found.expansion if found else None,
+                ("|".join(found.contradictions) or None) if found else None,
+                None,
+                _line(result),
+            )
+        ]
+    return [
+        Mapping(
+            row,
+            mention_code,
+            result.mention,
+            frequency,
+            rank,
+            found.concept_id,
+            found.concept_name,
+            found.matched_term,
+            found.similarity,
+            result.confidence if rank == 1 else None,
+            result.decision if rank == 1 else None,
+            result.method,
+            "|".join(found.routes) or None,
+            found.relation,
+            found.scope,
+            found.language,
+            found.source,
+            found.code,
+            "|".join(found.homonyms) or None,
+            found.expansion,
+            "|".join(found.contradictions) or None,
+            found.retired_concept,
+            _line(result) if rank == 1 else None,
+        )
+        for rank, found in enumerate(result.candidates[:top_k], 1)
+    ]
+
+
+def _line(result: Result) -> str | None:
+    return None if result.explanation is None else str(result.explanation)

@@ -1,0 +1,356 @@
+"""From rows to results: what is shown of each answer, fetched for a whole batch at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.answer.calibration_store import RankedAnswers
+from alphita.answer.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
+from alphita.answer.contradictions import contradiction
+from alphita.answer.explaining import RUNNERS_UP, Explainer, reading_of
+from alphita.answer.explanation import Explanation
+from alphita.answer.features import NAMES
+from alphita.answer.pipeline import Questions, Scored
+from alphita.answer.ranker import Ranker
+from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
+from alphita.answer.records import EXACT as EXACT_METHOD
+from alphita.answer.relation import relations
+from alphita.answer.targets import Targets
+from alphita.index.choice import OURS
+from alphita.index.store import Index
+from alphita.mappings.record import Decision, Method
+from alphita.mention.assertion import ONE_SIDE, SHARED_CODE, TOP, doubt_of, identifier_of
+from alphita.mention.common_words import everyday_words
+from alphita.mention.name_style import ABBREVIATION as EXPANDED
+from alphita.mention.name_style import SHORTENED, SPELLING, Reading
+from alphita.mention.rules import explain as explain_pair
+from alphita.mention.rules import laterality, read
+from alphita.mention.word_synonyms import WordSynonyms
+from alphita.terminology.text import clean
+
+OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
+CONTRADICTIONS = NAMES.index("contradictions")
+
+
+class _Shown(NamedTuple):
+    """The columns of m candidates."""
+
+    string: list[Any]
+    scope: list[Any]
+    language: list[Any]
+    source: list[Any]
+    code: list[Any]
+    retired: list[Any]
+    ids: list[Any]
+    names: list[Any]
+
+
+class Maker:
+    """Makes results for one index."""
+
+    def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
+        """Show concepts by their codes in the code system `target`, if one is given; `ranker` scored them, if any."""
+        self.index, self.ranker = index, ranker
+        self.targets = Targets(index.segment, target) if target is not None else None
+        self._explainer = Explainer(index, ranker)
+        self._synonyms = WordSynonyms(index.segment)
+        terms = index.segment.terms
+        self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
+        self._concepts = index.segment.concepts.select(["id", "name"])
+        top = index.segment.top()
+        self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
+
+    def named(self, mention: str, result: Result) -> Result:
+        """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
+        if result.mention != mention:
+            result = replace(result, mention=mention)
+        if result.decision != "accept":
+            return result
+        first, *others = result.candidates
+        expansion = first.expansion if EXPANDED in first.routes else None
+        doubt = doubt_of(mention) or (doubt_of(expansion) if expansion else None)
+        if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
+            # What was put right or left out is no excuse: "right" is no "night", and no left.
+            doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
+        if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention, first):
+            doubt = ONE_SIDE
+        if doubt is None and result.concept_id == self._top and identifier_of(mention) is None:
+            doubt = TOP
+        elif doubt is None or doubt == doubt_of(first.matched_term):
+            doubt = contradiction(
+                mention,
+                (first.matched_term, result.concept_name or ""),
+                expansion=expansion,
+                spelling=first.expansion if SPELLING in first.routes else None,
+                similarity=1.0 if first.expansion else first.similarity,
+                common=everyday_words(self.index.model_path),
+                # An everyday phrase stands for many.
+                synonyms=None if first.source == OURS else self._synonyms,
+            )
+        if doubt is None:
+            return result
+        why = (*first.contradictions, doubt)
+        explanation = result.explanation and replace(result.explanation, contradictions=why)
+        candidates = (replace(first, contradictions=why), *others)
+        return replace(result, candidates=candidates, decision="review", explanation=explanation)
+
+    def _is_of_both_sides(self, mention: str, answer: Candidate) -> bool:
+        """Tell whether a mention has a side, and the answer has both, or a concept beneath it is that of one side."""
+        if laterality.sided(clean(mention)) is None:
+            return False
+        sides = {found.value for found in laterality.find(read(f"{answer.matched_term} {answer.concept_name}"))}
+        return laterality.BOTH in sides or (not sides and answer.concept_id in self._over_one_side)
+
+    @functools.cached_property
+    def _over_one_side(self) -> frozenset[str]:
+        """The ids of the concepts right above one whose name says that it is of one side."""
+        names, ids = self._concepts.column("name"), self._concepts.column("id")
+        named = pc.match_substring_regex(names, laterality.PATTERN, ignore_case=True)
+        rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
+        one = laterality.LEFT | laterality.RIGHT
+        below = [
+            row for row in rows.tolist() if one in {each.value for each in laterality.find(read(names[row].as_py()))}
+        ]
+        parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
+        return frozenset(ids[parent].as_py() for parent in parents)
+
+    def identified(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; a code of several is for review."""
+        shared = (SHARED_CODE,) if len(concepts) > 1 else ()
+        candidates = []
+        for row in concepts[:top_k]:
+            known = self.index.concept(row)
+            name = known.id if self.targets is None else self.targets.ids(np.array([row]))[0]
+            routes = ("exact",)
+            candidates.append(
+                Candidate(
+                    name,
+                    known.name,
+                    known.name,
+                    1.0,
+                    source=known.source,
+                    routes=routes,
+                    relation="exact",
+                    contradictions=shared,
+                )
+            )
+        best = self.index.concept(concepts[0])
+        why = None
+        if explain:
+            why = Explanation(
+                "the identifier of",
+                best.name,
+                "preferred name",
+                ("exact",),
+                {},
+                best.definition,
+                best.parents,
+                best.semantic_types,
+                contradictions=shared,
+            )
+        decision: Decision = "review" if shared else "accept"
+        sure = self.ranker is not None
+        return Result(
+            mention,
+            candidates[0].concept_id,
+            best.name,
+            best.name,
+            1.0,
+            1.0 / len(concepts) if sure else None,
+            EXACT_METHOD,
+            tuple(candidates),
+            decision if sure else None,
+            why,
+        )
+
+    def nothing(self, mention: str, explain: bool) -> Result:
+        """Return the result of a mention with nothing in it."""
+        why = Explanation("NIL: nothing is left of the mention after cleaning") if explain else None
+        decision: Decision | None = "nil" if self.ranker is not None else None
+        return Result(mention, None, None, None, None, None, NIL, (), decision, why)
+
+    def results(
+        self,
+        asked: Questions,
+        scored: Scored,
+        answers: RankedAnswers,
+        nil: NDArray[np.bool_],
+        top_k: int,
+        *,
+        similarity: NDArray[np.float32] | None = None,
+        accept: float | None = None,
+        explain: bool = False,
+    ) -> list[Result]:
+        """Make the results of distinct questions.
+
+        Args:
+            asked: the questions.
+            scored: their candidates.
+            answers: their order and confidence; NaN: not calibrated.
+            nil: (n,) whether no concept fits.
+            top_k: candidates shown of each.
+            similarity: (c,) shown; the cosine by default.
+            accept: the confidence from which an answer is accepted; None: none is.
+            explain: make explanations.
+        """
+        table = scored.table
+        similarity = table.cosine if similarity is None else similarity
+        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
+        place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
+        rows = answers.order[place < wanted]
+        candidates = self._candidates(asked, scored, rows, similarity, answers.score)
+        starts = np.searchsorted(table.request[rows], np.arange(len(asked.requests) + 1)).tolist()
+        made = []
+        for number in range(len(asked.requests)):
+            some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
+            why = self._explainer(asked, scored, answers, of, some, bool(nil[number])) if explain else None
+            mention = asked.queries[asked.requests[number][0]]
+            confidence = _probability(answers.confidence[number])
+            if not some or nil[number]:
+                decision: Decision | None = "nil" if confidence is not None else None
+                term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
+                sure = _nil_confidence(answers, number) if some else None
+                made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
+                continue
+            best, top = some[0], int(of[0])
+            decision = None
+            if confidence is not None:
+                vetoed = scored.features is not None and bool(scored.features.vetoed[top])
+                # The threshold was found among confidences that were not rounded.
+                accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
+                decision = "accept" if accepted else "review"
+            made.append(
+                Result(
+                    mention,
+                    best.concept_id,
+                    best.concept_name,
+                    best.matched_term,
+                    best.similarity,
+                    confidence,
+                    _method(asked, scored, top, BORROWED in best.routes),
+                    tuple(some[:top_k]),
+                    decision,
+                    why,
+                )
+            )
+        return made
+
+    def _candidates(
+        self,
+        asked: Questions,
+        scored: Scored,
+        rows: NDArray[np.int64],
+        similarity: NDArray[np.float32],
+        score: NDArray[np.float64],
+    ) -> list[Candidate]:
+        table = scored.table
+        shown = self._shown(table.term[rows], table.concept[rows])
+        kinds: list[Any] = [None] * len(rows)
+        if scored.features is not None:
+            strings = self.index.segment.strings.array.take(pa.array(table.string[rows])).to_pylist()
+            pairs = [(scored.queries[query], string) for query, string in zip(table.query[rows], strings, strict=True)]
+            kinds = list(relations(scored.features, rows, shown.scope, pairs))
+        numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
+        learned = self.ranker is not None
+        scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
+        borrowed = self.index.segment.borrowed[table.term[rows]]
+        homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
+        found = []
+        for place, row in enumerate(rows.tolist()):
+            reading = reading_of(asked, int(table.request[row]), int(table.expansion[row]))
+            found.append(
+                Candidate(
+                    shown.ids[place],
+                    shown.names[place],
+                    shown.string[place],
+                    numbers[place],
+                    shown.scope[place],
+                    shown.language[place],
+                    shown.source[place],
+                    shown.code[place],
+                    homonyms[place],
+                    _routes(int(table.routes[row]), reading, bool(borrowed[place])),
+                    kinds[place],
+                    None if reading is None else reading.string,
+                    self._contradictions(scored, row, shown.string[place]),
+                    shown.retired[place],
+                    scores[place],
+                )
+            )
+        return found
+
+    def _shown(self, term: NDArray[np.int64], concept: NDArray[np.int64]) -> _Shown:
+        terms, concepts = self._terms.take(pa.array(term)), self._concepts.take(pa.array(concept))
+        empty: list[Any] = [None] * len(term)
+        string, scope, language, source, code, retired = (
+            terms.column(name).to_pylist() if name in terms.column_names else empty for name in OF_TERMS
+        )
+        ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(concept)
+        names = concepts.column("name").to_pylist()
+        return _Shown(string, scope, language, source, code, retired, ids, names)
+
+    def _homonyms(
+        self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> list[tuple[str, ...]]:
+        """Return the ids of the other concepts of each string, without what a mapping alone joins to the concept."""
+        segment = self.index.segment
+        terms = segment.terms
+        retired = terms.column("retired_concept") if "retired_concept" in terms.column_names else None
+        ids = segment.concepts.column("id")
+        found: list[tuple[str, ...]] = [()] * len(string)
+        for place in np.flatnonzero(counts > 0).tolist():
+            start, end = int(segment.offsets[string[place]]), int(segment.offsets[string[place] + 1])
+            named, own = segment.term_concept[start:end].tolist(), int(concept[place])
+            others = {other: ids[other].as_py() for other in dict.fromkeys(named) if other != own}
+            if retired is not None:
+                copies = set(zip(named, retired.slice(start, end - start).to_pylist(), strict=True))
+                own_id = ids[own].as_py()
+                others = {
+                    other: name
+                    for other, name in others.items()
+                    if (other, own_id) not in copies and (own, name) not in copies
+                }
+            found[place] = tuple(others.values())
+        return found
+
+    def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
+        if scored.features is None:
+            return ()
+        if not scored.features.candidates[row, CONTRADICTIONS]:
+            if not scored.features.vetoed[row]:
+                return ()
+            return (scored.features.doubts[int(scored.table.request[row])],)
+        return tuple(
+            one.text
+            for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
+        )
+
+
+def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
+    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((BORROWED,) if borrowed else ()))
+    return found if reading is None else (*found, reading.source)
+
+
+def _method(asked: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
+    reading = reading_of(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
+    if reading is not None:
+        return ABBREVIATION if reading.source == EXPANDED else NEAREST
+    equal = bool(scored.table.routes[top] & EXACT)
+    return EXACT_METHOD if equal and not borrowed else NEAREST
+
+
+def _probability(confidence: float) -> float | None:
+    return None if np.isnan(confidence) else round(float(confidence), DECIMALS)
+
+
+def _nil_confidence(answers: RankedAnswers, number: int) -> float | None:
+    nil = answers.nil[number]
+    return None if np.isnan(nil) else round(float(nil), DECIMALS)

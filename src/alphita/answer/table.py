@@ -1,0 +1,209 @@
+"""From pairs of strings to candidates: each concept once a mention, by the term that speaks best for it.
+
+A request is one mention to answer: its own string and, where it is or holds an abbreviation, its expansions. Each of
+these is a query; several requests may share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.answer.candidates import EXACT, CandidatePairs
+from alphita.index.segment import Segment
+
+# Concepts kept of a request, the most similar ones.
+MOST_CONCEPTS = 24
+
+
+class Requests(NamedTuple):
+    """Which queries each request asks, its own string first.
+
+    Attributes:
+        query: (m,) int64 queries, request by request.
+        offsets: (n + 1,) int64 where each request's begin.
+    """
+
+    query: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+class CandidateTable(NamedTuple):
+    """The candidates of n requests, request by request.
+
+    Attributes:
+        offsets: (n + 1,) int64: the candidates of request r are the rows offsets[r] up to offsets[r + 1].
+        request: (c,) int64 the request of each candidate.
+        concept: (c,) int64 rows of the index's concepts.
+        term: (c,) int64 the row of the term that speaks for the concept.
+        query: (c,) int64 the query it was found for.
+        expansion: (c,) int64 which of the request's queries that is: 0 its own string.
+        string: (c,) int64 the row of the term's string.
+        routes: (c,) uint8 the routes that found the term.
+        cosine: (c,) float32 of query and string.
+        letters: (c,) float32 n-gram similarity of query and string.
+        best_cosine: (c,) float32 the greatest of the concept's strings that were found.
+        best_letters: (c,) float32 likewise.
+        strings: (c,) int64 how many of the concept's strings were found.
+        homonyms: (c,) int64 how many other concepts the string names.
+    """
+
+    offsets: NDArray[np.int64]
+    request: NDArray[np.int64]
+    concept: NDArray[np.int64]
+    term: NDArray[np.int64]
+    query: NDArray[np.int64]
+    expansion: NDArray[np.int64]
+    string: NDArray[np.int64]
+    routes: NDArray[np.uint8]
+    cosine: NDArray[np.float32]
+    letters: NDArray[np.float32]
+    best_cosine: NDArray[np.float32]
+    best_letters: NDArray[np.float32]
+    strings: NDArray[np.int64]
+    homonyms: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.int64]) -> CandidateTable:
+        """Return the table of some candidates; `rows` must keep requests in order."""
+        n = len(self.offsets) - 1
+        offsets = np.searchsorted(self.request[rows], np.arange(n + 1))
+        columns: list[Any] = [column[rows] for column in self[1:]]
+        return CandidateTable(offsets, *columns)
+
+
+def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
+    """Return requests from the numbers of the queries of each, its own string first."""
+    flat = [query for one in queries for query in one]
+    return Requests(np.array(flat, np.int64), np.cumsum([0, *map(len, queries)]))
+
+
+def collect(
+    segment: Segment,
+    pairs: CandidatePairs,
+    requests: Requests,
+    *,
+    hidden_strings: NDArray[np.int64] | None = None,
+    hidden_concepts: NDArray[np.int64] | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+    most: int = MOST_CONCEPTS,
+) -> CandidateTable:
+    """Gather the candidates of each request: each concept once.
+
+    A concept is spoken for by its string that is greatest in cosine and n-gram similarity together; an equal string
+    stands before any other, and of several terms of one string the one with the best standing.
+
+    Args:
+        segment: where strings become terms and concepts.
+        pairs: what was found for the queries.
+        requests: the queries of each request.
+        hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
+        hidden_concepts: (n,) a concept of each request that is taken as not there; -1 for none.
+        allowed: (n_terms,) the terms that may speak for a concept; None: all.
+        most: concepts kept of a request.
+    """
+    n = len(requests.offsets) - 1
+    starts = np.searchsorted(pairs.query, requests.query)
+    counts = np.searchsorted(pairs.query, requests.query, "right") - starts
+    pair = _ranges(starts, counts)
+    link = np.repeat(np.arange(len(requests.query)), counts)
+    request = np.repeat(np.arange(n), np.diff(requests.offsets))[link]
+    if hidden_strings is not None:
+        kept = pairs.string[pair] != hidden_strings[request]
+        pair, link, request = pair[kept], link[kept], request[kept]
+
+    string = pairs.string[pair]
+    named = segment.offsets[string + 1] - segment.offsets[string]
+    term = _ranges(np.asarray(segment.offsets[string]), named)
+    pair, link, request, string = (np.repeat(values, named) for values in (pair, link, request, string))
+    concept = segment.term_concept[term].astype(np.int64)
+    if hidden_concepts is not None or allowed is not None:
+        kept = np.ones(len(concept), bool) if allowed is None else allowed[term]
+        if hidden_concepts is not None:
+            kept &= concept != hidden_concepts[request]
+        pair, link, request, string, term, concept = (
+            values[kept] for values in (pair, link, request, string, term, concept)
+        )
+
+    exact = pairs.routes[pair] & EXACT
+    fused = pairs.cosine[pair] + pairs.letters[pair]
+    expansion = link - requests.offsets[request]
+    order = np.lexsort((segment.standing[term], expansion, -fused, -exact.astype(np.int64), concept, request))
+    pair, request, string, term, concept, expansion, fused, exact = (
+        values[order] for values in (pair, request, string, term, concept, expansion, fused, exact)
+    )
+    starts = np.flatnonzero(np.r_[True, (np.diff(request) != 0) | (np.diff(concept) != 0)]) if len(request) else request
+    if len(starts) == 0:
+        return _empty(n)
+    cosine, letters = pairs.cosine[pair], pairs.letters[pair]
+    best_cosine, best_letters = np.maximum.reduceat(cosine, starts), np.maximum.reduceat(letters, starts)
+    strings = _distinct_strings(string, starts, len(segment.offsets))
+    request = request[starts]
+    table = CandidateTable(
+        np.searchsorted(request, np.arange(n + 1)),
+        request,
+        concept[starts],
+        term[starts],
+        pairs.query[pair[starts]],
+        expansion[starts],
+        string[starts],
+        pairs.routes[pair[starts]],
+        cosine[starts],
+        letters[starts],
+        best_cosine,
+        best_letters,
+        strings,
+        _concepts_of_string(segment, string[starts]) - 1,
+    )
+    best = np.lexsort((segment.standing[table.term], -(fused[starts] + 2.0 * exact[starts]), request))
+    place = np.arange(len(best)) - table.offsets[request[best]]
+    return table.take(np.sort(best[place < most]))
+
+
+def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return how many of the n strings there are from each start to the next; two readings may find the same."""
+    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(string)))
+    keys = np.sort(group * n + string)
+    new = np.diff(keys, prepend=-1) != 0
+    return np.bincount(keys[new] // n, minlength=len(starts))
+
+
+def _concepts_of_string(segment: Segment, string: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many distinct concepts each string names, (s,)."""
+    distinct, back = np.unique(string, return_inverse=True)
+    counts = segment.offsets[distinct + 1] - segment.offsets[distinct]
+    several = np.flatnonzero(counts > 1)
+    for place in several.tolist():
+        start, end = segment.offsets[distinct[place]], segment.offsets[distinct[place] + 1]
+        counts[place] = len(set(segment.term_concept[start:end].tolist()))
+    found: NDArray[np.int64] = counts[back].astype(np.int64)
+    return found
+
+
+def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return starts[0] .. starts[0] + counts[0] - 1, then those of the next, in one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+
+
+def _empty(n: int) -> CandidateTable:
+    none, number = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    return CandidateTable(
+        np.zeros(n + 1, np.int64),
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        np.zeros(0, np.uint8),
+        number,
+        number,
+        number,
+        number,
+        none,
+        none,
+    )

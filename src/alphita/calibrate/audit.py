@@ -1,0 +1,239 @@
+"""An audit of a user's own output: a random sample of its accepted rows for review, and what the review proves.
+
+A calibration holds for mentions like those that it was made on. Only a sample of the very file says something of that
+file, whatever is in it. The sample is drawn without replacement from its N accepted rows, so the limit is that of a
+finite population: the greatest number of wrong rows among the N that what was found in the sample allows.
+
+A row that the reviewer left open counts as wrong: what is left open is seldom what was easy.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from alphita import textio
+from alphita.artefact import atomic_file, hash_file
+from alphita.calibrate.limits import DELTA, finite_upper_limit
+from alphita.errors import InputError
+from alphita.mappings.record import Mapping
+
+ACCEPT = "accept"
+ANSWER = "right"
+# What the reviewer sees of a row.
+SHOWN = (
+    "row",
+    "mention_code",
+    "mention",
+    "concept_id",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "explanation",
+)
+# What ties the sample to its file; the same in every row, for a spreadsheet keeps nothing but rows.
+TIES = ("accepted_rows", "sample_rows", "output", "output_hash")
+YES = frozenset({"yes", "y", "true", "1"})
+NO = frozenset({"no", "n", "false", "0"})
+# What an error says when the sample cannot be written.
+WRITTEN = "the output itself is written"
+COLUMNS_REMEDY = "give a file that --audit wrote, with all its columns"
+REMEDY = "draw a new sample with: alphita normalize … --audit N"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Accepted rows drawn at random.
+
+    Attributes:
+        mappings: the rows drawn, in the order of the output.
+        accepted: accepted rows of the output.
+    """
+
+    mappings: list[Mapping]
+    accepted: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a review proves of one output file.
+
+    Attributes:
+        output: the file.
+        accepted: its accepted rows.
+        sampled: rows drawn from them.
+        wrong: rows of the sample that the reviewer says are wrong.
+        unanswered: rows of the sample left open, which count as wrong.
+        observed: share of the sample that is wrong or left open.
+        most_wrong: accepted rows that are wrong, at most.
+        bound: the same as a share of the accepted rows.
+        level: the confidence with which it holds.
+    """
+
+    output: str
+    accepted: int
+    sampled: int
+    wrong: int
+    unanswered: int
+    observed: float
+    most_wrong: int
+    bound: float
+    level: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Return the certificate as a sentence, and what it rests on."""
+        # Rounded upwards, or the sentence would say more than is known.
+        bound = math.ceil(self.bound * 1e4 - 1e-9) / 100
+        open_rows = f", {self.unanswered:,} unanswered and counted as wrong" if self.unanswered else ""
+        return (
+            f"At most {bound:g}% of the {self.accepted:,} accepted rows of {self.output} are wrong, with "
+            f"{100 * self.level:g}% confidence ({self.sampled:,} drawn at random, {self.wrong:,} wrong{open_rows})."
+        )
+
+
+def draw(mappings: Iterable[Mapping], size: int, *, seed: int = 0) -> Sample:
+    """Draw a simple random sample of the accepted rows in one pass: every set of `size` rows is equally likely.
+
+    By Waterman's reservoir (Knuth, The Art of Computer Programming, vol. 2, 3.4.2, algorithm R).
+
+    Args:
+        mappings: the lines of an output; a row is accepted if the decision of its first line (rank 1) is "accept".
+        size: rows to draw, 1 or more; all are taken if there are fewer.
+        seed: of the draw.
+
+    Raises:
+        ValueError: `size` is below 1.
+        InputError: no row is accepted.
+    """
+    if size < 1:
+        raise ValueError(f"the sample must have 1 row or more, not {size}")
+    chance = random.Random(seed)
+    drawn: list[Mapping] = []
+    accepted = 0
+    for mapping in mappings:
+        if mapping.rank != 1 or mapping.decision != ACCEPT:
+            continue
+        accepted += 1
+        if len(drawn) < size:
+            drawn.append(mapping)
+        elif (place := chance.randrange(accepted)) < size:
+            drawn[place] = mapping
+    if not accepted:
+        raise InputError(
+            "no row of the output was accepted, so there is nothing to audit",
+            remedy="without a calibration nothing is accepted: alphita calibrate",
+        )
+    return Sample(sorted(drawn, key=lambda mapping: mapping.row), accepted)
+
+
+def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False) -> None:
+    """Write a sample as a CSV file for review, readable by its owner only; its column `right` is empty.
+
+    Args:
+        path: the file to write.
+        sample: of `draw`.
+        output: the file it was drawn from, as it is now.
+        force: replace an existing file, which may hold answers.
+
+    Raises:
+        UsageError: the file exists and `force` is not given.
+        AlphitaError: it cannot be written.
+    """
+    ties = [sample.accepted, len(sample.mappings), output.name, hash_file(output)]
+    with atomic_file(path, "w", private=True, force=force, newline="", so_far=WRITTEN) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*SHOWN, ANSWER, *TIES])
+        writer.writerows([*(getattr(mapping, name) for name in SHOWN), "", *ties] for mapping in sample.mappings)
+
+
+def read_audit(path: Path | str, *, output: Path | None = None, delta: float = DELTA) -> Audit:
+    """Read a sample back with its answers, and say what they prove.
+
+    The cells may be divided by commas, semicolons or tabs, as spreadsheets write them.
+
+    Args:
+        path: what `write_audit` wrote, with "yes" or "no" in the column `right`.
+        output: the file that the sample was drawn from, to make sure that it is still the same; None: trust it.
+        delta: chance that the certificate is wrong.
+
+    Raises:
+        InputError: it cannot be read, was not made by `write_audit`, lacks rows, has an answer that is neither yes nor
+            no, or none at all; or the output is another than the sample was drawn from.
+    """
+    path = Path(path)
+    answers: dict[int, bool | None] = {}
+    ties: tuple[str, ...] | None = None
+    # Only mentions are not ASCII, and they are not looked at: a spreadsheet's own encoding does no harm.
+    rows = textio.columns(path, ("row", ANSWER, *TIES), ",;\t", remedy=COLUMNS_REMEDY, errors="replace")
+    for line, (number, answer, *own_ties) in rows:
+        own = tuple(own_ties)
+        if ties is not None and own != ties:
+            name = next(name for name, one, other in zip(TIES, own, ties, strict=True) if one != other)
+            raise InputError(
+                "rows of different samples",
+                file=path,
+                line=line,
+                field=name,
+                value=dict(zip(TIES, own, strict=True))[name],
+                remedy="give the rows of one sample only",
+            )
+        ties = own
+        row = _count(number, path, line, "row")
+        if row in answers:
+            raise InputError("a row stands twice", file=path, line=line, field="row", value=row)
+        answers[row] = _answer(answer, path, line)
+    if ties is None:
+        raise InputError("no rows", file=path, remedy=REMEDY)
+    accepted, sampled = (_count(ties[place], path, 2, TIES[place]) for place in (0, 1))
+    if len(answers) != sampled or sampled > accepted:
+        raise InputError(
+            f"{len(answers):,} rows, but {sampled:,} of {accepted:,} were drawn",
+            file=path,
+            remedy="leave every row of the sample in",
+        )
+    if output is not None and hash_file(output) != ties[3]:
+        raise InputError("the output is not the one that the sample was drawn from", file=output, remedy=REMEDY)
+    wrong, unanswered = (sum(answer is value for answer in answers.values()) for value in (False, None))
+    if unanswered == sampled:
+        raise InputError("no row has been answered yet", file=path, field=ANSWER, remedy="fill in yes or no")
+    most = finite_upper_limit(wrong + unanswered, sampled, accepted, delta)
+    return Audit(
+        ties[2], accepted, sampled, wrong, unanswered, (wrong + unanswered) / sampled, most, most / accepted, 1 - delta
+    )
+
+
+def _answer(cell: str, path: Path, line: int) -> bool | None:
+    said = cell.strip().lower()
+    if said and said not in YES | NO:
+        raise InputError(
+            "an answer that is neither yes nor no",
+            file=path,
+            line=line,
+            field=ANSWER,
+            value=cell,
+            remedy="write yes, no, or nothing",
+        )
+    return said in YES if said else None
+
+
+def _count(cell: str, path: Path, line: int, name: str) -> int:
+    if (count := textio.whole_number(cell)) is None:
+        raise InputError(
+            "not a whole number",
+            file=path,
+            line=line,
+            field=name,
+            value=cell,
+            remedy="leave all columns but `right` as they are",
+        )
+    return count

@@ -1,0 +1,400 @@
+"""Fitting ranker and confidence of an index on strings held out of its encoder's training: `alphita calibrate`.
+
+The held-out strings are parted, concept by concept (see `held_out`). On a half the ranker learns, from the weights of
+the general one that came with the model if there is one, and by cross-validation what its scores are worth (the
+calibrator). On the rest, from which neither learns here, thresholds are tested and everything is measured. The head of
+the index was not taught the synonyms among these, but was taught the names; the general ranker may have learned from
+some of both. Where too little is tested to certify an allowed error, its threshold is estimated: it is the higher of
+those that both halves ask for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import progress, registry
+from alphita.answer.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
+from alphita.answer.candidates import DEPTH, EXACT, LETTERS
+from alphita.answer.confidence import COMMON, fit_calibrators
+from alphita.answer.meaning import encode_definitions
+from alphita.answer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
+from alphita.answer.pipeline import Pipeline
+from alphita.answer.ranker import Ranker
+from alphita.answer.table import CandidateTable
+from alphita.answer.term_columns import Languages, languages_of
+from alphita.calibrate import examples, ranker_training, reliability, risk_coverage
+from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples
+from alphita.calibrate.held_out import divide, held_out, in_mixture, labelled
+from alphita.calibrate.labels import Label
+from alphita.calibrate.ranker_training import Training
+from alphita.calibrate.risk_coverage import Certificate
+from alphita.calibrate.scored_examples import EXAMPLES_AT_ONCE, Seen, ask_each, see
+from alphita.errors import InputError
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
+from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.terminology.splits import Split
+
+FOLDS = 4
+ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
+# In-terminology mentions that may be lost to NIL.
+LOST = 0.05
+# From the general ranker on, more of a kind of example takes longer and teaches no more.
+MOST_TUNED = 1_000
+# Accuracy of each ranking is reported at these.
+KS = (1, 5)
+# Strings that `Normalizer` looks at first for so many concepts.
+PLAIN_DEPTH = max(DEPTH, STRINGS_PER_CONCEPT * max(KS))
+NOWHERE = int(np.iinfo(np.int64).max)
+
+
+def fit(
+    index: Index,
+    encoder: Callable[[], Encoder],
+    *,
+    split: Split | None = None,
+    labels: Sequence[Label] = (),
+    seed: int = 0,
+) -> Calibration:
+    """Fit ranker, calibrator and thresholds.
+
+    Args:
+        index: what they are for.
+        encoder: gives the index's encoder.
+        split: holds the strings that the encoder was not trained on; needed if it was trained on this terminology.
+        labels: mentions that a person mapped; half of them are learned from, half are measured on.
+        seed: of all drawing.
+
+    Raises:
+        UsageError: a split is needed, or has no calibration part.
+        InputError: too few held-out strings name concepts of this index.
+    """
+    start = time.perf_counter()
+    known = held_out(index, split, seed)
+    mapped = labelled(index, labels)
+    to_learn, to_test = divide(index, known, mapped, seed)
+    start_from = _general(index)
+    if start_from is not None:
+        to_learn = examples.at_most(to_learn, MOST_TUNED, seed=seed)
+    pipeline = Pipeline(
+        index, encoder, Abbreviations.of_index(index), respell=True, definitions=encode_definitions(index, encoder)
+    )
+
+    learned = see(pipeline, to_learn)
+    draft, crossed = _learn(pipeline, learned, start_from, seed)
+
+    tested = answer(pipeline, draft, to_test)
+    certificates = certify(draft, crossed, tested.given, tested.right)
+    estimated = _estimate(draft, crossed, tested, certificates)
+    figures = {
+        **figures_of(tested, certificates, draft.nil_threshold, known.origin),
+        "estimated": {f"{error:g}": _accepted(tested, threshold) for error, threshold in estimated.items()},
+        "from_general": start_from is not None,
+        "learned_from": counts_of(learned.examples),
+        "rankings": _by_ranking(index, encoder, tested),
+    }
+    fields = {
+        "index_hash": index.content_hash,
+        "split_hash": split.hash if split is not None else None,
+        "seed": seed,
+        "labels": len(mapped.mentions),
+        "held_out": len(known.strings),
+        "origin": known.origin,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    pictures = {
+        "reliability": reliability.reliability_svg(tested.answers.confidence, tested.right),
+        "risk_coverage": risk_coverage.risk_coverage_svg(tested.given, tested.right, certificates=certificates),
+    }
+    accept = {error: certificate.threshold for error, certificate in certificates.items()}
+    return replace(draft, accept=accept, estimated=estimated, figures=figures, fields=fields, pictures=pictures)
+
+
+def _general(index: Index) -> Ranker | None:
+    """Return the general ranker that came with the index's model; None without one, or with one of another version."""
+    folder = index.model_path / FOLDER
+    try:
+        found = Calibration.load(folder, index) if folder.exists() else None
+    except InputError as error:
+        progress.say(f"fitted from nothing, not from the general ranker: {error.problem}")
+        return None
+    return found.ranker if found is not None and found.is_general else None
+
+
+# Learning: on six tenths of the held-out concepts.
+
+
+class Crossed(NamedTuple):
+    """Answers of rankers that did not learn from the mention.
+
+    Attributes:
+        evidence: (n, e) of the best candidate.
+        right: (n,) whether it is right.
+        top: (n,) its row.
+        nil: (n,) probability that no concept fits.
+        named: (n,) whether the mention names a concept of the index.
+    """
+
+    evidence: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    top: NDArray[np.int64]
+    nil: NDArray[np.float64]
+    named: NDArray[np.bool_]
+
+
+def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -> tuple[Calibration, Crossed]:
+    """Fit ranker, calibrators and the NIL threshold; nothing is accepted yet."""
+    progress.say(f"fitting the ranker on {len(learned.examples.mentions):,} examples")
+    fitted = ranker_training.train(learned.training, start=start, seed=seed)
+    kinds = np.array(learned.examples.kinds)
+    fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
+    asked = in_mixture(kinds, seed)
+    crossed = together([one for _, one in cross_validate(learned, fold, asked, seed, start)])
+    languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
+    draft = calibrated(fitted, crossed, languages, seed)
+    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
+
+
+def cross_validate(
+    seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
+) -> Iterator[tuple[Ranker, Crossed]]:
+    """Yield for each fold the ranker fitted on the others, and what it answers to the fold's.
+
+    Args:
+        seen: n examples.
+        fold: (n,) the number of each one's fold, from 0.
+        asked: (n,) those that are answered.
+        seed: of the rankers.
+        start: see `ranker_training.train`.
+    """
+    for number in range(int(fold.max()) + 1):
+        fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
+        yield fitted, _crossed(seen, fitted, (fold == number) & asked)
+
+
+def together(parts: Sequence[Crossed]) -> Crossed:
+    """Return the answers of several rankers as one."""
+    return Crossed(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def calibrated(
+    fitted: Ranker, crossed: Crossed, languages: Sequence[str | None], seed: int, *, lost: float = LOST
+) -> Calibration:
+    """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet.
+
+    Args:
+        fitted: the ranker.
+        crossed: n answers of rankers like it.
+        languages: of each one's best candidate, where it may have a calibrator of its own.
+        seed: of the folds.
+        lost: in-terminology mentions that may be lost to NIL.
+    """
+    calibrators = fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
+    # Chosen on what was learned from: it decides which answers are tested, so it must not see them.
+    nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=lost)
+    return Calibration(fitted, calibrators, nil_threshold, {})
+
+
+def _crossed(seen: Seen, fitted: Ranker, asked: NDArray[np.bool_]) -> Crossed:
+    """Answer those of the examples that are `asked`, (n,), and have a candidate."""
+    probabilities = fitted(seen.training.candidates, seen.training.mentions, seen.table.offsets)
+    order, top = ordered(seen.table, probabilities.score)
+    evidence = evidence_of(seen.table, seen.features, probabilities, order, top)
+    rows = np.flatnonzero(asked & (top >= 0))
+    named = seen.examples.concepts[rows] >= 0
+    return Crossed(evidence[rows], seen.training.right[top[rows]], top[rows], probabilities.nil[rows], named)
+
+
+def _some(training: Training, rows: NDArray[np.int64]) -> Training:
+    counts = np.diff(training.offsets)[rows]
+    ends = np.cumsum(counts)
+    places = np.arange(int(ends[-1])) + np.repeat(training.offsets[rows] - (ends - counts), counts)
+    return Training(
+        training.candidates[places],
+        training.mentions[rows],
+        np.concatenate([[0], ends]).astype(np.int64),
+        training.right[places],
+        training.nil[rows],
+        training.weight[rows],
+    )
+
+
+def _languages(languages: Languages, terms: NDArray[np.int64]) -> list[str | None]:
+    names = [*languages.names, None]
+    return [names[number] for number in languages.of_term[terms].tolist()]
+
+
+# Testing: on the other concepts, from which neither ranker nor confidence learned.
+
+
+class Tested(NamedTuple):
+    """What is tested on, and what the calibrated ranker answers.
+
+    Attributes:
+        seen: n examples.
+        answers: to them.
+        right: (n,) whether the best candidate is right.
+        nil: (n,) whether the answer is NIL.
+    """
+
+    seen: Seen
+    answers: RankedAnswers
+    right: NDArray[np.bool_]
+    nil: NDArray[np.bool_]
+
+    @property
+    def given(self) -> NDArray[np.float64]:
+        """Confidence (n,) in what is answered: 0 where that is NIL, which no threshold accepts."""
+        return np.where(self.nil, 0.0, self.answers.confidence)
+
+
+def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
+    """Answer examples that the ranker did not learn from."""
+    seen = see(pipeline, some)
+    answers = draft(seen.table, seen.features, languages_of(pipeline.index.segment))
+    return Tested(seen, answers, seen.is_right(answers), answers.nil > draft.nil_threshold)
+
+
+def certify(
+    draft: Calibration, crossed: Crossed, given: NDArray[np.float64], right: NDArray[np.bool_]
+) -> dict[float, Certificate]:
+    """Test thresholds for every allowed error, in an order fixed by what was learned from.
+
+    Args:
+        draft: what answered.
+        crossed: what it learned from.
+        given: (n,) confidence in the answers that are tested, 0 for NIL.
+        right: (n,) whether they are right.
+    """
+    expected = draft.calibrators[COMMON].apply(crossed.evidence)
+    certificates = {}
+    for error in ERRORS:
+        order = risk_coverage.threshold_order(expected, crossed.right, error=error, size=len(right))
+        certificates[error] = risk_coverage.certify(given, right, error=error, order=order)
+    return certificates
+
+
+def _estimate(
+    draft: Calibration, crossed: Crossed, tested: Tested, certificates: Mapping[float, Certificate]
+) -> dict[float, float]:
+    """Return thresholds for the allowed errors that cannot be certified: the higher of both halves' estimates."""
+    expected = draft.calibrators[COMMON].apply(crossed.evidence)
+    learned = np.where(crossed.nil > draft.nil_threshold, 0.0, expected)
+    halves = ((learned, crossed.right), (tested.given, tested.right))
+    found = {}
+    for error, certificate in certificates.items():
+        some = [risk_coverage.estimate(*half, error=error) for half in halves]
+        known = [one for one in some if one is not None]
+        if certificate.threshold is None and len(known) == len(halves):
+            found[error] = max(known)
+    return found
+
+
+def _accepted(tested: Tested, threshold: float) -> dict[str, float]:
+    """Return what is accepted of the tested answers from a confidence on, as JSON."""
+    taken = tested.given >= threshold
+    return {"threshold": threshold, "share": float(taken.mean()), "wrong": int((taken & ~tested.right).sum())}
+
+
+def figures_of(
+    tested: Tested, certificates: Mapping[float, Certificate], nil_threshold: float, origin: str
+) -> dict[str, Any]:
+    """Return what is measured of the learned ranker, as JSON."""
+    confidence, named = tested.answers.confidence, tested.seen.examples.concepts >= 0
+    population = population_text(tested.seen.examples, origin)
+    table = risk_coverage.table(
+        confidence, tested.right, certificates=certificates, nil=tested.nil, names_concept=named, population=population
+    )
+    kinds = np.array(tested.seen.examples.kinds)
+    recognised = {kind: float(tested.nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()}
+    return {
+        "population": population,
+        "tested_on": counts_of(tested.seen.examples),
+        "nil": {"threshold": nil_threshold, "lost": float(tested.nil[named].mean()), "recognised": recognised},
+        "calibration": reliability.figures(confidence, tested.right),
+        "risk_coverage": table.to_json(),
+    }
+
+
+def population_text(tested: Examples, origin: str) -> str:
+    """Return in words what is measured on."""
+    counts = counts_of(tested)
+    text = (
+        f"{counts.get(SYNONYM, 0):,} strings of {origin}, {counts.get(ITSELF, 0):,} names of the index and "
+        f"{counts.get(NOISE, 0):,} of them with slips and words lost, with {counts.get(REMOVED, 0):,} names of removed "
+        f"concepts and {counts.get(FOREIGN, 0):,} foreign strings among them"
+    )
+    return text + (f", and {counts[LABELLED]:,} labelled mentions" if LABELLED in counts else "")
+
+
+def counts_of(some: Examples) -> dict[str, int]:
+    """Count examples by kind."""
+    kinds, counts = np.unique(np.array(some.kinds), return_counts=True)
+    return dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+
+
+# The other rankings beside it.
+
+
+def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) -> dict[str, dict[str, float]]:
+    """Return accuracy@k of every ranking on held-out strings and labelled mentions, whatever would be NIL.
+
+    What is not learned is asked as `Normalizer` asks it: by its own routes alone, with nothing expanded or put right.
+    A ranking by letters is left out where the index has none: there it cannot be chosen.
+    """
+    seen = tested.seen
+    named = np.flatnonzero((seen.examples.concepts >= 0) & np.isin(seen.examples.kinds, (SYNONYM, LABELLED)))
+    some = seen.examples.take(named)
+    found: dict[str, dict[str, float]] = {}
+    looked_up: dict[int, list[tuple[NDArray[np.int64], CandidateTable]]] = {}
+    for name in registry.names(RANKINGS):
+        module = registry.load(RANKINGS, name)
+        if module.LEARNED:
+            places = places_of(seen.table, tested.answers.order, seen.examples.concepts)[named]
+        elif module.ROUTES & LETTERS and index.ngrams is None:
+            continue
+        else:
+            routes = module.ROUTES
+            if routes not in looked_up:
+                looked_up[routes] = list(_look_up(Pipeline(index, encoder), some, routes))
+            places = np.full(len(named), NOWHERE)
+            for rows, table in looked_up[routes]:
+                standing = index.segment.standing[table.term]
+                order = np.lexsort((standing, -np.round(module.score(table), 6), table.request))
+                places[rows] = places_of(table, order, some.concepts[rows])
+        found[name] = {f"accuracy@{k}": float((places < k).mean()) for k in KS}
+    return found
+
+
+def places_of(table: CandidateTable, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place, from 0, of each request's right concept, (n,), NOWHERE where it is no candidate."""
+    request = table.request[order]
+    place = np.arange(len(order)) - table.offsets[request]
+    right = table.concept[order] == concepts[request]
+    found = np.full(len(concepts), NOWHERE)
+    found[request[right]] = place[right]
+    return found
+
+
+def _look_up(
+    pipeline: Pipeline, some: Examples, routes: int, depth: int = PLAIN_DEPTH
+) -> Iterator[tuple[NDArray[np.int64], CandidateTable]]:
+    """Yield rows of examples and their candidates; those with too few are yielded again, with deeper ones."""
+    again = []
+    for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
+        rows = np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))
+        block, asked = ask_each(pipeline, some.take(rows))
+        scored = pipeline.candidates(asked, depth=depth, routes=routes, featured=False, hidden=block.hidden)
+        yield rows, scored.table
+        if routes != EXACT and not scored.exhausted:
+            again.append(rows[np.diff(scored.table.offsets) < max(KS)])
+    short = np.concatenate(again) if again else np.zeros(0, np.int64)
+    if len(short):
+        for rows, table in _look_up(pipeline, some.take(short), routes, depth * 4):
+            yield short[rows], table

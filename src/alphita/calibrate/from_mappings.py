@@ -1,0 +1,367 @@
+"""Learning from decisions: accepted mentions become synonyms, wrong candidates hard negatives, all of them labels.
+
+What people settled is taken oldest first, and the newest fifth is held out: whether it helped is measured on decisions
+that came after those it was learned from. A mention that was settled more than once counts once, as the newest: asked
+again, the memory would answer it.
+
+What was accepted in bulk is left out: nobody looked at it, and learning from it would only confirm the model. So is a
+mention that means one thing here and another there.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from alphita import artefact, textio
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate.labels import Label
+from alphita.errors import InputError
+from alphita.index.choice import Building
+from alphita.index.encoding import Encoder
+from alphita.index.store import build
+from alphita.review.migrate import REVIEWER
+from alphita.review.records import FINAL, Decision, ReviewRow, Standing
+from alphita.terminology import reading
+from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.text import clean
+from alphita.terminology.writing import save
+
+if TYPE_CHECKING:
+    from alphita.review.store import ReviewStore
+
+SOURCE = "REVIEWED"
+HELD_OUT = 0.2
+# Fewer decisions than this are not worth a run.
+LEAST = 20
+KS = (1, 5)
+# Of a table of triples, as scored sentences are read: a premise, what follows from it and what contradicts it.
+TRIPLE_COLUMNS = ("premise", "entailed", "contradicted")
+# How the concept stands to the mention -> how the mention, as a term, stands to the concept.
+SCOPES = {"exact": "exact", "broad": "narrow", "narrow": "broad", "related": "related"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A settled mention.
+
+    Attributes:
+        mention: the string.
+        concept_id: CURIE; None: no concept fits, or (then `label` is False) the right one is not known.
+        relation: how the concept stands to the mention; None without one.
+        wrong: matched terms of candidates that people passed over or rejected.
+        language: of the term by which the concept was found; None if it was not among the candidates.
+        decision: id of the decision that settled it.
+        label: whether it says what the mention means.
+    """
+
+    mention: str
+    concept_id: str | None
+    relation: str | None
+    wrong: tuple[str, ...]
+    language: str | None
+    decision: int
+    label: bool
+
+
+class InTime(NamedTuple):
+    """Decisions to learn from and the later ones to measure on; and what was left out, counted."""
+
+    learned: list[Reviewed]
+    held_out: list[Reviewed]
+    left_out: dict[str, int]
+
+
+class Taught(NamedTuple):
+    """What a recipe learns from: the terminology, the file of hard negatives, and the decisions, also as counts."""
+
+    terminology: Terminology
+    hard_negatives: Path
+    decisions: InTime
+    counts: dict[str, Any]
+
+
+def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
+    """Read what is settled, and hold out the newest.
+
+    Args:
+        store: the decisions.
+        share: of the settled mentions that are held out, 0 to 1.
+
+    Raises:
+        InputError: fewer than `LEAST` mentions are settled.
+    """
+    left_out: Counter[str] = Counter()
+    by_mention: dict[str, list[Reviewed]] = {}
+    for name in (project.name for project in store.projects()):
+        for standing in store.every(name, state="decided"):
+            settling = _settling(standing)
+            if settling is None:
+                continue
+            if _in_bulk(store, settling):
+                left_out["accepted in bulk"] += 1
+                continue
+            one = _reviewed(standing.row, settling)
+            by_mention.setdefault(clean(one.mention), []).append(one)
+    reviewed = []
+    for same in by_mention.values():
+        if len({mention.concept_id for mention in same if mention.label}) > 1:
+            left_out["means several things"] += len(same)
+        else:
+            newest = max(same, key=lambda one: (one.label, one.decision))
+            left_out["the same mention"] += len(same) - 1
+            reviewed.append(newest)
+    if len(reviewed) < LEAST:
+        raise InputError(
+            f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
+            file=getattr(store, "path", None),
+            remedy="review more first",
+        )
+    reviewed.sort(key=lambda one: one.decision)
+    first = len(reviewed) - round(share * len(reviewed))
+    return InTime(
+        reviewed[:first],
+        [mention for mention in reviewed[first:] if mention.label],
+        {k: n for k, n in left_out.items() if n},
+    )
+
+
+def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force: bool = False) -> dict[str, int]:
+    """Write the terminology with the accepted mentions as synonyms of their concepts, of the source "REVIEWED".
+
+    Args:
+        base: the terminology.
+        learned: what people settled.
+        out: the folder to create.
+        force: move an existing one aside.
+
+    Returns:
+        How many terms were added, and why others were not.
+
+    Raises:
+        InputError: none can be added.
+    """
+    named = [mention for mention in learned if mention.concept_id is not None]
+    rows = reading.rows_of(base, [str(mention.concept_id) for mention in named])
+    tables = reading.tables_of(base)
+    usual = tables.terms["language"].cast(pl.String).mode().sort()[0]
+    counts: Counter[str] = Counter(added=0)
+    added = []
+    for mention in named:
+        row = rows.get(str(mention.concept_id))
+        if row is None or base.retired[row]:
+            counts["of a concept that this terminology has not, or has retired"] += 1
+        elif clean(mention.mention) in {clean(term.string) for term in base.concept(row).terms}:
+            counts["a term of its concept already"] += 1
+        else:
+            counts["added"] += 1
+            added.append(
+                {
+                    "concept": row,
+                    "string": mention.mention,
+                    "language": mention.language or usual,
+                    "preferred": False,
+                    "scope": SCOPES[mention.relation or "exact"],
+                    "status": "candidate",
+                    "source": SOURCE,
+                }
+            )
+    if not added:
+        raise InputError(
+            "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
+        )
+    tables.terms = reading.added(tables.terms, pl.DataFrame(added))
+    source = {"name": SOURCE, "version": artefact.hash_json(sorted(term["string"] for term in added))[:12]}
+    save(tables, out, sources=[*tables.sources, source], config={"base": base.content_hash}, force=force)
+    return dict(counts)
+
+
+def hard_negatives(
+    base: Terminology, learned: Sequence[Reviewed], out: Path, exclude: frozenset[str] = frozenset()
+) -> int:
+    """Write triples of a mention, its concept's name and the term of a wrong candidate; return how many.
+
+    A recipe with the setting `triples` learns from such a file. It is readable by its owner only.
+
+    Args:
+        base: the terminology.
+        learned: what people settled.
+        out: the file.
+        exclude: cleaned strings that nothing may learn from.
+    """
+    rows = reading.rows_of(base, [mention.concept_id for mention in learned if mention.concept_id is not None])
+    count = 0
+    with artefact.atomic_file(out, "w", private=True, newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(TRIPLE_COLUMNS)
+        for mention in learned:
+            if mention.relation != "exact" or mention.concept_id not in rows:
+                continue
+            concept = base.concept(rows[mention.concept_id])
+            names = {clean(term.string) for term in concept.terms} | {clean(mention.mention)}
+            wrong = [term for term in dict.fromkeys(mention.wrong) if clean(term) not in names]
+            triples = [(mention.mention, concept.name, term) for term in wrong]
+            kept = [cells for cells in triples if not exclude & {clean(cell) for cell in cells}]
+            writer.writerows(kept)
+            count += len(kept)
+    return count
+
+
+def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
+    """Return mentions and what they mean, as `normalizer.fitting.fit` takes them."""
+    return [Label(mention.mention, mention.concept_id) for mention in reviewed if mention.label]
+
+
+def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
+    """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k.
+
+    Args:
+        terminology: whose strings are the candidates.
+        encoder: gives the vectors.
+        held_out: those that name a concept count.
+    """
+    named = [mention for mention in held_out if mention.concept_id is not None]
+    if not named:
+        return {"n": 0.0}
+    with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
+        index = build(terminology, encoder, Path(folder) / "x.index", how=Building(letters=False))
+        normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
+        results = normalizer.normalize([mention.mention for mention in named], top_k=max(KS))
+        gold = index.concept_rows([str(mention.concept_id) for mention in named])
+        ids = [index.segment.concepts.column("id")[row].as_py() if row >= 0 else None for row in gold.tolist()]
+    shown = [[candidate.concept_id for candidate in result.candidates] for result in results]
+    return {"n": float(len(named))} | {
+        f"accuracy@{k}": float(np.mean([right in line[:k] for line, right in zip(shown, ids, strict=True)])) for k in KS
+    }
+
+
+def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[str, float]:
+    """Return how well a normaliser answers: n, accuracy, and with a calibration what its confidence is worth.
+
+    Returns:
+        n, accuracy (of the answers, NIL among them), and with a calibration brier (mean squared error of the
+        confidence), log_loss (nats), and confidence (its mean: the accuracy it claims).
+    """
+    if not held_out:
+        return {"n": 0.0}
+    results = normalizer.normalize([mention.mention for mention in held_out])
+    rows = normalizer.index.concept_rows([mention.concept_id or "" for mention in held_out])
+    ids = normalizer.index.segment.concepts.column("id")
+    gold = [ids[row].as_py() if row >= 0 else one.concept_id for row, one in zip(rows.tolist(), held_out, strict=True)]
+    right = np.array([result.concept_id == one for result, one in zip(results, gold, strict=True)], np.float64)
+    figures = {"n": float(len(held_out)), "accuracy": float(right.mean())}
+    if normalizer.calibration is not None:
+        confidence = np.array([result.confidence or 0.0 for result in results])
+        sure = np.clip(confidence, 1e-6, 1 - 1e-6)
+        figures["brier"] = float(((confidence - right) ** 2).mean())
+        figures["log_loss"] = float(-(right * np.log(sure) + (1 - right) * np.log(1 - sure)).mean())
+        figures["confidence"] = float(confidence.mean())
+    return figures
+
+
+def taught(
+    base: Terminology,
+    decisions: InTime,
+    out: Path,
+    *,
+    exclude: frozenset[str] = frozenset(),
+    force: bool = False,
+    resume: bool = False,
+) -> Taught:
+    """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv.
+
+    OUT.decisions.json keeps the decisions, for an unfinished run learns from those, and is measured on those, that it
+    began with, whatever people have settled since. It is readable by its owner only.
+
+    Args:
+        base: the terminology.
+        decisions: of `in_time`.
+        out: the model folder to come.
+        exclude: cleaned strings that nothing may learn from: a split's.
+        force: move an existing terminology aside.
+        resume: take those that are there, or make them again where a run ended before it had all three.
+    """
+    folder, triples, kept = (
+        out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
+    )
+    if resume and folder.exists() and triples.exists() and kept.exists():
+        return Taught(load_terminology(folder), triples, *_kept(kept))
+    # Written last: where it lies, the others are of the same decisions.
+    kept.unlink(missing_ok=True)
+    counts: dict[str, Any] = {
+        "learned": len(decisions.learned),
+        "held_out": len(decisions.held_out),
+        "left_out": decisions.left_out,
+        "synonyms": overlay(base, decisions.learned, folder, force=force or resume),
+        "hard_negatives": hard_negatives(base, decisions.learned, triples, exclude),
+    }
+    with artefact.atomic_file(kept, "w", private=True) as file:
+        json.dump({"counts": counts, **decisions._asdict()}, file, default=asdict)
+    return Taught(load_terminology(folder), triples, decisions, counts)
+
+
+def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
+    """Read what `taught` has kept."""
+    try:
+        content = textio.json_file(path)
+        learned, held_out = (
+            [Reviewed(**fields | {"wrong": tuple(fields["wrong"])}) for fields in content[key]]
+            for key in ("learned", "held_out")
+        )
+        return InTime(learned, held_out, content["left_out"]), content["counts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"is damaged ({type(error).__name__}: {error})", file=path, remedy="start again with --force"
+        ) from None
+
+
+def _settling(standing: Standing) -> Decision | None:
+    """Return the decision that settles a row: an adjudication, else the newest that nobody took in bulk, else that."""
+    final = [decision for decision in standing.decisions if decision.kind in FINAL]
+    if not standing.settled or not final:
+        return None
+    return max(final, key=lambda one: (one.kind == "adjudicate", not one.bulk, one.id))
+
+
+def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
+    """Return whether nobody looked at the row; what followed a replaced concept is as good as what was before it."""
+    while decision.bulk.startswith(f"{REVIEWER}:"):
+        before = [
+            decision_before
+            for decision_before in store.history(decision.project, decision.row, decision.reviewer)
+            if decision_before.id < decision.id
+        ]
+        final = [decision for decision in before if decision.kind in FINAL]
+        if not final:
+            return False
+        decision = final[-1]
+    return bool(decision.bulk)
+
+
+def _reviewed(row: ReviewRow, decision: Decision) -> Reviewed:
+    means = decision.kind != "reject"
+    concept = decision.concept_id if means else None
+    chosen = next(
+        (candidate for candidate in row.candidates if concept is not None and candidate.concept_id == concept), None
+    )
+    # Above the right one: passed over. Where it was not shown, only the answer is sure to have been looked at.
+    above = [candidate for candidate in row.candidates if candidate.concept_id != concept and candidate.matched_term]
+    wrong = [candidate for candidate in above if candidate.rank < chosen.rank] if chosen is not None else above[:1]
+    return Reviewed(
+        row.mention,
+        concept,
+        (decision.relation or "exact") if concept is not None else None,
+        tuple(str(candidate.matched_term) for candidate in wrong),
+        chosen.language if chosen is not None else None,
+        decision.id,
+        means,
+    )

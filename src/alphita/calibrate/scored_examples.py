@@ -1,0 +1,104 @@
+"""Examples with the candidates that a pipeline finds for them: what is fitted and measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import progress
+from alphita.answer.calibration_store import RankedAnswers
+from alphita.answer.features import Features
+from alphita.answer.pipeline import Pipeline, Questions
+from alphita.answer.table import CandidateTable
+from alphita.calibrate import examples
+from alphita.calibrate.examples import LABELLED, SYNONYM, Examples
+from alphita.calibrate.ranker_training import Training
+
+EXAMPLES_AT_ONCE = 4096
+# What a held-out string or a labelled mention counts, where one with noise counts 1: it is what will be asked.
+WEIGHT = 4.0
+
+
+class Seen(NamedTuple):
+    """Examples with their candidates.
+
+    Attributes:
+        examples: n of them, none with nothing in it.
+        table: their candidates.
+        training: the candidates' features, and which are right.
+    """
+
+    examples: Examples
+    table: CandidateTable
+    training: Training
+
+    @property
+    def features(self) -> Features:
+        """The candidates' features, none vetoed."""
+        return Features(
+            self.training.candidates,
+            self.training.mentions,
+            np.zeros(len(self.table.request), bool),
+            [""] * (len(self.table.offsets) - 1),
+        )
+
+    def is_right(self, answers: RankedAnswers) -> NDArray[np.bool_]:
+        """Return whether the best candidate of each example is right, (n,)."""
+        return (answers.top >= 0) & self.training.right[np.maximum(answers.top, 0)]
+
+
+def see(pipeline: Pipeline, some: Examples) -> Seen:
+    """Find the candidates of examples, and which of them are right."""
+    parts = []
+    with progress.bar("Looking up examples", total=len(some.mentions), unit="mentions") as bar:
+        for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
+            parts.append(
+                _seen(pipeline, some.take(np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))))
+            )
+            bar.advance(len(parts[-1].examples.mentions))
+    return together(parts)
+
+
+def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
+    """Ask each example by itself: equal strings may have different things hidden.
+
+    Returns:
+        Those that have something in them, and a question for each.
+    """
+    asked, places = pipeline.ask(some.mentions, hidden=some.hidden)
+    kept = [row for row, place in enumerate(places) if place >= 0]
+    return some.take(kept), asked.take([places[row] for row in kept])
+
+
+def _seen(pipeline: Pipeline, some: Examples) -> Seen:
+    some, asked = ask_each(pipeline, some)
+    scored = pipeline.candidates(asked, hidden=some.hidden)
+    features = scored.features
+    assert features is not None
+    table = scored.table
+    right = table.concept == some.concepts[table.request]
+    nil = some.concepts < 0
+    weight = np.where(np.isin(some.kinds, (SYNONYM, LABELLED)), WEIGHT, 1.0)
+    training = Training(features.candidates, features.mentions, table.offsets, right, nil, weight)
+    return Seen(some, table, training)
+
+
+def together(parts: Sequence[Seen]) -> Seen:
+    """Return several as one; the rows that the table counts (strings, concepts) are those of each part's own index."""
+    shift_requests = np.cumsum([0, *(len(part.examples.mentions) for part in parts)])
+    shift_rows = np.cumsum([0, *(len(part.table.request) for part in parts)])
+    offsets = np.concatenate(
+        [[0], *(part.table.offsets[1:] + shift for part, shift in zip(parts, shift_rows[:-1], strict=True))]
+    )
+    requests = [part.table.request + shift for part, shift in zip(parts, shift_requests[:-1], strict=True)]
+    columns = [np.concatenate(column) for column in zip(*(part.table[2:] for part in parts), strict=True)]
+    table = CandidateTable(offsets.astype(np.int64), np.concatenate(requests), *columns)
+    numbers = [
+        np.concatenate(column)
+        for column in zip(*((*part.training[:2], *part.training[3:]) for part in parts), strict=True)
+    ]
+    training = Training(numbers[0], numbers[1], table.offsets, numbers[2], numbers[3], numbers[4])
+    return Seen(examples.join([part.examples for part in parts]), table, training)

@@ -1,0 +1,153 @@
+"""A calibration carried over from another index, for a terminology that has nothing to fit one on.
+
+A list with one name a concept has no synonym to hold out, so no ranker can be fitted on it. One that was fitted on
+another terminology orders its candidates, too: what it looks at (equal strings, cosines, letters, tokens, meaning) is
+not of one terminology, as long as the encoder is the same. Its confidence is that of the other terminology, and no
+threshold is certified here: nothing of this index was measured. So answers are accepted with a margin: for an allowed
+error by the threshold that was certified for half of it, or less. An audit of a job's answers (`alphita normalize
+--audit`) tells how far it may be trusted.
+
+The general calibration of a model is lent to an index of another encoder, too: strings of the index are encoded by
+both, and from then on the ranker is shown each cosine as the one that has the same rank among the other encoder's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.answer.calibration_store import FOLDER, Calibration
+from alphita.answer.meaning import Cosines, encode_definitions
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.resolve import DEFAULT, resolve
+from alphita.errors import InputError
+from alphita.index.encoding import Encoder
+from alphita.index.float16 import full
+from alphita.index.neighbours import unit
+from alphita.index.store import Index
+from alphita.mention.abbreviations.expanding import Abbreviations
+
+# Of an allowed error, the share that was certified elsewhere.
+MARGIN = 0.5
+# Strings of the index that two encoders are compared on, at least and at most; the nearest of each; and quantiles.
+LEAST_COMPARED, MOST_COMPARED = 200, 2_000
+NEAREST = 40
+QUANTILES = 101
+
+
+def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> Calibration:
+    """Return the calibration of `source` for `index`.
+
+    Args:
+        index: what it is to be for.
+        encoder: gives the index's encoder, for its definitions.
+        source: an index of the same encoder: its own calibration is taken over, else the general one of its model.
+
+    Raises:
+        InputError: the source is not calibrated, or its encoder is another.
+    """
+    own, general = source.path / FOLDER, source.model_path / FOLDER
+    given = Calibration.load(general if general.exists() and not own.exists() else own, source)
+    encoders = [one.base_model_hash for one in (index, source)]
+    if encoders[0] != encoders[1]:
+        raise InputError(
+            "its encoder is another than this index's, and the ranker reads cosines of its own",
+            file=source.path,
+            field="model_hash",
+            value=encoders[1],
+            remedy=f"build the index with that encoder: alphita index --model {source.model_path}",
+        )
+    # What was taken over before has no figures of its own.
+    before = given.fields.get("carried_over_from", {})
+    fields = {
+        "index_hash": index.content_hash,
+        "carried_over_from": {
+            "index": source.content_hash,
+            "calibration": given.fields["content_hash"],
+            "terminology": source.manifest["terminology_hash"],
+            "population": given.figures.get("population", before.get("population")),
+        },
+    }
+    return replace(
+        given,
+        accept=given.accept if given.is_of_others else with_margin(given.accept),
+        estimated={},
+        figures={},
+        definitions=None if given.definitions is None else encode_definitions(index, encoder),
+        abbreviations=Abbreviations.of_index(index),
+        fields=fields,
+        pictures={},
+    )
+
+
+def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | None]:
+    """Return for each allowed error the threshold of the greatest error that is half of it or less; None without one.
+
+    Args:
+        accept: allowed error -> the certified confidence from which answers are accepted; None: nothing is certified.
+    """
+    found = {}
+    for error in accept:
+        stricter = [other for other in accept if other <= MARGIN * error]
+        found[error] = accept[max(stricter)] if stricter else None
+    return found
+
+
+def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
+    """Return the general calibration of another encoder for `index`.
+
+    Args:
+        index: what it is to be for.
+        lender: the encoder that the calibration is of.
+        general: its folder.
+
+    Raises:
+        InputError: it is not the lender's, or the index has too few strings to compare the two encoders on.
+    """
+    given = Calibration.load(general, index, encoder=lender.content_hash)
+    if len(index) < LEAST_COMPARED:
+        raise InputError(
+            f"it has {len(index)} strings; at least {LEAST_COMPARED} are needed to compare its encoder with another",
+            file=index.path,
+            remedy="build the index with the model that the calibration came with",
+        )
+    rows = np.sort(np.random.default_rng(0).permutation(len(index))[:MOST_COMPARED])
+    theirs = unit(lender.encode([index.strings[row] for row in rows.tolist()]))
+    fields = {
+        "index_hash": index.content_hash,
+        "carried_over_from": {
+            "model": lender.content_hash,
+            "calibration": given.fields["content_hash"],
+            "population": given.figures["population"],
+        },
+    }
+    cosines = Cosines(_quantiles(full(index.vectors[rows])), _quantiles(theirs))
+    return replace(given, figures={}, cosines=cosines, fields=fields, pictures={})
+
+
+def lend_where_missing(index: Index, *, threads: int | None = None) -> bool:
+    """Give an index that has no calibration, nor a model with one, that of the default model; tell whether it has one.
+
+    It lies where a model's own would, so that `alphita calibrate` fits the index's own as on any other.
+    """
+    place = index.model_path / FOLDER
+    if place.exists() or (index.path / FOLDER).exists():
+        return True
+    if len(index) < LEAST_COMPARED:
+        return False
+    lender = TermEncoder.load(DEFAULT, threads=threads)
+    lend(index, lender, resolve(DEFAULT) / FOLDER).save(place)
+    return True
+
+
+def _quantiles(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return quantiles of the cosines of (n, dim) vectors of length 1, each with its nearest others, and 1 at last."""
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -np.inf)
+    near = np.partition(cosines, -NEAREST, axis=1)[:, -NEAREST:]
+    found = np.append(np.quantile(near, np.linspace(0, 1, QUANTILES)), 1.0)
+    return np.minimum(found, 1.0).astype(np.float64)

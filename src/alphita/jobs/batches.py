@@ -1,0 +1,317 @@
+"""Batches of Arrow in, batches of Arrow out: the same answers for a process, a cluster or a data base.
+
+`normalize_batches` is one pure function: what a batch gives depends on the batch, the settings and the index alone. So
+engines may cut their data as they like, do a batch twice, or on another machine. Only the last bits of a similarity
+depend on which strings stand in a batch together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita import machine
+from alphita.answer.filters import Filters
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.options import AUTO, NAMES
+from alphita.answer.records import DEFAULT_FLOOR
+from alphita.errors import UsageError
+from alphita.jobs.answers import FIELDS
+from alphita.jobs.remembering import Asked, Memory, answer_all
+from alphita.mappings.record import REVIEW, Mapping
+from alphita.registry import unknown
+
+EXPLANATION = "explanation"
+# The columns added, as `alphita normalize` names them; `EXPLANATION` if it is asked for, and `REVIEW` with a memory.
+ADDED = ("rank", *(name for name in FIELDS if name != EXPLANATION))
+KINDS = {"rank": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
+# Distinct questions whose results are objects at one time; their columns take less.
+QUESTIONS_AT_ONCE = 50_000
+# Of what nobody reviewed.
+UNREVIEWED = tuple(column.default for column in fields(Mapping) if column.name in REVIEW)
+
+
+@dataclass(frozen=True)
+class NormalizerSettings:
+    """What to normalise and how: small, hashable, and the same in every process.
+
+    Attributes:
+        index: the index folder, at the same place on every machine.
+        column: the column of mentions.
+        context: the column of the text that each mention stands in, or None.
+        language: the column of each mention's language (BCP-47), or None.
+        top_k: most candidates per row.
+        explain: add the column `explanation`.
+        ranking: see `Normalizer`, as all below.
+        calibration: a folder; None: that of the index, if any.
+        floor: similarity, -1 to 1, below which no concept is given; without calibration.
+        error: allowed share of errors, 0 to 1, among what is accepted; None: the usual one, if calibrated.
+        target: give codes of this code system.
+        filters: which concepts may be answered.
+        abbreviations: the user's own list, a file.
+        precision: of the encoder.
+        device: where the encoder runs.
+        threads: of each process; None: as the process has them.
+        definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
+        memory: what people settled before: it answers first, and the columns `REVIEW` are added. It is no part of the
+            normaliser, so that settings with and without it are equal.
+    """
+
+    index: str
+    column: str = "mention"
+    context: str | None = None
+    language: str | None = None
+    top_k: int = 1
+    explain: bool = False
+    ranking: str = AUTO
+    calibration: str | None = None
+    floor: float = DEFAULT_FLOOR
+    error: float | None = None
+    target: str | None = None
+    filters: Filters | None = None
+    abbreviations: str | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    definitions: tuple[tuple[str, str, int], ...] = ()
+    memory: Memory | None = field(default=None, compare=False)
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The names of the columns added."""
+        return added_columns(explain=self.explain, reviews=self.memory is not None)
+
+
+@lru_cache(maxsize=1)
+def opened(settings: NormalizerSettings) -> Normalizer:
+    """Return the normaliser of some settings, as `load` does, opened once in each process."""
+    return load(settings)
+
+
+def load(settings: NormalizerSettings) -> Normalizer:
+    """Open the normaliser of some settings; the index's files are mapped, not read.
+
+    Raises:
+        InputError: the index is missing or damaged, or its parts do not belong together.
+        UsageError: a setting that the index has nothing for.
+    """
+    if settings.threads is not None:
+        machine.set_threads(settings.threads)
+    normalizer = Normalizer.load(settings.index, **{name: getattr(settings, name) for name in NAMES})
+    normalizer.prepare_counted(settings.definitions)
+    return normalizer
+
+
+def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
+    """Return the schema of the batches that `normalize_batches` gives.
+
+    Args:
+        settings: the columns asked for.
+        given: of the batches that it is given.
+
+    Returns:
+        The given columns and those added: numbers are float64, `rank` int64, all others strings.
+
+    Raises:
+        UsageError: a column is missing, stands there twice, has no strings, or is named as one of those added.
+    """
+    for name in (settings.column, settings.context, settings.language):
+        if name is not None:
+            check_strings(name, given)
+    for name in settings.added:
+        if name in given.names:
+            raise UsageError(f"there is a column {name!r} already, which would be added; rename it")
+        given = given.append(pa.field(name, KINDS.get(name, pa.string())))
+    return given
+
+
+def normalize_batches(
+    batches: Iterator[pa.RecordBatch], settings: NormalizerSettings, normalizer: Normalizer | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Answer batches of rows; each gives one batch: its own columns, and those of the answers.
+
+    A row comes once for each of its candidates, one under another, `rank` counting them from 1; a row that is NIL comes
+    once. Equal rows of a batch are answered once. A mention that is null, empty or no valid UTF-8 is NIL.
+
+    Args:
+        batches: each of n rows, n >= 0.
+        settings: the columns, and how to answer.
+        normalizer: answers instead of the one that `settings` name.
+
+    Yields:
+        For each batch one, of the schema `schema_of` gives, with at least n rows.
+
+    Raises:
+        UsageError: see `schema_of`; and see `opened`.
+    """
+    for batch in batches:
+        schema = schema_of(settings, batch.schema)
+        if not len(batch):
+            yield empty_batch(schema)
+            continue
+        yield _answered(batch, settings, normalizer or opened(settings), schema)
+
+
+def answer_columns(
+    mentions: Sequence[str | None],
+    contexts: Sequence[str | None] | None,
+    languages: Sequence[str | None] | None,
+    normalizer: Normalizer,
+    *,
+    top_k: int = 1,
+    explain: bool = False,
+    memory: Memory | None = None,
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
+    """Answer n rows, equal ones once.
+
+    Args:
+        mentions: n strings or None, which is NIL as "" is.
+        contexts: n texts that the mentions stand in; None: there are none.
+        languages: n languages (BCP-47), likewise.
+        normalizer: what answers.
+        top_k: most candidates per row.
+        explain: make explanations.
+        memory: answers first.
+
+    Returns:
+        The lines of all distinct questions, the columns `ADDED` (and `EXPLANATION`, and with a memory `REVIEW`); and
+        for the m >= n lines of the rows, the row of each, (m,), and its place among those lines, (m,).
+    """
+    nothing: list[str | None] = [None] * len(mentions)
+    known: dict[Asked, int] = {}
+    asked = np.fromiter(
+        (
+            known.setdefault((mention or "", context or None, language or None), len(known))
+            for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
+        ),
+        np.int64,
+        len(mentions),
+    )
+    names = added_columns(explain=explain, reviews=memory is not None)
+    schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
+    # `FIELDS` are what an answer holds; the rank is counted here.
+    wanted = [(*FIELDS, *REVIEW).index(name) for name in names[1:]]
+    questions, made, counts = list(known), [empty_batch(schema)], []
+    for start in range(0, len(questions), QUESTIONS_AT_ONCE):
+        block = questions[start : start + QUESTIONS_AT_ONCE]
+        found = answer_all(
+            block,
+            normalizer,
+            memory,
+            top_k=top_k,
+            explain=explain,
+            contexts=contexts is not None,
+            languages=languages is not None,
+        )
+        counts += [len(some) for some in found]
+        lines = [line for some in found for line in some]
+        if memory is not None:
+            lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for line in lines]
+        ranks = [rank for some in found for rank in range(1, len(some) + 1)]
+        values = [ranks, *([line[place] for line in lines] for place in wanted)]
+        made.append(
+            pa.RecordBatch.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
+            )
+        )
+    return pa.concat_batches(made), *spread(np.array(counts, np.int64), asked)
+
+
+def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give each row the lines of what it asks.
+
+    Args:
+        counts: (q,) lines of each question, which stand one after another.
+        asked: (n,) the question of each row.
+
+    Returns:
+        For the m lines of all rows, in order: the row, (m,), and the place among the questions' lines, (m,).
+    """
+    first = np.cumsum(counts) - counts
+    repeats = counts[asked]
+    rows = np.repeat(np.arange(len(asked)), repeats)
+    return rows, np.arange(len(rows)) + np.repeat(first[asked] - (np.cumsum(repeats) - repeats), repeats)
+
+
+def _answered(
+    batch: pa.RecordBatch, settings: NormalizerSettings, normalizer: Normalizer, schema: pa.Schema
+) -> pa.RecordBatch:
+    mentions, contexts, languages = (
+        None if name is None else _strings(batch.column(name))
+        for name in (settings.column, settings.context, settings.language)
+    )
+    lines, rows, places = answer_columns(
+        mentions or [],
+        contexts,
+        languages,
+        normalizer,
+        top_k=settings.top_k,
+        explain=settings.explain,
+        memory=settings.memory,
+    )
+    given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
+    return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
+
+
+def take(column: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """Return some rows of a column; of views, which pyarrow takes none of, by way of plain strings."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(column.type)
+    chosen = pa.array(rows)
+    return column.take(chosen) if plain is None else column.cast(plain).take(chosen).cast(column.type)
+
+
+def added_columns(*, explain: bool, reviews: bool) -> tuple[str, ...]:
+    """Return the names of the columns added, with an explanation and with what people settled, or without."""
+    return ADDED + (EXPLANATION,) * explain + REVIEW * reviews
+
+
+def check_strings(name: str, schema: pa.Schema) -> None:
+    """Refuse a column that is not there once, or has no strings; one of nulls alone will do.
+
+    Raises:
+        UsageError: it is missing, stands there twice or has no strings; the columns there are named.
+    """
+    if name not in schema.names:
+        raise UsageError(unknown("column", name, schema.names))
+    if schema.names.count(name) > 1:
+        raise UsageError(f"there are {schema.names.count(name)} columns {name!r}; rename all but one")
+    kind: Any = schema.field(name).type
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_text = pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)
+    if not is_text and not pa.types.is_null(value):
+        texts = [
+            field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        ]
+        raise UsageError(
+            f"the column {name!r} has no strings but {kind}; name another or cast it; "
+            f"the columns are {list(schema.names)}, of strings {texts}"
+        )
+
+
+def _strings(column: pa.Array) -> list[str | None]:
+    """Return a column's strings; what is no UTF-8 is None."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        texts: list[str | None] = column.to_pylist()
+    except UnicodeDecodeError:
+        texts = [_decoded(value) for value in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
+    return texts
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of no rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

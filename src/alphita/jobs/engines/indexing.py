@@ -1,0 +1,336 @@
+"""An index built by many processes: its strings encoded block by block as tasks, everything else as on one machine.
+
+    OUT.parts/job.json              what makes it the same job, written when all of its strings are there
+    OUT.parts/strings/00017.arrow   the strings of a block
+    OUT.parts/vectors/00017.npy     its vectors: there when the block is done
+    OUT.parts/drafts                what is being written
+
+The driver gathers the distinct strings and cuts them into the blocks in which `alphita.index.store.build` encodes them
+too. A task encodes one block; the driver then copies the blocks' vectors, in order, into the index's one file. So the
+vectors do not depend on the engine, the number of workers or what was done in an earlier, broken run. What remains
+(quantiser, character n-grams, manifest) is `build`'s own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from alphita import artefact, builds, progress
+from alphita.errors import InputError, UsageError
+from alphita.index import encoding, store
+from alphita.index.choice import Building
+from alphita.index.float16 import Vectors
+from alphita.index.store import Index
+from alphita.jobs.engines.engine import Engine, Receipt, SameVersion
+from alphita.jobs.engines.files import Place
+from alphita.options import Running
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.store import Terminology
+
+WHAT = "Encoding terms"
+JOB = "job.json"
+# Lies among the parts while a job runs; a machine that does not see it has another folder of that name.
+SEEN = "seen"
+FOLDERS = STRINGS, VECTORS, DRAFTS = ("strings", "vectors", "drafts")
+# A file of a job, or one that a killed process did not finish.
+OURS = re.compile(r"(\d{5}\.(arrow|npy)|job\.json|seen)(\.[0-9a-f]{12})?")
+
+
+def build(
+    terminology: Terminology,
+    model: str,
+    out: Path | str,
+    engine: Engine,
+    how: Building | None = None,
+    running: Running | None = None,
+    *,
+    parts: str | None = None,
+    force: bool = False,
+    **options: Any,  # noqa: ANN401 - as `store.build` takes them
+) -> Index:
+    """Build an index whose strings are encoded by an engine's workers.
+
+    A job that was broken off goes on: blocks that are there already are not encoded again.
+
+    Args:
+        terminology: the terms; all scopes are indexed.
+        model: the encoder, as `TermEncoder.load` takes it; every machine must find the same one under this name.
+        out: the folder to create, on this machine.
+        engine: runs the tasks, opened.
+        how: see `store.build`.
+        running: precision ("auto" is what this machine chooses, everywhere), device ("auto" is what each machine
+            chooses for itself) and threads of every worker (None leaves them to the engine).
+        parts: folder or URL for the blocks, which all machines share; by default OUT.parts. Removed at the end.
+        force: move an existing `out` aside, and start anew where the parts are another job's.
+        options: `exclude` and `enrichment` of `alphita.index.store.build`.
+
+    Raises:
+        UsageError: `out` exists, the parts are another job's, or a machine has another version, another model or other
+            files.
+        InputError: there is no such model, it gives vectors that are not finite, or a part is damaged.
+        AlphitaError: a task's workers died again and again, or the parts cannot be written.
+    """
+    from alphita.encoder.encoder import TermEncoder
+
+    how, running = how or Building(), running or Running()
+    how.check()
+    artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
+    encoder = TermEncoder.load(model, **asdict(running))
+    place = Place(_everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts")
+    Parts(place).make()
+    opening = EncoderOpening(
+        _everywhere(model) if Path(model).expanduser().is_dir() else model,
+        encoder.precision,
+        running.device,
+        running.threads,
+        encoder.content_hash,
+        place.url,
+        how.half,
+    )
+    try:
+        engine.check(SameVersion(opening))
+    except BaseException:
+        if not (place / JOB).exists():
+            Parts(place).clear()
+        raise
+    index = store.build(
+        terminology,
+        encoder,
+        out,
+        how,
+        force=force,
+        blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force),
+        **options,
+    )
+    Parts(place).clear()
+    return index
+
+
+def _everywhere(path: str) -> str:
+    """Return a path as a process that works in another folder finds it; a URL as it is."""
+    return path if "://" in path else str(artefact.absolute(Path(path).expanduser()))
+
+
+def _count(strings: int) -> int:
+    return -(-strings // encoding.STRINGS_A_BLOCK)
+
+
+def _encoded(
+    strings: pa.LargeStringArray, encoder: TermEncoder, opening: EncoderOpening, engine: Engine, *, anew: bool
+) -> Iterator[Vectors]:
+    """Have what is missing encoded, then yield the vectors of all blocks, in order."""
+    parts = Parts(Place(opening.parts))
+    parts.begin(_identity(strings, encoder, opening), strings, anew=anew)
+    blocks = range(_count(len(strings)))
+    done = parts.done()
+    left = [block for block in blocks if block not in done]
+    if len(left) < len(blocks):
+        progress.say(f"going on: {len(blocks) - len(left):,} of {len(blocks):,} blocks of terms are encoded already")
+    with progress.bar(WHAT, total=len(left), unit="blocks") as bar:
+        if left:
+            for _ in engine.run(SameVersion(opening), left, what=WHAT):
+                bar.advance()
+            engine.release()
+    for block in blocks:
+        length = min(encoding.STRINGS_A_BLOCK, len(strings) - block * encoding.STRINGS_A_BLOCK)
+        yield parts.vectors(block, (length, encoder.dim))
+
+
+def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: EncoderOpening) -> dict[str, Any]:
+    """Return what decides the bytes of the blocks."""
+    digest = hashlib.sha256()
+    for block in range(_count(len(strings))):
+        digest.update(_packed(strings, block))
+    return {
+        "job": "index",
+        "alphita build": builds.build(),
+        "strings": len(strings),
+        "strings_hash": digest.hexdigest(),
+        "block": encoding.STRINGS_A_BLOCK,
+        "dim": encoder.dim,
+        "model_hash": encoder.content_hash,
+        "precision": opening.precision,
+        "device": opening.device,
+        "half": opening.half,
+    }
+
+
+def _packed(strings: pa.LargeStringArray, block: int) -> bytes:
+    table = pa.table({"string": strings.slice(block * encoding.STRINGS_A_BLOCK, encoding.STRINGS_A_BLOCK)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+@dataclass(frozen=True)
+class EncoderOpening:
+    """Opens the encoder in a worker.
+
+    Attributes:
+        model: its name, on every machine.
+        precision: never "auto": vectors of two precisions are not equal.
+        device: where it runs.
+        threads: size of the thread pools; None leaves them.
+        content_hash: of the driver's encoder.
+        parts: where the blocks are.
+        half: write vectors in half precision.
+    """
+
+    model: str
+    precision: str
+    device: str
+    threads: int | None
+    content_hash: str
+    parts: str
+    half: bool
+
+    def __call__(self) -> BlockEncoder:
+        """Open it.
+
+        Raises:
+            InputError: there is no such model on this machine.
+            UsageError: it is another one, or the parts are not those that the driver sees.
+        """
+        from alphita.encoder.encoder import TermEncoder
+
+        parts = Parts(Place(self.parts))
+        if not (parts.place / SEEN).exists():
+            raise UsageError(
+                f"{parts.place} on this machine is not the folder that the job began in; "
+                "give --parts a folder or URL that all machines share"
+            )
+        encoder = TermEncoder.load(self.model, precision=self.precision, device=self.device, threads=self.threads)
+        if encoder.content_hash != self.content_hash:
+            raise UsageError(
+                f"the model {self.model} on this machine has the hash {encoder.content_hash}, the job began with "
+                f"{self.content_hash}; put the same model on every machine"
+            )
+        return BlockEncoder(parts, encoder, self.half)
+
+
+@dataclass(frozen=True)
+class BlockEncoder:
+    """Encodes blocks."""
+
+    parts: Parts
+    encoder: encoding.Encoder
+    half: bool
+
+    def __call__(self, task: int) -> Receipt:
+        """Encode block number `task` and write its vectors."""
+        strings = self.parts.strings(task)
+        vectors = encoding.encode_block(strings, self.encoder)
+        sink = io.BytesIO()
+        np.save(sink, vectors.astype(np.float16) if self.half else vectors, allow_pickle=False)
+        self.parts.put(_vectors(task), sink.getvalue())
+        return {"strings": len(strings)}
+
+
+def _strings(block: int) -> str:
+    return f"{STRINGS}/{block:05}.arrow"
+
+
+def _vectors(block: int) -> str:
+    return f"{VECTORS}/{block:05}.npy"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The folder of a job's blocks.
+
+    Attributes:
+        place: where it lies.
+    """
+
+    place: Place
+
+    def begin(self, job: dict[str, Any], strings: pa.LargeStringArray, *, anew: bool) -> None:
+        """Write the blocks' strings, unless the same job has done so before.
+
+        Raises:
+            UsageError: another job has, and `anew` is not given.
+        """
+        if (self.place / JOB).exists():
+            try:
+                found = json.loads((self.place / JOB).content())
+                differs = [name for name in {**found, **job} if found.get(name) != job.get(name)]
+            except (ValueError, TypeError):
+                differs = ["it cannot be read"]
+            if not differs:
+                return
+            if not anew:
+                raise UsageError(
+                    f"{self.place} holds the parts of another job (different: {', '.join(differs)}); remove it, or "
+                    "start anew with --force"
+                )
+        # Vectors without a job are nobody's.
+        self.clear()
+        self.make()
+        for block in range(_count(len(strings))):
+            self.put(_strings(block), _packed(strings, block))
+        self.put(JOB, json.dumps(job, indent=1).encode())
+
+    def make(self) -> None:
+        """Make the folders, and show to other machines that this is the one.
+
+        Raises:
+            AlphitaError: they cannot be written.
+        """
+        for folder in FOLDERS:
+            (self.place / folder).make()
+        self.put(SEEN, b"")
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, whole or not at all."""
+        with (self.place / name).whole(self.place / DRAFTS) as file:
+            file.write(content)
+
+    def done(self) -> set[int]:
+        """Return the numbers of the blocks that are encoded."""
+        return {int(name.removesuffix(".npy")) for name in (self.place / VECTORS).names() if name.endswith(".npy")}
+
+    def strings(self, block: int) -> list[str]:
+        """Return a block's strings."""
+        with pa.ipc.open_stream((self.place / _strings(block)).content()) as reader:
+            strings: list[str] = reader.read_all().column("string").to_pylist()
+        return strings
+
+    def vectors(self, block: int, shape: tuple[int, int]) -> Vectors:
+        """Return a block's vectors, of this shape.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        file = self.place / _vectors(block)
+        try:
+            vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)
+        except ValueError as error:
+            found = str(error)
+        else:
+            if vectors.shape == shape:
+                return vectors
+            found = f"its shape is {vectors.shape}, not {shape}"
+        raise InputError(f"damaged: {found}", file=str(file), remedy="remove it and run the command again")
+
+    def clear(self) -> None:
+        """Remove what a job wrote, and the folder if nothing else is in it."""
+        (self.place / JOB).remove()
+        for folder in [*(self.place / name for name in FOLDERS), self.place]:
+            for name in folder.names():
+                if OURS.fullmatch(name):
+                    (folder / name).remove()
+            if not folder.names():
+                folder.remove()

@@ -1,0 +1,97 @@
+"""A dataset of Ray Data that is there already: the columns of the answers are added to it.
+
+Rows of equal questions are brought together by one shuffle, and each group of them is answered where it lies; so a
+distinct string is answered once across the cluster, and no join follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from alphita import builds, machine
+from alphita.errors import UsageError, require
+from alphita.jobs.batches import NormalizerSettings, normalize_batches, opened, schema_of
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+
+def normalize_dataset(
+    dataset: Dataset,
+    settings: NormalizerSettings,
+    *,
+    workers: int,
+    gpus: float = 0,
+    cores: int = 1,
+    partitions: int | None = None,
+) -> Dataset:
+    """Add to a dataset the concepts that one of its columns names.
+
+    Nothing is answered before the result is read, but the schema is looked up. The order of rows is not kept. A
+    dataset's definitions of abbreviations are not learned; give them in `settings.definitions`.
+
+    Args:
+        dataset: of n rows; blocks of Arrow, or what turns into them.
+        settings: the columns, and how to answer. The index lies at the same place on every machine.
+        workers: most actors that answer; each maps the index, and has an encoder.
+        gpus: GPUs for each; a share such as 0.5 lets two use one.
+        cores: processor cores, and threads, for each.
+        partitions: into how many the rows are shuffled; by default 200 (Ray Data's own). Each is in memory whole. One
+            of more than 128 MB is answered in pieces, and a string that is in two of them twice.
+
+    Returns:
+        A dataset with the columns of `dataset` and those of the answers; see `normalize_batches`.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        UsageError: a column is missing or has no strings; a number is below 1.
+    """
+    data = require("ray.data", "cluster")
+    for name, number in (("workers", workers), ("cores", cores), ("partitions", partitions)):
+        if number is not None and number < 1:
+            raise UsageError(f"{name} must be 1 or more, not {number}")
+    schema = dataset.schema()
+    if schema is not None:
+        schema_of(settings, _arrow(schema))
+    together = dataset.repartition(
+        partitions or data.DataContext.get_current().default_hash_shuffle_parallelism,
+        keys=[name for name in (settings.column, settings.context, settings.language) if name is not None],
+        # What is encoded together decides on a similarity's last bits: the order in which blocks come must not.
+        sort=True,
+    )
+    return together.map_batches(
+        _Answering,
+        fn_constructor_args=(settings, cores, builds.build()),
+        batch_size=None,
+        batch_format="pyarrow",
+        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=cores,
+        num_gpus=gpus,
+    )
+
+
+class _Answering:
+    """An actor of Ray Data: opens the index once, and answers tables."""
+
+    def __init__(self, settings: NormalizerSettings, cores: int, version: str) -> None:
+        if (here := builds.build()) != version:
+            raise UsageError(
+                f"the dataset was made with alphita {version}, and this worker has {here}; "
+                "install the same on every machine"
+            )
+        machine.set_threads(cores)
+        self._settings, self._normalizer = settings, opened(settings)
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Answer the rows of one partition."""
+        given = table.combine_chunks()
+        batches = given.to_batches() or [pa.RecordBatch.from_pylist([], schema=given.schema)]
+        return pa.Table.from_batches(normalize_batches(iter(batches), self._settings, self._normalizer))
+
+
+def _arrow(schema: Any) -> pa.Schema:  # noqa: ANN401
+    """Return a dataset's schema as Arrow's; a kind that Arrow does not know is left to the first batch."""
+    kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))

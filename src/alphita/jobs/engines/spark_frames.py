@@ -1,0 +1,110 @@
+"""DataFrames of Spark, in Python: the concepts that a column names are joined to the rows.
+
+    from alphita.jobs.engines.spark_frames import normalize_frame
+    from alphita.jobs.batches import Settings
+
+    coded = normalize_frame(df, Settings("/shared/open.index", column="diagnosis"))
+
+Nothing is done until the result is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from alphita import builds
+from alphita.errors import UsageError, require
+from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
+
+SPARK_TYPES = {pa.float64(): "DoubleType", pa.int64(): "LongType", pa.string(): "StringType"}
+# The question's columns, until they are joined.
+ASKED = "__alphita_asked_{}"
+
+
+def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | None = None) -> Any:  # noqa: ANN401
+    """Add to a DataFrame of Spark the concepts that one of its columns names.
+
+    The distinct questions (mention, and context and language where they are asked for) are answered once across the
+    cluster, by `mapInArrow`, and joined back; nulls are equal there. The index lies at the same path on every machine,
+    where the Python workers map it, so that they share its memory. A missing mention is NIL: `rank` is 1 and `method`
+    "nil". With `settings.top_k` above 1 a row comes once for each of its candidates.
+
+    Abbreviations that other rows define ("congestive heart failure (CHF)") are known only if `settings.definitions`
+    has them; the command line finds them itself.
+
+    Args:
+        df: a `pyspark.sql.DataFrame`, also of Spark Connect. Its rows come in any order, as always in Spark.
+        settings: the columns, and how to answer.
+        partitions: into how many the distinct questions are cut, which is the work that is done again if a worker
+            dies; None: as many as `spark.sql.shuffle.partitions` says.
+
+    Returns:
+        A DataFrame: the columns of `df`, and `settings.added`.
+
+    Raises:
+        MissingExtra: pyspark is not installed.
+        UsageError: a column is missing or has no strings; or one is named as one of those added.
+    """
+    functions: Any = require("pyspark.sql.functions", "spark")
+    types: Any = require("pyspark.sql.types", "spark")
+    answered = schema_of(settings, _arrow_names(df, types))
+    _check_case(df, settings)
+    # Names of our own: `mapInArrow` cannot take all that a column may be called.
+    columns = {
+        part: name for part in ("column", "context", "language") if (name := getattr(settings, part)) is not None
+    }
+    asked = df.select([_column(df, name).alias(ASKED.format(part)) for part, name in columns.items()]).distinct()
+    asked = asked.repartition(partitions or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+    added = [
+        types.StructField(name, getattr(types, SPARK_TYPES[answered.field(name).type])()) for name in settings.added
+    ]
+    renamed = {part: ASKED.format(part) if part in columns else None for part in ("context", "language")}
+    within = replace(settings, column=ASKED.format("column"), context=renamed["context"], language=renamed["language"])
+    answers = asked.mapInArrow(_Answering(within), types.StructType([*asked.schema.fields, *added]))
+    is_same = functions.lit(True)
+    for part, name in columns.items():
+        is_same &= _column(df, name).eqNullSafe(answers[ASKED.format(part)])
+    return df.join(answers, is_same, "left").drop(*map(ASKED.format, columns))
+
+
+class _Answering:
+    """Answers batches; goes to the Python workers."""
+
+    def __init__(self, settings: NormalizerSettings) -> None:
+        self._settings, self._version = settings, builds.build()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if (here := builds.build()) != self._version:
+            raise UsageError(
+                f"the driver has alphita {self._version}, and this worker {here}; install the same on every machine"
+            )
+        yield from normalize_batches(batches, self._settings)
+
+
+def _column(df: Any, name: str) -> Any:  # noqa: ANN401
+    # A name may hold a dot, which without backticks means a field of a struct.
+    return df["`" + name.replace("`", "``") + "`"]
+
+
+def _arrow_names(df: Any, types: Any) -> pa.Schema:  # noqa: ANN401
+    """Return the names of a DataFrame with types as far as they matter here: strings, bytes, and others by name."""
+    kinds = {types.StringType: pa.string(), types.BinaryType: pa.binary(), types.NullType: pa.null()}
+    return pa.schema(
+        [
+            (field.name, next((kind for spark, kind in kinds.items() if isinstance(field.dataType, spark)), pa.int64()))
+            for field in df.schema.fields
+        ]
+    )
+
+
+def _check_case(df: Any, settings: NormalizerSettings) -> None:  # noqa: ANN401
+    """Refuse names that are one to Spark, which does not tell "Rank" from "rank" unless it is told to."""
+    if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    added = {name.lower() for name in settings.added}
+    if taken := [name for name in df.columns if name.lower() in added]:
+        raise UsageError(f"there is a column {taken[0]!r} already, which would be added; rename it")

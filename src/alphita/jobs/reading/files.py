@@ -1,0 +1,313 @@
+"""Input files of mentions, read row by row: CSV, TSV, Excel, Parquet, JSON Lines, plain lines, from a file or stdin.
+
+Nothing is held but the row (for Parquet: a batch of rows) being read, so a file may be larger than memory; a sheet of
+Excel's is held whole. A row that
+cannot be used comes with its `problem` and the next ones go on; only what spoils the whole file raises.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import functools
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Any
+
+from alphita import workbooks
+from alphita.csv_lines import Record, records
+from alphita.errors import InputError, UsageError
+from alphita.jobs.reading import _json_lines, _parquet
+from alphita.jobs.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
+from alphita.registry import unknown
+from alphita.textio import ENDED
+
+STDIN = "-"
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "lines",
+    **dict.fromkeys(workbooks.SUFFIXES, "excel"),
+}
+FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
+MAX_LINE_BYTES = 64 * 2**20
+MAGIC = {
+    b"PK\x03\x04": "a zip file, or one of Excel's; name that .xlsx or say --input-format excel",
+    b"\xd0\xcf\x11\xe0": "an old Excel file; name it .xls or say --input-format excel",
+    b"PAR1": "a Parquet file; name it .parquet or say --input-format parquet",
+    b"\x1f\x8b": "a gzip file; name it .gz",
+    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
+}
+
+
+@dataclass
+class MentionFile:
+    """An input and how to read it.
+
+    Attributes:
+        path: the file, or "-" for stdin.
+        format: one of `FORMATS`; "" to take it from the file's name (stdin: plain lines).
+        column: the column of mentions; None if there is only one, or one called "mention".
+        code_column: a column to carry along, or None.
+        context_column: the column of the texts that the mentions stand in, or None.
+        language_column: the column of the mentions' languages, or None.
+        frequency_column: the column of how often each mention occurs, or None.
+        unit_column: the column of the unit of the value that a mention ends with, or None.
+        range_column: the column of the range of that value, "3.5-5.1" or "<5", or None.
+        sheet: of an Excel workbook; None if only one has anything in it.
+        private: errors do not name the columns there are, which without a header are cells of the first row.
+        encoding: of the text; any in which a line ends with the byte 10.
+        delimiter: between cells; "" for the format's own.
+    """
+
+    path: Path | str
+    format: str = ""
+    column: str | None = None
+    code_column: str | None = None
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    context_column: str | None = None
+    language_column: str | None = None
+    frequency_column: str | None = None
+    unit_column: str | None = None
+    range_column: str | None = None
+    sheet: str | None = None
+    private: bool = False
+    _raw: IO[bytes] | None = field(default=None, repr=False)
+    _line: int = field(default=0, repr=False)
+    n_rows: int | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Settle the format and check the options against it.
+
+        Raises:
+            UsageError: an unknown format or encoding, or a column of a file without columns.
+        """
+        if not self.format:
+            self.format = "lines" if self.is_stdin else _format_of(Path(self.path))
+        if self.format not in FORMATS:
+            raise UsageError(unknown("input format", self.format, FORMATS))
+        if self.format == "lines" and (self.column or any(self.further())):
+            raise UsageError("plain lines have no columns; say --input-format csv, tsv or jsonl")
+        if self.format in ("parquet", "excel") and self.is_stream:
+            kind = self.format.capitalize()
+            raise UsageError(f"{kind} cannot be read from {'stdin' if self.is_stdin else 'a pipe'}; give a file")
+        if self.sheet is not None and self.format != "excel":
+            raise UsageError(f"there are sheets in Excel workbooks only, not in {self.format}; leave out --sheet")
+        if len(self.delimiter) > 1:
+            raise UsageError(f"the delimiter must be one character, not {self.delimiter!r}")
+        try:
+            ends_with_10 = "\n".encode(self.encoding) == b"\n"
+        except (LookupError, UnicodeError):
+            raise UsageError(f"unknown encoding {self.encoding!r}; e.g. utf-8, cp1252, latin-1") from None
+        if not ends_with_10:
+            raise UsageError(f"encoding {self.encoding!r} cannot be read line by line; convert the file to UTF-8")
+
+    @property
+    def is_stdin(self) -> bool:
+        """Whether the input comes from stdin."""
+        return str(self.path) == STDIN
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the input can be read once only: stdin, or a pipe that goes by a file's name."""
+        path = self.path
+        return self.is_stdin or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
+
+    @property
+    def name(self) -> str:
+        """What errors call the input."""
+        return "stdin" if self.is_stdin else str(self.path)
+
+    def estimate_rows(self, read: int) -> int | None:
+        """Return about how many rows there are, going by how much of the file `read` rows took; None for a stream."""
+        if self.n_rows is not None:
+            return self.n_rows
+        if self.is_stream or self._raw is None or self._raw.closed or not self._raw.tell():
+            return None
+        return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
+
+    def rows(self) -> Iterator[MentionRow]:
+        """Read the rows, one after the other.
+
+        Raises:
+            InputError: the file is missing, empty, damaged or of another kind.
+            UsageError: it lacks the column.
+        """
+        self._line = 0
+        if self.format in ("parquet", "excel"):
+            yield from _parquet.rows(self) if self.format == "parquet" else self._excel()
+            return
+        readers: dict[str, Callable[[IO[bytes]], Iterator[MentionRow]]] = {
+            "csv": self._delimited,
+            "tsv": self._delimited,
+            "jsonl": functools.partial(_json_lines.rows, self),
+            "lines": self._plain,
+        }
+        with self.opened() as file:
+            try:
+                yield from readers[self.format](file)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise InputError(f"damaged gzip file: {error}", file=self.name, line=self._line) from None
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the input, and unpack it if it is gzipped.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        if self.is_stdin:
+            yield sys.stdin.buffer
+            return
+        try:
+            self._raw = open(self.path, "rb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise InputError(f"cannot read the input: {error.strerror}", file=self.name) from None
+        with self._raw:
+            if Path(self.path).suffix.lower() == ".gz":
+                with gzip.GzipFile(fileobj=self._raw) as unpacked, io.BufferedReader(unpacked) as buffered:
+                    yield buffered
+            else:
+                yield self._raw
+
+    def lines(self, file: IO[bytes]) -> Iterator[str]:
+        """Yield decoded lines with their ends; bytes that are no text become lone surrogates, found per cell later."""
+        first = True
+        while raw := file.readline(MAX_LINE_BYTES + 1):
+            if len(raw) > MAX_LINE_BYTES:
+                raise InputError(
+                    f"a line of more than {MAX_LINE_BYTES >> 20} MB",
+                    file=self.name,
+                    line=self._line + 1,
+                    remedy="is this a text file with one row a line?",
+                )
+            if first:
+                first = False
+                for magic, kind in MAGIC.items():
+                    if raw.startswith(magic):
+                        raise InputError(f"this is {kind}", file=self.name)
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            for line in ENDED.finditer(raw.decode(self.encoding, "surrogateescape")):
+                self._line += 1
+                yield line[0]
+        if first:
+            raise InputError("the file is empty", file=self.name)
+
+    def _delimited(self, file: IO[bytes]) -> Iterator[MentionRow]:
+        records = self.records(file)
+        pick = self._picker(next(records)[2])
+        for number, line, cells, problem, value in records:
+            if problem:
+                yield MentionRow(number, line, None, problem=problem, value=value)
+            else:
+                yield self.checked(number, line, *pick([*cells, None]))
+
+    def records(self, file: IO[bytes]) -> Iterator[Record]:
+        """Yield the header, as row 0, and the rows of a CSV or TSV."""
+        found = records(self.lines(file), self._delimiter())
+        try:
+            record = next(found)
+        except csv.Error as error:
+            raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
+        yield record
+        for record in found:
+            yield record._replace(value=printable(record.value)) if record.problem else record
+        self.n_rows = record.number
+
+    def _picker(self, header: Sequence[str]) -> Callable[[list[str | None]], tuple[Any, ...]]:
+        """Return what takes mention, code, context, ... from the cells of a row, to which one of None was added."""
+        # Where a column was not named, the cell after the last, which is None.
+        return itemgetter(
+            self.choose(header, self.column),
+            *(len(header) if name is None else self.choose(header, name) for name in self.further()),
+        )
+
+    def _excel(self) -> Iterator[MentionRow]:
+        self.n_rows, rows = workbooks.sheet_rows(self.path, self.sheet)
+        _, header = next(rows)
+        pick = self._picker(header)
+        number = 0
+        for number, (line, cells) in enumerate(rows, 1):
+            yield self.checked(number, line, *pick([*cells, None]))
+        self.n_rows = number
+
+    def _plain(self, file: IO[bytes]) -> Iterator[MentionRow]:
+        for number, text in enumerate(self.lines(file), 1):
+            yield self.checked(number, number, text.rstrip("\r\n"))
+        self.n_rows = self._line
+
+    def further(self) -> tuple[str | None, ...]:
+        """Return the columns beside the mentions', in the order of `rows.checked`."""
+        return (
+            self.code_column,
+            self.context_column,
+            self.language_column,
+            self.frequency_column,
+            self.unit_column,
+            self.range_column,
+        )
+
+    def checked(self, number: int, line: int, mention: str, *further: str | None) -> MentionRow:
+        """Check the texts of a row, those of the columns `further` in their order."""
+        return checked(number, line, mention, further, names=(self.column, *self.further()), encoding=self.encoding)
+
+    def choose(self, names: Sequence[str], column: str | None) -> int:
+        """Return which of `names` is `column`, or is the one to take when none is named."""
+        shown = [printable(name) for name in names]
+        listed, only = f": {shown}", f"the only column is {shown}"
+        if self.private:
+            # Where there is no header, these are cells of the first row.
+            listed = f"; it has {len(names):,}, which --private does not show"
+            if self.format in ("csv", "tsv", "excel"):
+                listed += "; its first line must name them"
+            only = "it has only one column, which --private does not show"
+        if column is None and len(names) == 1:
+            if other := self._other_delimiter(names[0]):
+                raise UsageError(
+                    f"{self.name}: {only}; are its cells divided by {other!r}? "
+                    f"then say --delimiter {other!r}; otherwise name it with --column"
+                )
+            return 0
+        if column is None and DEFAULT_COLUMN not in names:
+            raise UsageError(f"{self.name} has several columns; name one with --column{listed}")
+        wanted = column or DEFAULT_COLUMN
+        if wanted not in names:
+            other = self._other_delimiter(names[0]) if len(names) == 1 else None
+            hint = f"; are its cells divided by {other!r}? then say --delimiter {other!r}" if other else ""
+            problem = f"unknown column {wanted!r}{listed}" if self.private else unknown("column", wanted, shown)
+            raise UsageError(f"{self.name}: {problem}{hint}")
+        if list(names).count(wanted) > 1:
+            raise UsageError(f"{self.name}: column {wanted!r} stands more than once in the header{listed}")
+        return list(names).index(wanted)
+
+    def _other_delimiter(self, name: str) -> str | None:
+        """Return the sign that seems to divide cells in the name of the only column of a CSV or TSV."""
+        if self.format not in ("csv", "tsv"):
+            return None
+        # What divides the cells stands in a name only where it was quoted, and so meant.
+        return next((mark for mark in ";\t|," if mark in name and mark != self._delimiter()), None)
+
+    def _delimiter(self) -> str:
+        return self.delimiter or ("\t" if self.format == "tsv" else ",")
+
+
+def _format_of(path: Path) -> str:
+    name = path.name.lower().removesuffix(".gz")
+    suffix = Path(name).suffix
+    if suffix not in SUFFIXES:
+        raise UsageError(f"cannot tell the format of {path.name!r}; say --input-format, one of {list(FORMATS)}")
+    return SUFFIXES[suffix]

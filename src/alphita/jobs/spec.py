@@ -1,0 +1,289 @@
+"""Every option of a normalization job, once: its name, type, default and help.
+
+The command line is made of `Spec`'s fields (`alphita.options`); one process, several and a cluster are given
+what it says as a `Job` or `NormalizerSettings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita import registry
+from alphita.errors import UsageError
+from alphita.index.choice import Choice
+from alphita.mappings.formats import PREFIXES, Header
+from alphita.options import HOW, Cluster, Option, Running, group, option, spelled
+
+if TYPE_CHECKING:
+    from alphita.answer.filters import Filters
+    from alphita.answer.normalizer import Normalizer
+    from alphita.answer.options import NormalizerOptions
+    from alphita.index.store import Index
+    from alphita.jobs.batches import NormalizerSettings
+    from alphita.jobs.job import Job
+    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.remembering import Memory
+
+FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
+RANKINGS = ", ".join(["auto", *registry.names("alphita.answer.rankings")])
+# Panels of the help; options in none are shown first, those in one by --help-all.
+INPUT, AUDIT = "Input", "Checks and reports"
+OUTPUT, CONCEPTS, REVIEWS = "Output", "Which concepts may be answered", "What was decided before"
+TO = Option(
+    flags=("--to", "--index"),
+    metavar="SOURCE",
+    help="What to answer with: hpo, icd10cm, a terminology's file or folder as it is published, an X.terminology "
+    "or an X.index. What is not indexed yet is indexed once, and kept in the cache.",
+)
+ERROR = Option(
+    least=0.0,
+    most=1.0,
+    help="Allowed share of errors among what is accepted; 0.05 by default, where there is a calibration.",
+)
+REPORT = Option(panel=AUDIT, help="Write the counts and times to this JSON file too.")
+# Options of one file's job, and the values that they may have beside an engine.
+OF_ONE_FILE: dict[str, tuple[object, ...]] = {
+    "input_format": ("parquet",),
+    "unit_column": (),
+    "range_column": (),
+    "sheet": (),
+    "delimiter": (),
+    "encoding": ("utf-8",),
+    "split": (),
+    "format": ("parquet",),
+    "source_vocabulary": (),
+    "source_system": (),
+    "source_version": (),
+    "set_id": (),
+    "licence": (),
+    "prefixes": (),
+    "with_review": (),
+    "audit": (),
+    "audit_out": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What to normalise, to what, how and where to: the options of `alphita normalize`."""
+
+    input: str = option(
+        ...,
+        positional=True,
+        metavar="INPUT",
+        help="CSV, TSV, Excel, Parquet, JSON Lines or .txt file, text also .gz; '-' is stdin. With --engine: a "
+        "Parquet file, a folder of them, a pattern or a URL.",
+    )
+    to: str = option(..., like=TO)
+    output: str = option(..., "--output", "-o", help="Output file; '-' is stdout. With --engine: a folder or URL.")
+    column: str | None = option(
+        None, help="Column of the strings; not needed if there is one column, or one called 'mention'."
+    )
+    code_column: str | None = option(None, help="Column of your own codes, kept as 'mention_code'.")
+    context_column: str | None = option(
+        None, help="Column of the text that each string stands in; it decides on abbreviations."
+    )
+    language_column: str | None = option(None, panel=INPUT, help="Column of each string's language: en, de, ...")
+    frequency_column: str | None = option(
+        None, panel=INPUT, help="Column of how often each string occurs, kept as 'frequency'."
+    )
+    unit_column: str | None = option(
+        None, panel=INPUT, help="Column of the unit of the value that a string ends with: 'K+ 2.8', mmol/L."
+    )
+    range_column: str | None = option(
+        None, panel=INPUT, help="Column of the range of that value: 3.5-5.1, <5; it tells what is raised or lowered."
+    )
+    input_format: str = option(
+        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
+    )
+    sheet: str | None = option(
+        None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one has anything in it."
+    )
+    delimiter: str = option("", panel=INPUT, help="Between the cells of CSV or TSV, e.g. ';'.")
+    encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
+    split: bool = option(False, help="Give a line for each of the names that a string joins: 'fever, cough and rash'.")
+    top: int = option(1, least=1, help="Candidates per string, one line each.")
+    explain: bool = option(False, help="Say why, in the column 'explanation'.")
+    format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
+    header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
+    prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
+    target: str | None = option(None, panel=CONCEPTS, help="Answer with codes of this code system, e.g. SNOMEDCT.")
+    types: tuple[str, ...] = option(
+        (), "--type", panel=CONCEPTS, help="Concepts of this type or domain only; repeatable."
+    )
+    sources: tuple[str, ...] = option(
+        (), "--source", panel=CONCEPTS, help="Concepts of this terminology only; repeatable."
+    )
+    languages: tuple[str, ...] = option(
+        (), "--language", panel=CONCEPTS, help="Terms in this language only; repeatable."
+    )
+    under: tuple[str, ...] = option(
+        (), metavar="CURIE", panel=CONCEPTS, help="This concept and those below it only; repeatable."
+    )
+    standard_only: bool = option(False, panel=CONCEPTS, help="Standard concepts (OMOP) only.")
+    mappings: Path | None = option(
+        None, metavar="STORE", panel=REVIEWS, help="A store of reviews: what people settled there answers first."
+    )
+    mappings_source: str | None = option(
+        None,
+        metavar="NAME",
+        panel=REVIEWS,
+        help="What was settled of strings from there; needed if the store has several sources.",
+    )
+    project: str | None = option(None, panel=REVIEWS, help="Only what was settled in this project.")
+    ranking: str = option("auto", panel=HOW, help=f"{RANKINGS}.")
+    calibration: Path | None = option(
+        None, panel=HOW, help="From 'alphita calibrate'; by default that of the index, else that of its model."
+    )
+    error: float | None = option(None, like=ERROR)
+    floor: float | None = option(
+        None,
+        least=-1.0,
+        most=1.0,
+        panel=HOW,
+        help="Similarity below which no concept is given (NIL); without calibration.",
+    )
+    abbreviations: Path | None = option(
+        None, panel=HOW, help="Your own abbreviations: a CSV or TSV with the columns short and long."
+    )
+    given: Choice = group(Choice)
+    running: Running = group(Running, panel=HOW)
+    cluster: Cluster = group(Cluster)
+    audit: int = option(0, least=0, panel=AUDIT, help="Draw so many of the accepted rows at random, for review.")
+    audit_out: Path | None = option(None, panel=AUDIT, help="The file for them; OUTPUT.audit.csv otherwise.")
+    resume: bool = option(False, help="Go on with a job that was broken off.")
+    force: bool = option(False, help="Replace an existing output; forget an unfinished job.")
+    private: bool = option(False, help="Strings are patient data: rejects and errors give row numbers only.")
+    verify: bool = option(False, panel=AUDIT, help="Rehash the whole index first, however large.")
+    report: Path | None = option(None, like=REPORT)
+
+    def check_engine(self) -> None:
+        """Make sure that the options go with an engine, or without one.
+
+        Raises:
+            UsageError: one does not, by name.
+        """
+        self.cluster.check()
+        if self.cluster.engine is None:
+            return
+        if self.input == "-":
+            raise UsageError("--engine reads Parquet files, not stdin")
+        if self.output == "-":
+            raise UsageError("--engine writes a folder, not stdout; give -o FOLDER")
+        for each in spelled(Spec):
+            value = getattr(self, each.name, getattr(self.header, each.name, None))
+            if value and value not in OF_ONE_FILE.get(each.name, (value,)):
+                told = " ".join(value) if isinstance(value, tuple) else value
+                raise UsageError(
+                    f"{each.flags[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
+                    "of Parquet; leave it out, or leave out --engine"
+                )
+
+    def filters(self) -> Filters | None:
+        """Return which concepts may be answered; None: all."""
+        from alphita.answer.filters import Filters
+
+        filters = Filters(self.types, self.sources, self.languages, self.under, self.standard_only)
+        return None if filters.empty else filters
+
+    def memory(self) -> Memory | None:
+        """Return what people settled before; None without a store.
+
+        Raises:
+            UsageError: options of a store, and no store; or it has several sources, and none is named.
+            InputError: it is missing or damaged.
+        """
+        if self.mappings is None:
+            if self.mappings_source is not None or self.project is not None:
+                raise UsageError("--mappings-source and --project go with --mappings STORE")
+            return None
+        from alphita.jobs.remembering import Memory
+
+        return Memory.read(self.mappings, source=self.mappings_source, project=self.project)
+
+    def mention_file(self) -> MentionFile:
+        """Return the input, which is not opened yet."""
+        from alphita.jobs.reading.files import MentionFile
+
+        return MentionFile(
+            self.input,
+            self.input_format,
+            self.column,
+            self.code_column,
+            self.encoding,
+            self.delimiter,
+            context_column=self.context_column,
+            language_column=self.language_column,
+            frequency_column=self.frequency_column,
+            unit_column=self.unit_column,
+            range_column=self.range_column,
+            sheet=self.sheet,
+        )
+
+    def job(self) -> Job:
+        """Return the job of one file.
+
+        Raises:
+            UsageError: a prefix that is none, or as for `memory`.
+            InputError: as for `memory`.
+        """
+        from alphita.jobs.job import Job
+        from alphita.mappings.formats._curies import prefixes_of
+
+        read = {
+            "the file of abbreviations": self.abbreviations,
+            "the calibration": self.calibration,
+            "the store of reviews": self.mappings,
+        }
+        return Job(
+            self.mention_file(),
+            self.output,
+            self.format,
+            self.top,
+            self.private,
+            explain=self.explain,
+            split=self.split,
+            audit=self.audit,
+            audit_out=self.audit_out,
+            header=replace(self.header, prefixes=prefixes_of(self.prefixes)),
+            report=self.report,
+            memory=self.memory(),
+            reads={what: path for what, path in read.items() if path is not None},
+        )
+
+    def normalizer(self, index: Index) -> Normalizer:
+        """Open the normaliser of an index.
+
+        Raises:
+            UsageError: an option that the index has nothing for.
+            InputError: a calibration or list that cannot be read, or does not belong to the index.
+        """
+        from alphita.answer.normalizer import Normalizer
+
+        return Normalizer(index, options=self.answering())
+
+    def answering(self) -> NormalizerOptions:
+        """Return how the normaliser is to answer."""
+        from alphita.answer.options import NAMES, NormalizerOptions
+
+        given = {name: value for name in NAMES if (value := getattr(self, name, None)) is not None}
+        return NormalizerOptions(**given | {"filters": self.filters()}, **asdict(self.running))
+
+    def settings(self, index: Path | str) -> NormalizerSettings:
+        """Return what every process of an engine is told, of the index at this place."""
+        from alphita.jobs.batches import NormalizerSettings
+
+        options = vars(self.answering()).items()
+        told: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
+        return NormalizerSettings(
+            str(index),
+            self.column or "",
+            self.context_column,
+            self.language_column,
+            self.top,
+            self.explain,
+            memory=self.memory(),
+            **told,
+        )

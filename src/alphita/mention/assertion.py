@@ -1,0 +1,91 @@
+"""What a mention itself says: an identifier, or a finding that is denied, only possible or over."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from alphita.mention import cues, lexicon
+from alphita.terminology import prefixes
+
+# Each with a label, as the contradictions of the rules have it.
+POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
+DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
+WELL = "negation: the mention says that it is as it should be"
+NO_UNIT = "value: neither unit nor range stands with it"
+IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it here"
+OTHER_UNIT = "value: its number is usual in another unit"
+USUAL_RANGE = "value: compared with the usual range of adults"
+NOTHING = "nothing: the mention is no finding's name"
+# Of these nothing is said that a concept could be.
+SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME, NOTHING)
+OVER = "time: the mention says that it is over"
+AMBIGUOUS = "ambiguous: the short form stands for other things too"
+TOP = "root: the concept is the one above all others, and says nothing"
+ONE_SIDE = "side: the mention has one, and another concept is that of one side"
+SHARED_CODE = "ambiguous: the code is that of several concepts"
+_IDENTIFIER = re.compile(
+    r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
+)
+# The kinds of things that SNOMED CT and other lists write behind a name.
+_TAG = re.compile(
+    r"(?<=\S) ?\((?:"
+    r"disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|"
+    r"situation|procedure|regime/therapy|event|observable entity|body structure|"
+    r"morphologic abnormality|cell|cell structure|substance|product|medicinal product|clinical drug|"
+    r"organism|specimen|physical object|qualifier value"
+    r")\)$"
+)
+_DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
+_DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
+_SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)$|\s[-–—−]+\s*$"
+
+
+def identifier_of(mention: str) -> str | None:
+    """Return the CURIE that a mention is, as "HP:0001250", "HP_0001250" or its IRI; None: it is none."""
+    mention = mention.strip()
+    if not _IDENTIFIER.fullmatch(mention):
+        return None
+    if "://" not in mention and ":" not in mention:
+        mention = mention.replace("_", ":", 1)
+    return prefixes.normalize(mention)
+
+
+def is_no_finding(cleaned: str) -> bool:
+    """Tell whether a cleaned string is what a list has where it has no finding: "n/a", "(none)"."""
+    return cleaned.strip("().-") in _no_findings()
+
+
+@functools.cache
+def _no_findings() -> frozenset[str]:
+    return frozenset(lexicon.words("nothing"))
+
+
+def without_tag(cleaned: str) -> str:
+    """Return a cleaned string without the kind of thing behind it: "seizure (disorder)" is "seizure"."""
+    return _TAG.sub("", cleaned)
+
+
+def doubt_of(mention: str) -> str | None:
+    """Return why a mention does not say that the patient has it, e.g. `POSSIBLE` or `DENIED`; None: nothing says so."""
+    if doubt := _DOUBTS.get(cues.beginning(mention) or ""):
+        return doubt
+    mention = mention.strip()
+    if doubt := next((doubt for doubt, mark in _marks() if mark.search(mention)), None):
+        return doubt
+    return _DOUBTS_BEHIND.get(cues.ending(mention) or "")
+
+
+@functools.cache
+def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return what forms and notes put before or behind what is not there, not known yet, or no more, as patterns."""
+    ends, alone = lexicon.pattern("ends", "denied"), lexicon.pattern("alone", "denied")
+    patterns = (
+        (POSSIBLE, rf"^(?:{lexicon.pattern('begins', 'possible')})\s|\?\)?$"),
+        (POSSIBLE, r"^(?:\(\?\)|\(?(?:±|\+/-)\)?)\s"),
+        (DENIED, rf"^(?:{lexicon.pattern('begins', 'denied')})\s|^\(\s*[-–—−]+\s*\)|^[-–—−]+\s*ve\b"),
+        (DENIED, rf"{_SIGNS}|\s(?:{ends})\.?$|[:=]\s*(?:{alone})\.?$|\(\s*(?:{ends}|{alone})\.?\s*\)$"),
+        (POSSIBLE, rf"\b(?:{lexicon.pattern('ends', 'possible')})\)?$"),
+        (OVER, rf"\b(?:{lexicon.pattern('ends', 'over')})\)?$"),
+    )
+    return tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in patterns)

@@ -1,0 +1,258 @@
+"""Laboratory wording: an analyte's short form with a direction ("WBC high", "↓K+") or a value ("Na 118 mmol/L").
+
+laboratory.tsv holds, for each analyte, its names (the first ones are written out), what a terminology may call its
+raised and its lowered value beside the wordings of `FORMS`, and usual ranges of adults, the widest of both sexes, by
+unit. A value is read where a unit or a range stands with it:
+
+direction   a word or an arrow, or a mark of the laboratory, (H) or (L)
+range       "K 2.8 mmol/L (3.5-5.1)", "CRP 40 (<5)": compared with it, it is raised, lowered or `IN_RANGE`
+deviations  "OFC -3 SD": beyond 2 standard deviations
+unit        "K 6.9 mmol/L": compared with the usual range; that is an answer for review (`USUAL_RANGE`)
+nothing     "K 2.8": what it means is not told (`NO_UNIT`)
+
+Analytes are those for which an index has a name of either direction; all else is read as any other mention. Where an
+index names most of them, it is told of the others that it has no name (`NO_NAME`). A value far out of its range that is
+usual in another unit, or a range that is ("albumin 22 g/dL (35-50)", g/L is meant), is for review (`OTHER_UNIT`).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import textio
+from alphita.mention import lexicon
+from alphita.mention.assertion import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
+from alphita.mention.name_style import ABBREVIATION, Reading
+from alphita.mention.rules._quantities import NUMBER, fraction
+from alphita.terminology.text import clean
+
+ORIGIN = "laboratory"
+RAISED, LOWERED = 1, -1
+# Of the table's words for each direction, those that names are made of.
+WORDS = {RAISED: ("elevated", "increased", "raised", "high"), LOWERED: ("decreased", "reduced", "low", "lowered")}
+FORMS = (
+    "{word} circulating {name} concentration",
+    "{word} {name} concentration",
+    "{word} serum {name} concentration",
+    "{word} circulating {name} level",
+    "{word} {name} level",
+    "{word} {name}",
+    "{word} serum {name}",
+)
+DIRECTIONS = {
+    **dict.fromkeys((*lexicon.words("more", "amount"), "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
+    **dict.fromkeys((*lexicon.words("less", "amount"), "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
+}
+MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
+DEVIATIONS = "sd"
+# More than this share of the analytes without a name: the index may name them otherwise.
+NAMED_SHARE = 0.5
+# So many times beyond its range a value is far out of it.
+FAR = 3
+_NUMBER = rf"[+-]?(?:{NUMBER})"
+_BOUND = rf"(?:(?P<least>{_NUMBER}) ?(?:-|–|to) ?(?P<most>{_NUMBER})|(?P<sign>[<>≤≥]=?) ?(?P<bound>{_NUMBER}))"
+_VALUE = re.compile(
+    rf"[=:<>]? ?(?P<value>{_NUMBER}) ?(?P<unit>[^()\[\]]*?) ?"
+    rf"(?:[(\[](?:ref(?:erence)?|range|normal|nr|rr)?[.:]? ?(?:range:? ?)?{_BOUND} ?(?P<other>[^()\[\]]*)[)\]])?"
+)
+# The cancer antigens are no calcium.
+_NO_VALUE = re.compile(r"ca ?-?(?:125|15|19|72)\b")
+
+
+class Analyte(NamedTuple):
+    """What is known of an analyte.
+
+    Attributes:
+        names: cleaned, the first ones as they are written out.
+        called: by direction, names of the raised and the lowered value, the best first.
+        ranges: by unit, the usual least and most.
+    """
+
+    names: tuple[str, ...]
+    called: dict[int, list[str]]
+    ranges: dict[str, tuple[Fraction, Fraction]]
+
+
+class Said(NamedTuple):
+    """What a mention says of an analyte.
+
+    Attributes:
+        readings: names of what it means; none where its value is as it should be, or not told.
+        doubt: why it is not accepted, as `said` has it; "" for nothing.
+    """
+
+    readings: tuple[Reading, ...]
+    doubt: str
+
+
+class Laboratory:
+    """Reads mentions by the names of one index."""
+
+    def __init__(
+        self, rows: Callable[[Sequence[str]], NDArray[np.int64]], borrowed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Keep the analytes of which the index has a name.
+
+        Args:
+            rows: gives the row of each cleaned string, -1 for none.
+            borrowed: (n,) whether the string of a row is no name of the terminology's own; those come last. None: none.
+        """
+        self._rows = rows
+        self._analytes: dict[str, Analyte] = {}
+        every = [name for each in analytes() for some in each.called.values() for name in some]
+        there = {name: row for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
+        last = {name for name, row in there.items() if borrowed is not None and borrowed[row]}
+        unnamed = []
+        for each in analytes():
+            known = {
+                way: sorted((name for name in some if name in there), key=last.__contains__)
+                for way, some in each.called.items()
+            }
+            if any(known.values()):
+                self._analytes.update(dict.fromkeys(each.names, each._replace(called=known)))
+            else:
+                unnamed.append(each._replace(called=known))
+        if len(unnamed) < NAMED_SHARE * len(analytes()):
+            self._analytes |= {name: each for each in unnamed for name in each.names if name not in self._analytes}
+        names = "|".join(map(re.escape, sorted(self._analytes, key=len, reverse=True)))
+        words = "|".join(map(re.escape, sorted(DIRECTIONS, key=len, reverse=True)))
+        self._shape = names and re.compile(
+            rf"(?:(?P<before>{words}) ?)?(?:(?:serum|plasma|blood) )?(?P<name>{names})(?: (?:levels?|count|conc))?"
+            rf"(?: ?(?P<after>{words})| ?(?P<rest>[=:<>]? ?{_NUMBER}.*))?"
+        )
+
+    def __call__(self, mention: str) -> Said | None:
+        """Return what a cleaned mention says of an analyte; None: it is a name itself, or no laboratory wording."""
+        shape = self._shape.fullmatch(mention) if self._shape else None
+        if shape is None or self._rows([mention])[0] >= 0:
+            return None
+        analyte, rest = self._analytes[shape["name"]], shape["rest"] or ""
+        words = [word for word in (shape["before"], shape["after"], _mark(rest)) if word]
+        if not words:
+            return _of_value(analyte, rest) if rest and not _NO_VALUE.match(mention) else None
+        if not any(analyte.called.values()):
+            return Said((), NO_NAME)
+        direction = DIRECTIONS[words[0]]
+        if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
+            return None
+        return _said(analyte, direction)
+
+
+def _mark(rest: str) -> str | None:
+    """Return the laboratory's own mark behind a value, "(h)"."""
+    return next((mark for mark in MARKS if rest.endswith(mark)), None)
+
+
+@functools.cache
+def analytes() -> tuple[Analyte, ...]:
+    """Return the table, with all wordings of raised and lowered values.
+
+    What is made of two names belongs to the longer: "high X concentration" is of "X concentration", if that is one.
+    """
+    table = textio.packaged(__package__, "laboratory.tsv")
+    known = [tuple(dict.fromkeys(clean(name) for name in row["names"].split("|"))) for row in table]
+    owner: dict[str, tuple[int, int]] = {}
+    for number, names in enumerate(known):
+        for made, name in _made(names, itertools.chain(*WORDS.values())):
+            owner[made] = max(owner.get(made, (0, 0)), (len(name), number))
+    return tuple(
+        _analyte(names, row, {made for made, (_, of) in owner.items() if of == number})
+        for number, (names, row) in enumerate(zip(known, table, strict=True))
+    )
+
+
+def _made(names: Sequence[str], words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield what raised or lowered values may be called, each with the name that it is made of, which is clean."""
+    for name, form, word in itertools.product(names, FORMS, words):
+        yield form.format(word=word, name=name), name
+
+
+def _analyte(known: tuple[str, ...], row: Mapping[str, str], own: Container[str]) -> Analyte:
+    called = {}
+    # Short forms are not written out.
+    long = [name for name in known if len(name) > 4 or name == known[0]]
+    for direction, column in ((RAISED, "raised"), (LOWERED, "lowered")):
+        written = (clean(name) for name in row[column].split("|") if name)
+        called[direction] = [*written, *(made for made, _ in _made(long, WORDS[direction]) if made in own)]
+    usual = {}
+    for one in filter(None, row["ranges"].split("|")):
+        unit, least, most = one.rsplit(" ", 2)
+        usual[unit] = (Fraction(least), Fraction(most))
+    return Analyte(known, called, usual)
+
+
+def _of_value(analyte: Analyte, rest: str) -> Said | None:
+    """Return what a value says, by its range or unit; None: it is no value of this analyte, as of a drug's strength."""
+    found = _VALUE.fullmatch(rest)
+    value = _number(found["value"]) if found else None
+    if found is None or value is None:
+        return None
+    unit = _unit(found["unit"] or found["other"] or "")
+    if (bounds := _bounds(found)) is not None:
+        return _compared(analyte, value, *bounds, OTHER_UNIT if _is_of_other_unit(analyte, value, unit, bounds) else "")
+    if unit not in analyte.ranges:
+        return None if unit else Said((), NO_UNIT)
+    return _compared(analyte, value, *analyte.ranges[unit], "" if unit == DEVIATIONS else USUAL_RANGE)
+
+
+def _is_of_other_unit(
+    analyte: Analyte, value: Fraction, unit: str, bounds: tuple[Fraction | None, Fraction | None]
+) -> bool:
+    """Tell whether a value or its range is usual in another unit than the one that stands with it."""
+    others = [span for name, span in analyte.ranges.items() if name != unit and span[0] > 0]
+    if unit not in analyte.ranges or not others:
+        return False
+    least, most = bounds
+    is_far = (least is not None and value * FAR < least) or (most is not None and value > most * FAR)
+    if is_far and any(low <= value <= high for low, high in others):
+        return True
+    usual = analyte.ranges[unit]
+    if least is None or most is None or _overlap((least, most), usual):
+        return False
+    return any(_overlap((least, most), span) for span in others)
+
+
+def _overlap(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _compared(analyte: Analyte, value: Fraction, least: Fraction | None, most: Fraction | None, doubt: str) -> Said:
+    if least is not None and value < least:
+        return _said(analyte, LOWERED, doubt)
+    if most is not None and value > most:
+        return _said(analyte, RAISED, doubt)
+    return Said((), IN_RANGE)
+
+
+def _said(analyte: Analyte, direction: int, doubt: str = "") -> Said:
+    """Return the first name of the index for a direction, decided: the mention says what the letters stand for."""
+    names = analyte.called[direction][:1]
+    return Said(tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME)
+
+
+def _bounds(found: re.Match[str]) -> tuple[Fraction | None, Fraction | None] | None:
+    if found["least"] is not None:
+        least, most = _number(found["least"]), _number(found["most"])
+        return (least, most) if least is not None and most is not None and least <= most else None
+    if found["bound"] is None or (bound := _number(found["bound"])) is None:
+        return None
+    return (None, bound) if found["sign"][0] in "<≤" else (bound, None)
+
+
+def _number(text: str) -> Fraction | None:
+    size = fraction(text.lstrip("+-"))
+    return None if size is None else -size if text.startswith("-") else size
+
+
+def _unit(text: str) -> str:
+    unit = text.strip(" .").replace("µ", "u").replace("μ", "u").replace("**", "^").replace("*", "^")
+    unit = re.sub(r"^[x×] ?", "", unit)
+    return lexicon.meanings("unit").get(unit, unit)

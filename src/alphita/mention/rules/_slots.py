@@ -1,0 +1,84 @@
+"""Codes of a few (kind, major, minor) values in one int64, and their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alphita.mention.rules import Codes, Flags
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A layout: `count` slots, each of kind, major and minor bits; together at most 63.
+
+    Two values exclude each other if they are of one kind and differ in the major part, or in minor parts that both
+    have (0 is none): "type 1" and "type 1a" do not. Two codes contradict each other if there is a kind of which both
+    speak and of which no two values agree; or of which both have as many values, two or more, and not the same ones:
+    two strengths are two ingredients, and half a combination is another drug.
+    """
+
+    count: int
+    kind_bits: int
+    major_bits: int
+    minor_bits: int = 0
+
+    def value(self, kind: int, major: int, minor: int = 0) -> int:
+        """Make one slot; `kind` is 1 or more, major and minor are cut to their bits."""
+        major &= (1 << self.major_bits) - 1
+        return (kind << self.major_bits | major) << self.minor_bits | minor & (1 << self.minor_bits) - 1
+
+    def code(self, values: Sequence[int]) -> int:
+        """Join slots into a code; 0, which says nothing, if there are more different ones than fit."""
+        distinct = sorted(set(values))
+        if len(distinct) > self.count:
+            return 0
+        width = self.kind_bits + self.major_bits + self.minor_bits
+        return sum(value << place * width for place, value in enumerate(distinct))
+
+    def agree(self, left: Codes, right: Codes) -> Flags:
+        """Tell which pairs of codes have values of one kind that do not exclude each other."""
+        return np.asarray(self._agreements(left, right).any(axis=(0, 1)))
+
+    def contradict(self, left: Codes, right: Codes) -> Flags:
+        """Tell which pairs of codes exclude each other."""
+        mine, other = self._split(left), self._split(right)
+        agreements = self._agreements(left, right)
+        agreed, agreed_2 = agreements.any(axis=1), agreements.any(axis=0)
+        clash = np.zeros(len(left), dtype=bool)
+        for kind, _, _ in mine:
+            here = np.array([kind_2 == kind for kind_2, _, _ in mine])
+            there = np.array([kind_2 == kind for kind_2, _, _ in other])
+            number, number_2 = here.sum(axis=0), there.sum(axis=0)
+            settled = (here & agreed).any(axis=0)
+            is_left_open = (here & ~agreed).any(axis=0) | (there & ~agreed_2).any(axis=0)
+            are_others = (number == number_2) & (number > 1) & is_left_open
+            clash |= np.asarray((kind != 0) & (number_2 > 0) & (~settled | are_others))
+        return clash
+
+    def _agreements(self, left: Codes, right: Codes) -> Flags:
+        """Tell which slots of n pairs of codes are of one kind and do not exclude each other: (count, count, n)."""
+        other = self._split(right)
+        return np.array(
+            [
+                [_agree(kind, kind_2, major, major_2, minor, minor_2) for kind_2, major_2, minor_2 in other]
+                for kind, major, minor in self._split(left)
+            ]
+        )
+
+    def _split(self, codes: Codes) -> list[tuple[Codes, Codes, Codes]]:
+        """Return kind, major and minor of each slot, each (n,) int64."""
+        width = self.kind_bits + self.major_bits + self.minor_bits
+        parts = []
+        for place in range(self.count):
+            slot = codes >> place * width & (1 << width) - 1
+            major = slot >> self.minor_bits & (1 << self.major_bits) - 1
+            parts.append((slot >> self.minor_bits + self.major_bits, major, slot & (1 << self.minor_bits) - 1))
+        return parts
+
+
+def _agree(kind: Codes, kind_2: Codes, major: Codes, major_2: Codes, minor: Codes, minor_2: Codes) -> Flags:
+    minors = (minor == minor_2) | (minor == 0) | (minor_2 == 0)
+    return np.asarray((kind == kind_2) & (kind != 0) & (major == major_2) & minors)

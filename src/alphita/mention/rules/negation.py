@@ -1,0 +1,233 @@
+"""What a string denies.
+
+Nearly every string denies nothing, and a term may carry a negation of its own ("diabetes without complication"), so
+it matters what is denied. A denying word ("no", "without", "ohne", "sin", ...) has a reach: the words after it up to
+one that ends it ("but", "with"); "negative" and "ruled out" reach back. Two strings contradict each other if exactly
+one denies and the other affirms every word of the reach: "no fever" against "high fever", "diabetes without
+complication" against "complication of diabetes", but not against "diabetes". Two strings that both deny are not
+compared.
+
+Words of absence ("absent", "lack of", "assenza di") are weaker, because absence may be the finding itself: "absent
+thumb" says what "aplasia of the thumb" says. They contradict only a string that names the absent thing and nothing
+else: "absence of fever" against "fever".
+
+"rule out", "with or without" and "not otherwise specified" deny nothing. "no" is English, Spanish and Italian; in
+Portuguese it means "in the", so it is passed over beside Portuguese words, and before a digit it is a number's sign.
+Chinese is read where the negation is written at the beginning of a phrase.
+
+A string that lacks something without denying it ("agenesis of", "decreased") affirms nothing plainly and contradicts
+nothing. "absent or hypoplastic" denies nothing.
+
+A code is a set of words in 61 bits, three bits a word (an affirming string of four words seems to hold a given other
+word in one case of 170), and two bits more: denial, and lack.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from alphita.mention.rules import Codes, Flags, Found, Text
+from alphita.mention.rules._lexicon import SILENT, Lexicon, word_set
+
+DESCRIPTION = "denial: 'no fever' against 'fever'"
+VETO = True
+
+_DENIES, _LACKS = 1 << 62, 1 << 61
+_WORD_BITS = 61
+_WORDS = (1 << _WORD_BITS) - 1
+_AHEAD, _NEXT, _BACK, _ABSENT = 1, 2, 3, 4
+_LEXICON = Lexicon(
+    {
+        _AHEAD: {
+            "en": "no|not|without|denies|denied|denying|never|w o|nil|negative for|free of|free from|nor|neither",
+            "it": "senza|nessun|nessuna|nessuno|nega|no|privo di|priva di|negativo per",
+            "de": "kein|keine|keinen|keiner|keines|keinem|ohne|nicht|niemals|verneint",
+            "fr": "sans|pas de|pas d|aucun|aucune|nie|jamais",
+            "es": "sin|no|ningun|ninguna|ninguno|niega|nunca|negativo para",
+            "pt": "sem|nao|nenhum|nenhuma|nega|nunca",
+            "nl": "geen|zonder|niet|nooit",
+        },
+        _NEXT: {"en": "non", "it": "non", "fr": "non"},
+        _BACK: {
+            "en": "negative|ruled out|excluded",
+            "it": "negativo|negativa|escluso|esclusa",
+            "de": "negativ|negativer|negatives|negative|ausgeschlossen",
+            "fr": "negatif|negative|exclu|exclue",
+            "es": "negativo|negativa|descartado|descartada",
+            "nl": "negatief|uitgesloten",
+        },
+        _ABSENT: {
+            "en": "absence of|lack of|loss of|absent|missing|lacking|inability to|unable to|failure to|cannot|can not",
+            "it": "assenza di|assenza del|assenza della|assenza dei|mancanza di|assente|assenti|incapacita di",
+            "de": "fehlen|fehlende|fehlender|fehlendes|fehlenden|mangel an|abwesenheit",
+            "fr": "absence de|absence d|absence du|absence des|manque de|incapacite a",
+            "es": "ausencia de|falta de|ausente|ausentes|incapacidad para",
+            "pt": "ausencia de|falta de|incapacidade de",
+            "nl": "afwezigheid van|gebrek aan|afwezige",
+        },
+        SILENT: {
+            "en": "with or without|with without|with w o|not otherwise specified|not elsewhere classified|not otherwise"
+            "|not specified|not known|not applicable|not only|no longer|not yet|no known cause|non specific"
+            "|not classified|not elsewhere|not stated|rule out|to be ruled out",
+            "it": "con o senza|non specificato|non specificata|non specificati|non specificate|non altrimenti"
+            "|non classificato|non classificata|non classificabile|non noto|non nota",
+            "de": "mit oder ohne|nicht naher|nicht anderenorts|nicht andernorts|nicht bezeichnet",
+            "fr": "avec ou sans|non precise|non precisee|non precises|non precisees|sans autre precision|non classe"
+            "|non classee|non classes",
+            "es": "con o sin|no especificado|no especificada|no especificados|no especificadas|no clasificado"
+            "|no clasificada|sin especificar|sin otra especificacion",
+            "pt": "com ou sem|nao especificado|nao especificada|nao classificado|nao classificada",
+            "nl": "met of zonder|niet gespecificeerd|niet nader",
+        },
+    }
+)
+
+LANGUAGES = tuple(sorted((*_LEXICON.languages, "zh")))
+_CHINESE = re.compile("^(?:没有|沒有|未见|未見|未发现|否认|否認|不伴|无|無)(?=[\u3400-\u9fff])")
+_PORTUGUESE = word_set("dor dores em do da dos das na nas nos ao pelo pela com nao sem")
+# Words that say nothing of what is denied, and those that the rules of course and side read.
+_EMPTY = word_set(
+    "a an the any evidence mention sign signs symptom symptoms history known obvious apparent active current",
+    "recent other significant to is are has have been be patient or acute chronic left right bilateral di del",
+    "della dei delle il la lo le gli i un una segni sintomi evidenza o oder der die das den dem ein eine von",
+    "zeichen hinweis auf fur de du des les l d ou signe signes evidence el los las evidencia signos sintomas van",
+    "een het tekenen",
+)
+_ENDS = word_set(
+    "with but due because except and on in of from during after con ma per e da durante dopo ed mit aber durch",
+    "und bei nach wegen avec mais et par dans pendant apres pero y por en despues met maar na door",
+)
+# A string with one of these lacks something without a word that denies: it affirms nothing plainly.
+_DEFICIENT = word_set(
+    "agenesis aplasia aplastic failure failed deficiency deficient decreased reduced diminished impaired agenesia",
+    "aplasie agenesie deficit mangel carenza carencia carence insuffizienz",
+)
+# "absent or hypoplastic", "decreased to absent" deny nothing.
+_EITHER = (("or",), ("to",), ("o",), ("oder",), ("ou",))
+_STARTS = _LEXICON.first_words()
+
+
+def concerns(word: str) -> bool:
+    """Tell that every word is of interest: what is not denied is affirmed."""
+    return True
+
+
+def find(text: Text) -> list[Found]:
+    """Return what is denied, each reach with the words that deny it; where nothing is denied, what is affirmed."""
+    if not text.string.isascii() and text.words and (chinese := _CHINESE.search(text.words[0])):
+        rest = text.words[0][chinese.end() :]
+        return [Found(_DENIES | _bits(rest), chinese[0] + rest)]
+    if not _STARTS.isdisjoint(text.words) and (denied := _denied(text)):
+        return denied
+    affirmed = 0 if _DEFICIENT.isdisjoint(text.words) else _LACKS
+    for word in text.words:
+        affirmed |= _bits(word)
+    return [Found(affirmed, text.string)]
+
+
+def begins_with_denial(text: Text) -> bool:
+    """Tell whether a string begins by denying what follows: "no fever", but not "absence of fever", which is a name."""
+    if not text.words or text.words[0] not in _STARTS:
+        return False
+    phrases = _phrases(text)
+    return bool(phrases) and phrases[0][0] == 0 and phrases[0][2].value == _AHEAD
+
+
+def _phrases(text: Text) -> list[tuple[int, int, Found]]:
+    """Return the words and phrases that deny, each with the places where it begins and ends.
+
+    "no" is left out where it is Portuguese, or the sign of a number.
+    """
+    words = text.words
+    found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
+    is_portuguese = not _PORTUGUESE.isdisjoint(words)
+    return [
+        (start, end, one)
+        for start, end, one in found
+        if one.words != "no" or not (is_portuguese or (end < len(words) and words[end].isdecimal()))
+    ]
+
+
+def _denied(text: Text) -> list[Found]:
+    words = text.words
+    found = _phrases(text)
+    denied = []
+    for order, (start, end, one) in enumerate(found):
+        ahead = range(end, found[order + 1][0] if order + 1 < len(found) else len(words))
+        back = range(start - 1, (found[order - 1][1] if order else 0) - 1, -1)
+        if one.value == _ABSENT and (
+            words[start - 1 : start] in _EITHER
+            or words[end : end + 1] in _EITHER
+            or "/" + one.words in text.string
+            or one.words + "/" in text.string
+        ):
+            continue
+        reach: list[int] = []
+        if one.value != _BACK:
+            reach = _reach(words, ahead, 1 if one.value == _NEXT else len(words))
+        if one.value == _BACK or (one.value == _ABSENT and not reach):
+            reach = _reach(words, back, len(words))
+        bits = 0
+        for place in reach:
+            bits |= _bits(words[place])
+        if bits:
+            said = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
+            denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(said)))
+    return denied
+
+
+def _reach(words: Sequence[str], places: range, most: int) -> list[int]:
+    """Return the places of at most `most` words that say something, up to a word that ends the reach."""
+    reach: list[int] = []
+    for place in places:
+        if len(reach) == most or (reach and words[place] in _ENDS):
+            break
+        if _bits(words[place]):
+            reach.append(place)
+    return reach
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _bits(word: str) -> int:
+    """Return a word's three bits of 61 (fewer, if some fall together); 0 for words that say nothing."""
+    if word in _EMPTY or word in _ENDS:
+        return 0
+    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    hashed = zlib.crc32(word.encode("utf-8", "surrogatepass"))
+    return 1 << hashed % _WORD_BITS | 1 << (hashed >> 10) % _WORD_BITS | 1 << (hashed >> 20) % _WORD_BITS
+
+
+def code(values: Sequence[int]) -> int:
+    """Join the words; a denial stays weak if every one of it is."""
+    if len(values) == 1:
+        return values[0]
+    joined = 0
+    for value in values:
+        joined |= value
+    return joined & ~_LACKS if any(value & _DENIES and not value & _LACKS for value in values) else joined
+
+
+def speaks(codes: Codes) -> Flags:
+    """Tell which codes deny something."""
+    return np.asarray(codes & _DENIES != 0)
+
+
+def contradict(left: Codes, right: Codes) -> Flags:
+    """Tell where exactly one side denies, and the other plainly affirms all of it (weak denials: and nothing more)."""
+    denies_left, denies_right = speaks(left), speaks(right)
+    denied, affirmed = np.where(denies_left, left, right), np.where(denies_left, right, left)
+    words = denied & _WORDS
+    clash = np.where(denied & _LACKS != 0, words == affirmed, words & ~affirmed == 0)
+    return np.asarray((denies_left != denies_right) & (affirmed & _LACKS == 0) & clash)
+
+
+def agree(left: Codes, right: Codes) -> Flags:
+    """Tell where both deny the same, or one more than the other."""
+    mine, other = left & _WORDS, right & _WORDS
+    return np.asarray(speaks(left) & speaks(right) & ((mine & ~other == 0) | (other & ~mine == 0)))

@@ -1,0 +1,118 @@
+"""Numbers: plain ones, and measures compared in one unit (0.5 g = 500 mg).
+
+Each dimension is compared for itself: plain numbers, mass, volume, time, length, ... What is part of a name
+("22q11.2", "IL2", "B12"), of a range ("10-20 mg") or a fraction ("2/3"), a bound ("over 65 years", "< 5 cm") or a
+ratio ("10 mg/ml", "75 mg/m2", "875/125", rule `strength`) is not read, nor what rule `stage` reads ("type 2").
+English ordinals and words from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV"
+and one-letter ones only as the last word: they may be a route or a name).
+
+Days and years are not compared (a month has no fixed number of days). More than two different numbers in a string
+are not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from alphita.mention.rules import Found, Text, stage
+from alphita.mention.rules._lexicon import nonzero
+from alphita.mention.rules._quantities import (
+    AMOUNT,
+    MASS,
+    NAMES,
+    NUMBER,
+    PERCENT,
+    PLAIN,
+    UNITS,
+    UNITS_OF_MEASURE,
+    fraction,
+    hashed,
+    in_base_unit,
+)
+from alphita.mention.rules._slots import Slots
+
+DESCRIPTION = "numbers, and measures in one unit: 0.5 g = 500 mg"
+LANGUAGES = ("de", "en", "es", "fr", "it", "zh")
+VETO = True
+
+_SLOTS = Slots(count=2, kind_bits=5, major_bits=26)
+_WORDS = {
+    word: number
+    for number, words in {
+        1: "first",
+        2: "two second ii",
+        3: "three third iii",
+        4: "four fourth",
+        5: "five fifth",
+        6: "six sixth vi",
+        7: "seven seventh vii",
+        8: "eight eighth viii",
+        9: "nine ninth ix",
+        10: "ten tenth",
+        11: "eleventh xi",
+        12: "twelve twelfth xii",
+        13: "xiii",
+    }.items()
+    for word in words.split()
+}
+_LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
+_OF_INGREDIENTS = "|".join(
+    re.escape(name) for name, (dimension, _) in UNITS_OF_MEASURE.items() if dimension in (MASS, UNITS, AMOUNT, PERCENT)
+)
+# After a "/": the next ingredient of a combination, "800 mg/trimethoprim 160 mg".
+_INGREDIENT = rf"\s?(?!(?:{NAMES})(?!\w))[^\W\d_]{{4}}[^\d/]{{0,60}}?\s(?:{NUMBER})\s?(?:{_OF_INGREDIENTS})(?!\w)"
+_QUANTITY = re.compile(
+    rf"""(?<![^\s(\[;:=])(?P<sign>-?)(?P<digits>{NUMBER})
+         (?>(?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?)
+         (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:per\b|pro\b|je\b)
+         |\s?/(?(unit)(?!{_INGREDIENT}))
+         |\s(?:and\sover|and\solder|or\solder|or\smore|or\sless|y\smás))""",
+    re.VERBOSE,
+)
+_BOUND = re.compile(
+    r"(?:[<>≤≥=~±]|\b(?:over|under|above|below|than|up\sto|least|most|about|circa|ca|until|till|after|before|to|bis|über"
+    r"|unter|oltre|sotto|più\sdi|meno\sdi|fino\sa|plus\sde|moins\sde|más\sde|menos\sde|hasta))\.?\s?$"
+)
+_WORD = re.compile(r"[^\W_]+")
+
+
+def concerns(word: str) -> bool:
+    """Tell whether the word holds a digit or is the name of a number."""
+    return word in _WORDS or word in _LAST or not word.isalpha()
+
+
+def find(text: Text) -> list[Found]:
+    """Return the numbers, each as its dimension and a hash of its value."""
+    spans = [found.span() for found in _WORD.finditer(text.string)]
+    string = text.string
+    used = stage.places(text)
+    for place in used:
+        start, end = spans[place]
+        string = string[:start] + "_" * (end - start) + string[end:]
+    found = []
+    for part in _QUANTITY.finditer(string):
+        number = fraction(part["digits"])
+        if number is None or _BOUND.search(string[: part.start()]):
+            continue
+        number = -number if part["sign"] else number
+        dimension, number = in_base_unit(number, part["unit"]) if part["unit"] else (PLAIN, number)
+        found.append(Found(_SLOTS.value(dimension, hashed(number)), part[0]))
+    for place, word in enumerate(text.words):
+        named = _WORDS.get(word)
+        if named is None and place and place == len(text.words) - 1:
+            named = _LAST.get(word)
+        if named is not None and place not in used and not _follows_number(text.words, place):
+            found.append(Found(_SLOTS.value(PLAIN, hashed(Fraction(named))), text.shown[place]))
+    return found
+
+
+def _follows_number(words: tuple[str, ...], place: int) -> bool:
+    """Tell whether "second" is a unit of time here."""
+    return words[place] == "second" and place > 0 and (words[place - 1].isdecimal() or words[place - 1] == "per")
+
+
+code = _SLOTS.code
+speaks = nonzero
+contradict = _SLOTS.contradict
+agree = _SLOTS.agree

@@ -1,0 +1,306 @@
+"""Two words against each other: one misspelt or inflected, or two that look alike.
+
+"Hypotonai" is a slip for "hypotonia"; "anorchia" is none for "anonychia", and "hyprtonia" is nearer to the opposite.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+from alphita.mention import lexicon, morphemes
+from alphita.mention.cues import bare
+from alphita.mention.morphemes import levelled
+
+WORD = re.compile(r"[^\W_]+")
+_CODED = re.compile(r"([^\W\d_]{1,4})(\d+)")
+# Beginnings that turn a word into its opposite, alone or in place of another.
+_NOT = ("un", "in", "im", "ir", "il", "an", "a", "non", "dis")
+_TURNED = (
+    *(("micro", "macro"), ("hypo", "hyper"), ("brady", "tachy"), ("brachy", "dolicho"), ("oligo", "poly")),
+    *(("eu", other) for other in ("a", "an", "ar", "dys")),
+)
+_STEM = 4
+# Words this like each other in their letters, 0 to 1, may be taken for each other.
+ALIKE = 0.6
+# Words this like each other are one, misspelt.
+MISSPELT = 0.75
+# A beginning of a word with less of its letters is not that word.
+CUT = 0.6
+# Letters by which one word's inflections differ.
+INFLECTION = 3
+# Letters of the longest ending: "inflamed", "inflammation".
+_ENDING = 6
+SHORTEST_MADE = 5
+# Pairs of strings that are looked at again at once.
+LAST = 64
+# A word of no more letters than this is misspelt in one place.
+ONE_SLIP_TO = 9
+# A longer one, in one more for so many letters.
+LETTERS_A_SLIP = 5
+# Consonants that are written for each other, for they sound alike; of words as `key` has them.
+_SOUNDS = ("cgqstx", "gj", "fvp", "dt", "bp", "mn", "vw", "ht")
+# Ends of an adjective or a verb.
+_FORM = re.compile(r"(?:ed|ing|ic|al|ive|e)$")
+# Endings that stand for one another; "" for none.
+_ENDINGS = tuple(
+    frozenset(endings.split("|"))
+    for endings in (
+        *("|s|es|ed|ing|ings|y|ly|ness", "e|es|ed|ing|ings|y|ely", "y|ies|ied|iness|ily"),
+        *("ia|ic|ics|iac|iacs|ial|ical|y|ies|ias|ous", "a|al|ae|as|ic|atous|atic|ata|tic|tous", "um|a|al"),
+        *("osis|otic|oses", "itis|itic|ides", "us|i|al|ic", "is|es|ic", "|al|ic|ous|ity|ty|tic|ally", "e|ous|al|ic"),
+        *("ence|ent|ency|ences", "ance|ant|ancy|ances", "ation|ate|ated|ating|ations|ates", "ion|ions|ed|e"),
+    )
+)
+SHORTEST_STEM = 3
+_SYLLABLE = re.compile(r"[aeiou]+|[^aeiou]")
+# Beginnings that are not heard, or heard as another; of words as `key` has them.
+_SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
+
+
+class Rest(NamedTuple):
+    """What of two strings stands in one alone, words levelled."""
+
+    said: tuple[str, ...]
+    named: tuple[str, ...]
+
+
+def is_turned(word: str, other: str) -> bool:
+    """Tell whether one of two words is the other with a beginning that turns it round, or both have such beginnings."""
+    short, long = sorted((word, other), key=len)
+    if len(short) > _STEM and long.endswith(short) and long.removesuffix(short) in _NOT:
+        return True
+    # "Sensitive" is not insensitivity, nor "insensitive" sensitivity.
+    if any(
+        one.startswith(no) and shared(one[len(no) :], two) > _STEM + 1
+        for one, two in ((word, other), (other, word))
+        for no in _NOT
+        if len(no) > 1
+    ):
+        return True
+    return any(
+        one.startswith(first) and two.startswith(second) and one[len(first) :] == two[len(second) :]
+        for first, second in _TURNED
+        for one, two in ((word, other), (other, word))
+        if len(one) >= len(first) + _STEM
+    )
+
+
+def _is_nearer_to_opposite(word: str, other: str) -> bool:
+    """Tell whether a word that looks like another is as near to what turns that round: "hyprtonia" is no hypotonia."""
+    from rapidfuzz.distance import Indel
+
+    return (
+        word != other
+        and word[:2] == other[:2]
+        and any(
+            Indel.distance(word, second + other[len(first) :]) <= Indel.distance(word, other)
+            for pair in _TURNED
+            for first, second in (pair, pair[::-1])
+            if other.startswith(first) and not other.startswith(second) and len(other) >= len(first) + _STEM
+        )
+    )
+
+
+@functools.lru_cache(maxsize=LAST)
+def rest_of(said: str, named: str) -> Rest:
+    """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
+    mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (said, named))
+    keys = {key(word) for word in mine}, {key(word) for word in other}
+    lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
+    if lacking == ([], []):
+        return Rest((), ())
+    joined = _joined(mine, keys[1]), _joined(other, keys[0])
+    return Rest(
+        tuple(word for word in lacking[0] if word not in joined[0] and not _has(joined[1], word)),
+        tuple(word for word in lacking[1] if word not in joined[1] and not _has(joined[0], word)),
+    )
+
+
+def _joined(words: Sequence[str], others: Container[str]) -> dict[str, str]:
+    """Return the words that make one of the others when they are written together, each with it."""
+    return {
+        word: one + two for one, two in itertools.pairwise(words) if key(one + two) in others for word in (one, two)
+    }
+
+
+def _has(joined: dict[str, str], word: str) -> bool:
+    return any(key(whole) == key(word) for whole in joined.values())
+
+
+@functools.lru_cache(maxsize=morphemes.REMEMBERED)
+def key(word: str) -> str:
+    """Return what the spellings of one levelled word have in common: British, American, with y or i, single or double
+    letters, and plurals.
+    """
+    for spelling, common in (("ph", "f"), ("y", "i"), ("k", "c"), ("rh", "r"), ("th", "t"), ("z", "s")):
+        word = word.replace(spelling, common)
+    word = re.sub(r"(.)\1", r"\1", word)
+    word = re.sub(r"our(?=ed|s|$)", "or", word)
+    word = re.sub(r"re(?=s?$)", "er", word)
+    return word.removesuffix("s") if len(word) > _STEM else word
+
+
+def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
+    """Tell whether a word that the name lacks is another one than the name's that looks like it."""
+    from rapidfuzz.distance import Indel
+
+    is_alone = len(WORD.findall(said)) == 1
+    axis = lexicon.axes()[0]
+    is_measured = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
+    for word in rest.said:
+        near = max(rest.named, key=lambda other: Indel.normalized_similarity(word, other), default="")
+        if not near:
+            return False
+        if _is_other_code(word, near) or (is_measured and _is_cut_short(word, near)):
+            return True
+        if Indel.normalized_similarity(word, near) < ALIKE:
+            continue
+        if _is_nearer_to_opposite(word, near) or morphemes.end_otherwise(word, near):
+            return True
+        if _lacks_root(word, near, rest.said):
+            return True
+        # "Tibula" is as near to the tibia as to the fibula.
+        if word[1:] == near[1:] and _sound_otherwise(word[0], near[0]):
+            return True
+        if is_alone and (
+            _is_replaced(word, near)
+            or (word in common and not is_form(word, near) and not morphemes.readings(word) & morphemes.readings(near))
+            or any(_is_common_otherwise(each, near, common) for each in uninflected(word))
+            or _is_fragment(word, near, common)
+            or _is_misspelt_too_far(word, near)
+            or morphemes.is_of_what_ails(word, near)
+        ):
+            return True
+        if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
+            return True
+    return False
+
+
+def _lacks_root(word: str, near: str, said: Sequence[str]) -> bool:
+    """Tell whether a name's word is another with a root before it, unsaid: "proliferative", "membranoproliferative"."""
+    root = near.removesuffix(word)
+    if root == near or len(word) <= _ENDING or not morphemes.readings(f"{root}itis"):
+        return False
+    return not any(other[:_STEM] == root[:_STEM] for other in said)
+
+
+def _is_other_code(word: str, near: str) -> bool:
+    """Tell whether two words are the same letters with other numbers, "c8" and "c18"."""
+    one, two = _CODED.fullmatch(word), _CODED.fullmatch(near)
+    return bool(one and two and one[1] == two[1] and one[2] != two[2])
+
+
+def _is_cut_short(word: str, near: str) -> bool:
+    """Tell whether a word of three or four letters is only the beginning of a longer one: "tau" is no taurine."""
+    if not (word.isalpha() and INFLECTION <= len(word) <= _STEM and near.startswith(word)):
+        return False
+    return len(near) > len(word) + 2 and not morphemes.is_suffix(near.removeprefix(word))
+
+
+def _is_replaced(word: str, near: str) -> bool:
+    """Tell whether a short word has another letter in place of one of another's, not one more, less or elsewhere."""
+    from rapidfuzz.distance import LCSseq
+
+    if len(word) > SHORTEST_MADE or sorted(word) == sorted(near):
+        return False
+    return LCSseq.similarity(word, near) < min(len(word), len(near))
+
+
+def _is_misspelt_too_far(word: str, near: str) -> bool:
+    """Tell whether a word is no slip for another: two slips in a short word, or a consonant of another sound.
+
+    Letters that change places are one slip, and so are vowels beside each other; a word that only lacks some is near.
+    """
+    from rapidfuzz.distance import OSA, LCSseq, Levenshtein
+
+    mine, theirs = key(word), key(near)
+    is_form = _FORM.search(word) is not None and shared(word, near) >= min(len(word), len(near)) - 2
+    is_shortened = LCSseq.similarity(mine, theirs) == len(mine)
+    is_same = sorted(mine) == sorted(theirs) or bool(morphemes.readings(word) & morphemes.readings(near))
+    if is_form or is_shortened or is_same:
+        return False
+    said, named = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
+    slips = min(OSA.distance(mine, theirs), OSA.distance(said, named))
+    shorter = min(len(word), len(near))
+    if slips > (1 if shorter <= ONE_SLIP_TO else 1 + shorter // LETTERS_A_SLIP):
+        return True
+    edits = (slip for slip in Levenshtein.editops(said, named) if slip.tag == "replace")
+    return any(_sound_otherwise(said[slip.src_pos], named[slip.dest_pos]) for slip in edits)
+
+
+def _sound_otherwise(letter: str, other: str) -> bool:
+    """Tell whether two letters are consonants that are not written for each other."""
+    are_consonants = letter[0] not in "aeiou" and other[0] not in "aeiou"
+    return are_consonants and not any(letter in sound and other in sound for sound in _SOUNDS)
+
+
+def uninflected(word: str) -> tuple[str, ...]:
+    """Return a word, and what it may be an inflection of: "weeding" of "weed"."""
+    stem = re.sub(r"(?:ing|ed|s)$", "", word)
+    return (word,) if stem == word or len(stem) < _STEM else (word, stem, f"{stem}e")
+
+
+def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
+    """Tell whether a word of common language, or "un-" and such a word, is another one than that of a name."""
+    # "Nemea" does not make "anemea" another word.
+    for no in ("", *(no for no in _NOT if len(no) > 1)):
+        if word.startswith(no) and word.removeprefix(no) in common and (not no or near.startswith(no)):
+            one, two = word.removeprefix(no), near.removeprefix(no)
+            if shared(one, two) < max(_STEM, min(len(one), len(two)) - 2):
+                return True
+    return False
+
+
+def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
+    """Tell whether a word is a piece of another: it begins otherwise, or ends too soon."""
+    if near.startswith(word):
+        rest = near.removeprefix(word)
+        is_compound = len(rest) >= INFLECTION and rest in common and not morphemes.is_ending(rest)
+        return is_compound or (len(word) < CUT * len(near) and word not in common)
+    one, two = ({each[:1], re.sub(_SILENT, "", each)[:1]} for each in (key(word), key(near)))
+    return not one & two
+
+
+def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> bool:
+    """Tell whether a word is well made, and of other parts than the one that looks like it."""
+    if morphemes.differ_by_prefix(word, near):
+        return True
+    mine = morphemes.readings(word)
+    if not mine:
+        return False
+    theirs = morphemes.readings(near)
+    if mine & theirs or (not theirs and shared(word, near) >= min(len(word), len(near)) - 2):
+        return False
+    is_part = any(set(one) <= set(two) for one in mine for two in theirs)
+    if max(map(len, mine)) == 1:
+        return is_alone and bool(theirs) and not is_part
+    # "Endometrial inflammation" is endometritis.
+    return not (is_part and others > 1)
+
+
+def shared(word: str, other: str) -> int:
+    """Return how many letters two words have in common at their beginning."""
+    length = 0
+    for one, two in zip(word, other, strict=False):
+        if one != two:
+            break
+        length += 1
+    return length
+
+
+def is_inflected(word: str, other: str) -> bool:
+    """Tell whether two words differ by their last letters alone; "kyphoscoliosis" is no form of "kyphosis"."""
+    in_common = shared(word, other)
+    return in_common >= max(_STEM, min(len(word), len(other)) - INFLECTION, max(len(word), len(other)) - _ENDING)
+
+
+def is_form(word: str, other: str) -> bool:
+    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", no "chore" and "chorea"."""
+    return any(
+        any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
+        for stem in range(shared(word, other), SHORTEST_STEM - 1, -1)
+    )

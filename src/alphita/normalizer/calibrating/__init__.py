@@ -1,1 +1,0 @@
-"""What ranker and confidence are fitted and tested on, and the fitting."""

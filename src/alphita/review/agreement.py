@@ -1,0 +1,65 @@
+"""What decisions about one row say together, and how well two reviewers agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from alphita.review.records import FINAL, Decision, State
+
+# The meanings of a row that are no concept.
+NIL, REJECTED = "", "!"
+
+
+def meaning(decision: Decision) -> str | None:
+    """Return what a decision says that a row means: "CONCEPT RELATION", `NIL` or `REJECTED`; None: it says nothing."""
+    if decision.kind not in FINAL:
+        return None
+    if decision.kind == "reject":
+        return REJECTED
+    return NIL if decision.concept_id is None else f"{decision.concept_id} {decision.relation or 'exact'}"
+
+
+def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
+    """Return how a row stands, and the decision that settles it, if it is settled.
+
+    Args:
+        decisions: those in force, one a reviewer, and an adjudication beside them, in any order.
+    """
+    ordered = sorted(decisions, key=_age)
+    for one in ordered:
+        if one.kind == "adjudicate":
+            return "decided", one
+    final = [one for one in ordered if one.kind in FINAL]
+    flags = [one for one in ordered if one.kind == "flag"]
+    if len({meaning(one) for one in final}) > 1:
+        return "disagreed", None
+    if flags and (not final or _age(flags[-1]) > _age(final[-1])):
+        return "flagged", None
+    return ("decided", final[-1]) if final else ("open", None)
+
+
+def _age(decision: Decision) -> tuple[str, int]:
+    """Return what decisions are ordered by: a file may bring old ones late."""
+    return decision.at, decision.id
+
+
+def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa (1960): (p_o - p_e) / (1 - p_e).
+
+    p_o is the share of rows on which both agree, p_e = sum over meanings of the product of both's shares of it.
+
+    Args:
+        pairs: what either says of each row.
+
+    Returns:
+        -1 to 1; None with fewer than two rows, or where both always say one and the same, so that p_e is 1.
+    """
+    n = len(pairs)
+    if n < 2:
+        return None
+    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    # In whole numbers, so that p_e = 1 is told exactly.
+    agreed = sum(one == other for one, other in pairs) * n
+    expected = sum(count * second[value] for value, count in first.items())
+    return None if expected == n * n else (agreed - expected) / (n * n - expected)

@@ -1,0 +1,201 @@
+"""The memory: what was settled about a mention before, whose influence is removed from it, and what is exported."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from alphita import registry
+from alphita.errors import InputError, UsageError
+from alphita.mappings.record import REVIEWED, Mapping, bare
+from alphita.review import agreement, deciding, queueing, rows
+from alphita.review.failures import Unknown
+from alphita.review.records import Decision, Project, ReviewRow, Standing
+from alphita.terminology.text import clean
+
+PAGE = 1000
+
+
+def remembered(
+    connection: sqlite3.Connection, source: str, mentions: Iterable[str], project: str | None
+) -> dict[str, Decision]:
+    """See `ReviewStore.remembered`."""
+    if project is not None:
+        rows.project(connection, project)
+    # A mention of nothing but punctuation is like no other.
+    cleaned = {mention: clean(mention) for mention in mentions}
+    forms = sorted({form for form in cleaned.values() if form})
+    newest: dict[str, Decision] = {}
+    for start in range(0, len(forms), PAGE):
+        # A cross join, for SQLite is not to guess how few mentions there are.
+        found = connection.execute(
+            "SELECT i.value, r.settled_by FROM json_each(?) i CROSS JOIN row r ON r.cleaned = i.value"
+            " JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
+            " WHERE p.source = ? AND (? IS NULL OR p.name = ?) AND d.kind <> 'reject' ORDER BY d.at, d.id",
+            (json.dumps(forms[start : start + PAGE]), source, project, project),
+        )
+        by_form = dict(found.fetchall())
+        wanted = json.dumps(sorted(by_form.values()))
+        settling = deciding.select(connection, "JOIN json_each(?) i ON i.value = d.id", wanted, forgotten={})
+        by_id = {one.id: one for one in settling}
+        newest |= {form: by_id[id] for form, id in by_form.items()}
+    return {mention: newest[form] for mention, form in cleaned.items() if form in newest}
+
+
+def settled(connection: sqlite3.Connection, source: str | None, project: str | None) -> dict[str, Decision]:
+    """See `ReviewStore.settled`."""
+    for what, name in (("source", source), ("project", project)):
+        if name is not None:
+            _check_known(connection, what, name)
+    found = connection.execute(
+        "SELECT r.cleaned, d.id FROM row r JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
+        " WHERE d.kind <> 'reject' AND r.cleaned <> '' AND (? IS NULL OR p.source = ?) AND (? IS NULL OR p.name = ?)"
+        " ORDER BY d.at, d.id",
+        (source, source, project, project),
+    )
+    by_form = dict(found.fetchall())
+    wanted = json.dumps(sorted(by_form.values()))
+    settling = deciding.select(connection, "JOIN json_each(?) i ON i.value = d.id", wanted, forgotten={})
+    by_id = {one.id: one for one in settling}
+    return {form: by_id[id] for form, id in by_form.items()}
+
+
+def forget(connection: sqlite3.Connection, what: str, name: str, by: str) -> int:
+    """See `ReviewStore.forget`."""
+    upto = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
+    return _set(connection, what, name, by, upto)
+
+
+def restore(connection: sqlite3.Connection, what: str, name: str, by: str) -> int:
+    """See `ReviewStore.restore`."""
+    return _set(connection, what, name, by, 0)
+
+
+def named(source: str | None, project: str | None, reviewer: str | None) -> tuple[str, str]:
+    """Return which one of the three is given.
+
+    Raises:
+        UsageError: none, or several.
+    """
+    given = [
+        (what, name)
+        for what, name in (("source", source), ("project", project), ("reviewer", reviewer))
+        if name is not None
+    ]
+    if len(given) != 1:
+        raise UsageError("name exactly one: a source, a project or a reviewer")
+    return given[0]
+
+
+def mappings(
+    connection: sqlite3.Connection, project_id: int, project: Project, settled_only: bool
+) -> Iterator[Mapping]:
+    """See `ReviewStore.mappings`."""
+    ids = [
+        id
+        for (id,) in connection.execute(
+            "SELECT id FROM row WHERE project = ? AND (? = 0 OR state = 'decided') ORDER BY number, id",
+            (project_id, settled_only),
+        )
+    ]
+    for start in range(0, len(ids), PAGE):
+        some = rows.load(connection, ids[start : start + PAGE])
+        for standing in queueing.standings(connection, some, project, None):
+            yield mapping(standing)
+
+
+def mapping(standing: Standing) -> Mapping:
+    """Return what is exported of a row, all decisions considered."""
+    row = standing.row
+    answer = row.candidates[0] if row.candidates else _bare(row)
+    plain = replace(
+        answer,
+        row=row.number,
+        mention=row.mention,
+        mention_code=row.code or answer.mention_code,
+        rank=1,
+        decision=None if answer.decision == REVIEWED else answer.decision,
+        status="unreviewed",
+        reviewer=None,
+        reviewed_at=None,
+        comment=None,
+    )
+    if standing.state == "disagreed":
+        return replace(plain, decision=None, status="flagged", comment="reviewers disagree")
+    if standing.state == "open":
+        return plain
+    flags = (decision for decision in standing.decisions if decision.kind == "flag")
+    by = agreement.state(standing.decisions)[1] or next(flags)
+    signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
+    if standing.state == "flagged":
+        return replace(signed, decision=None, status="flagged")
+    if by.kind == "reject":
+        return replace(signed, decision=None, status="rejected")
+    return replace(_meant(signed, row, by), status="approved", decision=REVIEWED, relation=by.relation)
+
+
+def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
+    """Return the mapping with the concept that was decided on, and what is known of it."""
+    if by.concept_id == signed.concept_id:
+        return signed
+    for one in row.candidates:
+        if one.concept_id is not None and one.concept_id == by.concept_id:
+            kept = ("row", "mention", "mention_code", "rank", "frequency", "reviewer", "reviewed_at", "comment")
+            return replace(one, **{name: getattr(signed, name) for name in kept})
+    blank = replace(
+        _bare(row),
+        frequency=signed.frequency,
+        reviewer=signed.reviewer,
+        reviewed_at=signed.reviewed_at,
+        comment=signed.comment,
+    )
+    if by.concept_id is None:
+        return blank
+    return replace(blank, concept_id=by.concept_id, concept_name=by.concept_name, method="nearest")
+
+
+def _bare(row: ReviewRow) -> Mapping:
+    """Return the mapping of a row to nothing."""
+    return bare(row.number, row.code or None, row.mention, frequency=row.frequency)
+
+
+_OF = {
+    "source": "d.project IN (SELECT id FROM project WHERE source = ?)",
+    "project": "d.project IN (SELECT id FROM project WHERE name = ?)",
+    "reviewer": "d.reviewer = ?",
+}
+
+
+def _set(connection: sqlite3.Connection, what: str, name: str, by: str, upto: int) -> int:
+    """Set up to which decision those of a source, project or reviewer are forgotten; return how many changed."""
+    if not by.strip():
+        raise InputError("must not be empty", field="by")
+    _check_known(connection, what, name)
+    before = _forgotten(connection, what, name)
+    connection.execute(
+        "INSERT INTO forgetting (what, name, upto, reviewer, at) VALUES (?, ?, ?, ?, ?)",
+        (what, name, upto, by, rows.now()),
+    )
+    after = _forgotten(connection, what, name)
+    deciding.refresh(connection, {row for id, row in before ^ after})
+    return len(before ^ after)
+
+
+def _forgotten(connection: sqlite3.Connection, what: str, name: str) -> set[tuple[int, int]]:
+    """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason.
+
+    What was undone does not count, forgotten or not.
+    """
+    found = deciding.select(connection, f"WHERE {_OF[what]} AND d.kind <> 'undo' AND {deciding.NOT_UNDONE}", name)
+    return {(one.id, one.row) for one in found if one.forgotten}
+
+
+def _check_known(connection: sqlite3.Connection, what: str, name: str) -> None:
+    table, column = (
+        ("decision", "reviewer") if what == "reviewer" else ("project", "name" if what == "project" else what)
+    )
+    known = [one for (one,) in connection.execute(f"SELECT DISTINCT {column} FROM {table}")]
+    if name not in known:
+        raise Unknown(registry.unknown(what, name, known))

@@ -1,0 +1,178 @@
+"""The queue: which rows to look at, in which order, and how each stands."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from alphita import registry
+from alphita.errors import InputError, UsageError
+from alphita.review import agreement, deciding, rows
+from alphita.review.failures import Unknown
+from alphita.review.records import FINAL, Asked, Decision, Order, Project, ReviewRow, Standing, State
+
+# Each is an index of the table of rows.
+ORDERS: dict[str, str] = {
+    "risk": "r.risk DESC, r.number, r.id",
+    "frequency": "r.frequency DESC, r.number, r.id",
+    "confidence": "r.confidence, r.number, r.id",
+    "row": "r.number, r.id",
+    "learning": "r.learning DESC, r.risk DESC, r.number, r.id",
+}
+# Rows loaded together.
+AT_ONCE = 1_000
+_FINAL = ", ".join(f"'{kind}'" for kind in FINAL)
+# How a row stands for a reviewer who sees only their own decisions (`mine`) and the adjudication (`last`).
+_OWN_STATE = (
+    f"CASE WHEN last.kind IS NOT NULL OR mine.kind IN ({_FINAL}) THEN 'decided'"
+    " WHEN mine.kind = 'flag' THEN 'flagged' ELSE 'open' END"
+)
+
+
+def page(
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    *,
+    reviewer: str | None,
+    order: Order,
+    state: State,
+    search: str,
+    types: Collection[str],
+    limit: int,
+    offset: int,
+) -> tuple[int, list[Standing]]:
+    """See `ReviewStore.queue`."""
+    if order not in ORDERS:
+        raise UsageError(registry.unknown("order", order, ORDERS))
+    if limit < 0 or offset < 0:
+        raise UsageError(f"limit and offset must not be negative: {limit}, {offset}")
+    limit, offset = min(limit, rows.LARGEST), min(offset, rows.LARGEST)
+    parts = selection(project_id, project, reviewer, state, search, types)
+    ids: list[int] = []
+    # What was skipped is looked at later.
+    if reviewer is None or state != "open":
+        total = connection.execute(f"SELECT count(*) {parts[0]}", parts[1]).fetchone()[0]
+        ids = _ids(connection, parts, ORDERS[order], limit, offset)
+    else:
+        counts = f"SELECT count(*), coalesce(sum(mine.kind IS NOT 'skip'), 0) {parts[0]}"
+        total, n_first = connection.execute(counts, parts[1]).fetchone()
+        if offset < n_first:
+            ids = _ids(connection, _and(parts, "mine.kind IS NOT 'skip'"), ORDERS[order], limit, offset)
+        if len(ids) < limit and n_first < total:
+            later = _and(parts, "mine.kind = 'skip'")
+            ids += _ids(connection, later, "mine.decision", limit - len(ids), max(0, offset - n_first))
+    return total, standings(connection, rows.load(connection, ids), project, reviewer)
+
+
+def every(connection: sqlite3.Connection, project_id: int, project: Project, state: State) -> Iterator[Standing]:
+    """See `ReviewStore.every`."""
+    parts = selection(project_id, project, None, state, "", ())
+    ids = _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0)
+    for start in range(0, len(ids), AT_ONCE):
+        yield from standings(connection, rows.load(connection, ids[start : start + AT_ONCE]), project, None)
+
+
+def asked(connection: sqlite3.Connection, project_id: int) -> list[Asked]:
+    """See `ReviewStore.asked`."""
+    found = connection.execute(
+        "SELECT r.id, r.mention, r.frequency, r.confidence, r.settled_by IS NOT NULL FROM row r"
+        f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
+        (project_id,),
+    )
+    return [
+        Asked(row, mention, frequency, confidence, bool(settled))
+        for row, mention, frequency, confidence, settled in found
+    ]
+
+
+def open_rows(
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    reviewer: str,
+    threshold: float,
+    types: Collection[str],
+) -> list[ReviewRow]:
+    """Return the rows open for a reviewer whose answer is sure enough, as in the input."""
+    parts = _and(selection(project_id, project, reviewer, "open", "", types), "r.confidence >= ?", threshold)
+    return rows.load(connection, _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0))
+
+
+def set_learning(connection: sqlite3.Connection, project_id: int, scores: Mapping[int, float]) -> None:
+    """See `ReviewStore.set_learning`."""
+    connection.execute("UPDATE row SET learning = NULL WHERE project = ?", (project_id,))
+    for id, score in scores.items():
+        if not math.isfinite(score):
+            raise InputError("not a number", line=id, field="score", value=score)
+        changed = connection.execute(
+            "UPDATE row SET learning = ? WHERE id = ? AND project = ?", (score, id, project_id)
+        )
+        if not changed.rowcount:
+            raise Unknown(f"unknown row {id} of this project")
+
+
+def selection(
+    project_id: int, project: Project, reviewer: str | None, state: State, search: str, types: Collection[str]
+) -> tuple[str, list[Any]]:
+    """Return the clauses from FROM on that choose rows `r`, and their parameters.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    if state not in get_args(State):
+        raise UsageError(registry.unknown("state", state, get_args(State)))
+    text = "FROM row r"
+    values: list[Any] = []
+    if reviewer is not None:
+        text += (
+            " LEFT JOIN in_force mine ON mine.row = r.id AND mine.slot = ?"
+            " LEFT JOIN in_force last ON last.row = r.id AND last.slot = ''"
+        )
+        values.append(reviewer)
+    text += " WHERE r.project = ?"
+    values.append(project_id)
+    parts = (text, values)
+    if state != "all":
+        parts = _and(parts, f"{_OWN_STATE if project.blind and reviewer is not None else 'r.state'} = ?", state)
+    if search:
+        parts = _and(parts, "instr(r.searched, ?) > 0", rows.fold(search))
+    if types:
+        among = "EXISTS (SELECT 1 FROM row_type t WHERE t.row = r.id AND t.type IN (SELECT value FROM json_each(?)))"
+        parts = _and(parts, among, json.dumps(sorted(types)))
+    return parts
+
+
+def standings(
+    connection: sqlite3.Connection, some: Sequence[ReviewRow], project: Project, reviewer: str | None
+) -> list[Standing]:
+    """Return how rows of one project stand for who asks."""
+    in_force: dict[int, list[Decision]] = defaultdict(list)
+    for one in deciding.in_force(connection, [row.id for row in some]):
+        in_force[one.row].append(one)
+    return [_standing(row, in_force[row.id], project, reviewer) for row in some]
+
+
+def _standing(row: ReviewRow, decisions: list[Decision], project: Project, reviewer: str | None) -> Standing:
+    last = [decision for decision in decisions if decision.kind == "adjudicate"]
+    own = [decision for decision in decisions if decision.kind != "adjudicate"]
+    if project.blind and reviewer is not None and not last:
+        own = [one for one in own if one.reviewer == reviewer]
+    shown = (*sorted(own, key=lambda one: -one.id), *last)
+    state, by = agreement.state(shown)
+    return Standing(row, shown, state, by.concept_id if by else None, by is not None)
+
+
+def _and(parts: tuple[str, list[Any]], condition: str, *values: object) -> tuple[str, list[Any]]:
+    return f"{parts[0]} AND {condition}", [*parts[1], *values]
+
+
+def _ids(
+    connection: sqlite3.Connection, parts: tuple[str, list[Any]], order: str, limit: int, offset: int
+) -> list[int]:
+    found = connection.execute(f"SELECT r.id {parts[0]} ORDER BY {order} LIMIT ? OFFSET ?", (*parts[1], limit, offset))
+    return [id for (id,) in found]

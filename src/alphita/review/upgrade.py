@@ -1,0 +1,36 @@
+"""Stores of an older version: what follows from the decisions is worked out again, as this version does.
+
+The tables are the same in all versions so far. Version 1 kept meanings without their relation.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from alphita.review import deciding, rows, schema
+
+PAGE = 1000
+
+
+def bring(path: Path, timeout: float) -> None:
+    """Bring a store up to this version, all of it or nothing, and the time that is told up to its newest decision.
+
+    Args:
+        path: the store, known to be one (see `schema.prepare`).
+        timeout: seconds to wait for another program that is writing.
+
+    Raises:
+        sqlite3.Error: it is locked, or cannot be written.
+    """
+    # Closing rolls back what was not committed.
+    with closing(schema.connect(path, timeout)) as connection:
+        rows.keep_ahead(connection)
+        if schema.pragma(connection, "user_version") >= schema.VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        ids = [id for (id,) in connection.execute("SELECT DISTINCT row FROM decision ORDER BY row")]
+        for start in range(0, len(ids), PAGE):
+            deciding.refresh(connection, ids[start : start + PAGE])
+        connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        connection.execute("COMMIT")

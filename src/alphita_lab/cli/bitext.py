@@ -1,0 +1,118 @@
+"""`alphita bitext`: translations mined from the strings of two languages."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita import artefact, machine, progress
+from alphita.cli._from_spec import with_options
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.options import HOW, Running, group, option
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+
+# As is usual on web text; see alphita_lab.training.terms.bitext.
+RATIO_THRESHOLD = 1.06
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitextSpec:
+    """Whose strings to align, how, and where to."""
+
+    sources: Path = option(
+        ..., positional=True, metavar="A", help="Strings of the source language: a terminology, or a file, one a line."
+    )
+    targets: Path = option(
+        ..., positional=True, metavar="B", help="Strings of the other language: a terminology, or a file, one a line."
+    )
+    encoder: str = option(..., help="Encoder of both languages: alphita-en, minilm, a model folder or a hub name.")
+    output: Path = option(..., "--output", "-o", help="TSV: source, translation, language, margin.")
+    language: tuple[str, ...] = option(
+        (), help="Language of B: it, pt-BR, …; of a terminology all by default; may be repeated."
+    )
+    source: str = option("en", help="Language of A.")
+    k: int = option(4, least=1, panel=HOW, help="Neighbours that a cosine is measured against.")
+    margin: str = option("ratio", panel=HOW, help="ratio, distance or absolute.")
+    threshold: float | None = option(None, help=f"Least margin; {RATIO_THRESHOLD} for ratio, the others need one.")
+    split: Path | None = option(None, help="Leave out the strings that this split holds out.")
+    running: Running = group(Running, panel=HOW)
+    force: bool = option(False, help="Replace an existing file.")
+
+
+@with_options
+def bitext(spec: BitextSpec) -> None:
+    """Mine translations: mutual nearest neighbours of an encoder that knows both languages, by margin.
+
+    alphita bitext en.txt it.txt --encoder alphita-multi --language it -o pairs.tsv
+    """
+    running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
+    import numpy as np
+
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.registry import unknown
+    from alphita.terminology import languages
+    from alphita.terminology.splits import Split
+    from alphita_lab.training.terms import aligned_pairs, terminology_pairs
+    from alphita_lab.training.terms import bitext as mining
+
+    artefact.refuse_existing(spec.output, spec.force, " to replace it")
+    if spec.margin not in mining.MARGINS:
+        raise UsageError(unknown("margin", spec.margin, mining.MARGINS))
+    if spec.threshold is None and spec.margin != "ratio":
+        raise UsageError(f"--margin {spec.margin} needs a --threshold, for none is usual")
+    source, *others = map(languages.known, [spec.source, *spec.language])
+    known = _strings(spec.sources, [source])[source]
+    by_language = _strings(spec.targets, others, besides=source)
+    how: dict[str, Any] = {
+        "source_language": source,
+        "k": spec.k,
+        "margin": spec.margin,
+        "threshold": RATIO_THRESHOLD if spec.threshold is None else spec.threshold,
+        "exclude": frozenset() if spec.split is None else Split.load(spec.split).cleaned,
+    }
+    encoder = TermEncoder.load(spec.encoder, **asdict(running))
+    parts, margins = [], []
+    for tag, strings in by_language.items():
+        pairs, margins_of = mining.mine_strings(encoder, known, strings, tag, **how)
+        print(f"{tag}: {len(pairs):,} pairs of {len(known):,} and {len(strings):,} strings")
+        parts.append(pairs)
+        margins.extend(margins_of.tolist())
+    joined = aligned_pairs.joined(parts)
+    terminology_pairs.write(spec.output, joined, np.array(margins))
+    for problem, count in joined.counts.items():
+        progress.say(f"left out: {count:,} {problem}")
+    print(f"{spec.output}: {len(joined):,} pairs")
+
+
+def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, list[str]]:
+    """Return the strings of each language in a terminology or a text file; without tags, of all but `besides`."""
+    from alphita.terminology.loaders import _files
+    from alphita.terminology.store import load_terminology
+    from alphita_lab.training.terms.terminology_pairs import names_in
+
+    if not path.is_dir():
+        if len(tags) != 1:
+            raise UsageError(f"{path} is a file of strings: say in which one language they are, --language it, say")
+        with Rejects(strict=True) as rejects:
+            found = {tags[0]: [line for _, line in _files.lines(path, "utf-8", rejects) if line.strip()]}
+    else:
+        terminology = load_terminology(path)
+        wanted = tags or _languages(terminology, besides)
+        found = {tag: names_in(terminology, tag) for tag in wanted}
+    for tag, strings in found.items():
+        if not strings:
+            raise InputError(f"no name in the language {tag!r}", file=path)
+    if not found:
+        raise InputError(f"no name in another language than {besides!r}", file=path)
+    return found
+
+
+def _languages(terminology: Terminology, besides: str) -> list[str]:
+    """Return the languages of a terminology's terms, each with its variants, but for one and for those not stated."""
+    from alphita_lab.training.terms.aligned_pairs import NO_LANGUAGE
+
+    spoken = {tag.split("-")[0] for tag in terminology.terms["language"].unique().to_pylist() if tag}
+    return sorted(spoken - {besides.split("-")[0], *NO_LANGUAGE})

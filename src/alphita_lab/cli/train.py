@@ -1,0 +1,206 @@
+"""`alphita train RECIPE`: one command a recipe, found in alphita_lab.recipes; only the one asked for is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from alphita import printing, registry
+from alphita.cli._from_spec import AsJson, with_options
+from alphita.errors import UsageError
+from alphita.options import option
+from alphita.progress import say
+from alphita_lab.cli._settings import SettingsCommand, plain
+
+if TYPE_CHECKING:
+    from alphita_lab.training.mentions.plain_export import Distilling
+
+RECIPES = "alphita_lab.recipes"
+EXPORT = "A plain encoder of it"
+
+
+class RecipeGroup(TyperGroup):
+    """A group whose commands are the recipes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context class is private
+        """Return the recipes' names."""
+        return registry.names(RECIPES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        """Return the command of one recipe."""
+        try:
+            return _recipe_command(cmd_name)
+        except registry.BrokenPlugin as error:
+            # The help of all shows what is wrong with the one; who asks for it is told.
+            return _refusing_command(cmd_name, error)
+
+
+app = typer.Typer(cls=RecipeGroup, no_args_is_help=True, help="Train a term encoder by one of the recipes.")
+
+
+@app.callback(invoke_without_command=True)
+def _list(
+    shown: Annotated[bool, typer.Option("--list", help="List the recipes and leave.")] = False, as_json: AsJson = False
+) -> None:
+    if not shown:
+        return
+    recipes = registry.load_all(RECIPES)
+    first_lines = {name: ((recipe.__doc__ or "").strip().splitlines() or [""])[0] for name, recipe in recipes.items()}
+    if as_json:
+        printing.print_rows({"name": name, "what": line} for name, line in first_lines.items())
+    else:
+        for name, line in first_lines.items():
+            print(f"{name:<16} {line}{registry.origin(RECIPES, name)}")
+    raise typer.Exit
+
+
+def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: ANN401
+    def refuse() -> None:
+        raise error
+
+    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return TyperCommand(name, callback=refuse, help=str(error), context_settings=any_options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSpec:
+    """What to train on, from which encoder on, and where to."""
+
+    terminology: Path = option(..., "--terminology", "-t", help="The terminology to learn from.")
+    output: Path = option(..., "--output", "-o", help="The model folder to create.")
+    encoder: str = option("minilm", help="The encoder to start from: alphita-en, minilm, a folder or a hub name.")
+    split: Path | None = option(None, help="A split whose held-out strings are not trained on.")
+    settings: tuple[str, ...] = option((), "--set", help="A setting, key=value; repeatable.")
+    config: Path | None = option(None, help="A TOML file of settings.")
+    threads: int | None = option(None, help="Size of every thread pool; by default one a core.")
+    from_mappings: Path | None = option(
+        None,
+        help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
+        "candidates hard negatives where the recipe takes such; the newest fifth is held out.",
+    )
+    resume: bool = option(False, help="Go on with the unfinished run.")
+    force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
+    dry_run: bool = option(False, help="Run a few batches and say what the whole takes; write nothing.")
+    export: str = option(
+        "", panel=EXPORT, help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open."
+    )
+    export_settings: tuple[str, ...] = option(
+        (), "--export-set", panel=EXPORT, help="A setting of the export, key=value; repeatable."
+    )
+
+    def how(self) -> dict[str, bool]:
+        """Return whether a run goes on, replaces what is there, or is only tried."""
+        return {"resume": self.resume, "force": self.force, "dry_run": self.dry_run}
+
+
+def _recipe_command(name: str) -> Any:  # noqa: ANN401
+    recipe = registry.load(RECIPES, name)
+    single = typer.Typer(add_completion=False)
+
+    @single.command(
+        name,
+        cls=SettingsCommand,
+        help=plain(recipe.__doc__ or "", f"alphita train {name} -t hpo.terminology -o my-model"),
+    )
+    @with_options
+    def train(spec: TrainSpec) -> None:
+        """Train by this recipe; the help is the recipe's own."""
+        run(name, spec)
+
+    command = typer.main.get_command(single)
+    assert isinstance(command, SettingsCommand)
+    command.choice = recipe
+    return command
+
+
+def run(name: str, spec: TrainSpec) -> None:
+    """Train recipe `name`, export the model if asked to, and print where each lies and its last figures.
+
+    With `resume` and an export, a model that is finished is not trained again.
+
+    Raises:
+        UsageError: options exclude each other, or the recipe's models cannot be exported so.
+    """
+    from alphita import config, machine
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+    from alphita_lab.training.engine import runs
+
+    recipe, out, how = registry.load(RECIPES, name), spec.output, spec.how()
+    plain_out = _plain_out(name, spec, getattr(recipe, "EXPORTS", ()))
+    runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
+    machine.set_threads(spec.threads)
+    resolved = config.resolve(recipe.Config, file=spec.config, sets=spec.settings)
+    learns = _export_config(spec.export_settings) if spec.export else None
+    terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
+    decisions = None
+    if spec.from_mappings is not None:
+        from alphita_lab.cli import train_decisions
+
+        decisions = train_decisions.read(
+            spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
+        )
+        if spec.dry_run:
+            say("a dry run takes the terminology as it is, without what was reviewed")
+        else:
+            terminology, negatives = decisions.prepare(force=spec.force, resume=spec.resume)
+            if "triples" in recipe.Config.model_fields and negatives is not None:
+                listed = ",".join(filter(None, (resolved.triples, str(negatives))))
+                resolved = config.resolve(recipe.Config, file=spec.config, sets=[*spec.settings, f"triples={listed}"])
+    # With force, the model that is there may be the one to be replaced: the recipe tells.
+    if not (spec.export and spec.resume and out.exists()) or spec.force:
+        figures = recipe.train(terminology, spec.encoder, out, resolved, split=split, **how)
+        _tell(out, figures, dry_run=spec.dry_run)
+    if decisions is not None and not spec.dry_run:
+        decisions.report(terminology)
+    if learns is None:
+        return
+    if spec.dry_run and not out.exists():
+        say("the export can be measured once the model is there, by --resume --dry-run")
+        return
+    from alphita_lab.training.mentions.plain_export import distil_plain
+
+    figures = distil_plain(out, plain_out, terminology, learns, split=split, **how)
+    _tell(plain_out, figures, dry_run=spec.dry_run)
+
+
+def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
+    """Return where an export of one of these kinds goes.
+
+    Raises:
+        UsageError: the recipe's models cannot be exported so, or it is there.
+    """
+    from alphita_lab.training.engine import runs
+
+    if spec.export and spec.export not in kinds:
+        offered = f"it takes {', '.join(kinds)}" if kinds else "its models are plain encoders already"
+        raise UsageError(f"--export {spec.export} does not go with {name}: {offered}")
+    if spec.export_settings and not spec.export:
+        raise UsageError("--export-set needs --export")
+    out = runs.beside(spec.output, f".{spec.export}")
+    if spec.export and out.exists() and not spec.force:
+        raise UsageError(f"{out} already exists; choose another output or use --force")
+    return out
+
+
+def _export_config(settings: Sequence[str]) -> Distilling:
+    from alphita import config
+    from alphita_lab.training.mentions.plain_export import Distilling
+
+    return config.resolve(Distilling, sets=settings)
+
+
+def _tell(out: Path, figures: Mapping[str, float], *, dry_run: bool) -> None:
+    """Print where a model lies and its last figures."""
+    # Nothing to tell after a dry run, nor by the further processes of a run of several.
+    if dry_run or int(os.environ.get("RANK", "0")) > 0:
+        return
+    print(f"model: {out}")
+    for key, value in figures.items():
+        print(f"  {key}: {value:.4g}")

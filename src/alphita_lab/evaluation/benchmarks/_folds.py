@@ -1,0 +1,164 @@
+"""Parts of a benchmark that are ranked each against its own targets; and the layout of the folds of Cadec and PsyTAR.
+
+A fold is three files, standard (the targets), train and test, of lines `id<TAB>string`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from alphita import textio
+from alphita.errors import InputError
+from alphita.terminology.text import clean_many
+from alphita_lab.evaluation.benchmarks import Source
+from alphita_lab.evaluation.scoring import linking
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
+from alphita_lab.evaluation.scoring.results import Figure, Result, merge_notes
+from alphita_lab.evaluation.systems import System
+
+KS = (1, 3, 5)
+# Columns of queries.
+FOLD = "fold"
+DATASET = "dataset"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Mentions, and the names that they are ranked against."""
+
+    queries: Queries
+    targets: Targets
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All parts of a benchmark.
+
+    Attributes:
+        parts: one or more.
+        notes: of the reading, for the report.
+    """
+
+    parts: Sequence[Part]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def evaluate(system: System, data: Parts, *, ks: Sequence[int] = KS, subsets: Sequence[str] = ()) -> Result:
+    """Score the mentions of each part against its own targets.
+
+    Args:
+        system: what is scored.
+        data: the parts; their rows follow one another.
+        ks: places that count.
+        subsets: the queries' columns to break figures down by; "covered" and "seen" are added where they vary.
+
+    Returns:
+        See `linking.evaluate`. Parts that have a column "fold" are folds of one set of mentions, or of one set each
+        value of the column "dataset": `figures` holds the mean of their accuracies, which is what papers print.
+    """
+    results = [linking.evaluate(system, part.queries, part.targets, ks=ks) for part in data.parts]
+    rows = pl.concat([result.rows for result in results], how="diagonal").with_columns(query=pl.int_range(pl.len()))
+    notes = merge_notes(*(result.notes for result in results))
+    if all(part.targets == data.parts[0].targets for part in data.parts):
+        notes |= {name: results[0].notes[name] for name in ("names", "concepts")}
+    repeats = sum(repeated(part.queries) for part in data.parts)
+    notes |= {"queries that repeat another": repeats} if repeats else {}
+    varying = [name for name in ("covered", "seen") if name in rows and rows[name].drop_nulls().n_unique() > 1]
+    figures = _means(data.parts, results, ks)
+    return Result(rows, results[0].metrics, (*subsets, *varying), figures, {**notes, **data.notes})
+
+
+def _means(parts: Sequence[Part], results: Sequence[Result], ks: Sequence[int]) -> list[Figure]:
+    """Return the mean accuracy of the folds of each dataset that has some."""
+    datasets: dict[str, list[pl.DataFrame]] = {}
+    for part, result in zip(parts, results, strict=True):
+        if FOLD in part.queries.columns:
+            name = f", dataset={part.queries.columns[DATASET][0]}" if DATASET in part.queries.columns else ""
+            datasets.setdefault(name, []).append(result.rows)
+    figures = []
+    for name, folds in datasets.items():
+        for k in ks:
+            by_fold = [float(rows[f"right@{k}"].cast(pl.Float64).to_numpy().mean()) for rows in folds]
+            value = sum(by_fold) / len(by_fold)
+            figures.append(Figure(f"accuracy@{k}", f"mean of folds{name}", value, sum(map(len, folds))))
+    return figures
+
+
+def repeated(queries: Queries) -> int:
+    """Return how many queries have the mention and gold of one before."""
+    return len(queries) - len(set(zip(queries.parts, queries.gold, strict=True)))
+
+
+def seen(mentions: Iterable[Sequence[str]], trained: Iterable[str]) -> list[bool]:
+    """Tell of each mention, a sequence of parts, whether all its cleaned parts are among the cleaned `trained`."""
+    known = set(clean_many(trained))
+    return [known.issuperset(clean_many(parts)) for parts in mentions]
+
+
+def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
+    """Read folds.
+
+    Args:
+        source: where they are looked for.
+        names: patterns of the file names, of which the first that fits counts: "{fold}" stands for the fold's number,
+            "{kind}" for standard, train or test.
+        numbers: of the folds.
+
+    Raises:
+        InputError: a file is missing, a line is not of two fields, or a field is empty.
+    """
+    parts = []
+    quoted: set[str] = set()
+    for number in numbers:
+        standard, train, test = (
+            source.files(*(name.format(fold=number, kind=kind) for name in names))[0]
+            for kind in ("standard", "train", "test")
+        )
+        ids, strings = read_pairs(standard, quoted)
+        _, trained = read_pairs(train, quoted)
+        gold, mentions = read_pairs(test, quoted)
+        queries = Queries(
+            [(mention,) for mention in mentions],
+            [(frozenset([concept_id]),) for concept_id in gold],
+            {FOLD: [number] * len(gold)},
+            seen(((mention,) for mention in mentions), trained),
+        )
+        parts.append(Part(queries, Targets(ids, strings)))
+    return Parts(parts, {"distinct strings freed of quotes": len(quoted)} if quoted else {})
+
+
+def read_pairs(path: Path, quoted: set[str]) -> tuple[list[str], list[str]]:
+    """Read lines of an id, a tab and a string.
+
+    Quotes that a spreadsheet put around a string (and doubled inside it) are taken off.
+
+    Args:
+        path: the file.
+        quoted: the lines that had quotes are added here, so that one that stands in several folds is counted once.
+
+    Returns:
+        The ids and the strings.
+
+    Raises:
+        InputError: the file cannot be read, a line is not of two fields, or a field is empty.
+    """
+    ids, strings = [], []
+    for number, line in textio.lines(path):
+        fields = [field.strip() for field in line.split("\t")]
+        if len(fields) != 2 or not all(fields):
+            raise InputError("not an id, a tab and a string", file=path, line=number, value=line)
+        plain = textio.unquoted(fields[1])
+        if plain != fields[1]:
+            quoted.add(line)
+        if not plain.strip():
+            raise InputError("nothing between the quotes", file=path, line=number, value=line)
+        ids.append(fields[0])
+        strings.append(plain.strip())
+    if not ids:
+        raise InputError("holds no line", file=path)
+    return ids, strings

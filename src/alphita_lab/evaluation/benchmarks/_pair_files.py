@@ -1,0 +1,154 @@
+"""The files in which scored pairs travel: tables with commas or tabs, with or without a line of column names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphita import textio
+from alphita.errors import InputError
+from alphita_lab.evaluation.scoring.pairs import Pairs
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a table holds what: by the names of columns (case does not count), or by place from 0 if it has no header.
+
+    Attributes:
+        delimiter: "," (fields may stand in quotes) or a tab (quotes are text, but those around a whole field are a
+            spreadsheet's and are taken off).
+        left: column of the one string.
+        right: column of the other.
+        score: column of people's score.
+        concepts: columns of both concept ids, where the table has them.
+        split: column that tells the part of the data, and what it says for each.
+    """
+
+    delimiter: str
+    left: str | int
+    right: str | int
+    score: str | int
+    concepts: tuple[str, str] | None = None
+    split: tuple[str, dict[str, str]] | None = None
+
+    @property
+    def header(self) -> bool:
+        """Whether the first line holds the names of the columns."""
+        return isinstance(self.left, str)
+
+
+@dataclass
+class Counts:
+    """What was left out of a set or mended in it.
+
+    Attributes:
+        empty: pairs left out, for a string or their score is missing.
+        quoted: strings freed of a spreadsheet's quotes.
+        duplicates: pairs that stand in the set before; they are scored again.
+        seen: the pairs read so far.
+    """
+
+    empty: int = 0
+    quoted: int = 0
+    duplicates: int = 0
+    seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
+
+    def notes(self, name: str) -> dict[str, int]:
+        """Return what is not 0, for the notes of a result."""
+        counted = {
+            f"pairs of {name} left out for want of a string or score": self.empty,
+            f"strings of {name} freed of quotes": self.quoted,
+            f"pairs of {name} that stand there twice": self.duplicates,
+        }
+        return {note: count for note, count in counted.items() if count}
+
+
+def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None) -> tuple[Pairs, Counts]:
+    """Read one set out of its files.
+
+    Args:
+        paths: one file or several of the same layout.
+        name: of the set.
+        layout: see `Layout`.
+        split: which part to take, one of the keys of `layout.split`; None takes all.
+
+    Raises:
+        InputError: a file is of another layout: a column is missing, a line is too short, a score is no number, or no
+            pair is left.
+    """
+    counts = Counts()
+    left, right, gold = [], [], []
+    concepts: list[tuple[str | None, str | None]] = []
+    for path in paths:
+        lines = textio.held_rows(path, layout.delimiter)
+        columns = _columns(path, lines, layout)
+        for number, row in lines[1:] if layout.header else lines:
+            if len(row) <= max(columns.values()):
+                raise InputError(f"a line of {len(row)} fields", file=path, line=number, remedy=_wanted(layout))
+            cells = {key: row[place] for key, place in columns.items()}
+            if split is not None and layout.split is not None and cells["split"] != layout.split[1][split]:
+                continue
+            strings = [_plain(cells[key], layout, counts) for key in ("left", "right")]
+            if not all(strings) or cells["score"].lower() in ("", "nan", "na"):
+                counts.empty += 1
+                continue
+            gold.append(_number(cells["score"], path, number))
+            left.append(strings[0])
+            right.append(strings[1])
+            concepts.append((cells.get("concept1") or None, cells.get("concept2") or None))
+            counts.duplicates += (strings[0], strings[1]) in counts.seen
+            counts.seen.add((strings[0], strings[1]))
+    if not gold:
+        part = f" of the part {split!r}" if split else ""
+        raise InputError(f"holds no pair{part}", file=paths[0], remedy=_wanted(layout))
+    return Pairs(name, left, right, gold, concepts if layout.concepts else None), counts
+
+
+def _columns(path: Path, lines: Sequence[tuple[int, list[str]]], layout: Layout) -> dict[str, int]:
+    """Return the place of each column that is used."""
+    wanted: dict[str, str | int] = {"left": layout.left, "right": layout.right, "score": layout.score}
+    if layout.concepts is not None:
+        wanted |= dict(zip(("concept1", "concept2"), layout.concepts, strict=True))
+    if layout.split is not None:
+        wanted["split"] = layout.split[0]
+    if not layout.header:
+        return {key: int(column) for key, column in wanted.items()}
+    header = lines[0][1] if lines else []
+    return dict(
+        zip(wanted, textio.places(header, [*map(str, wanted.values())], path, remedy=_wanted(layout)), strict=True)
+    )
+
+
+def _wanted(layout: Layout) -> str:
+    between = "tabs" if layout.delimiter == "\t" else "commas"
+    if not layout.header:
+        width = 1 + max(int(column) for column in (layout.left, layout.right, layout.score))
+        return f"expected a table with {between} between, of {width} columns"
+    columns = [
+        layout.left,
+        layout.right,
+        layout.score,
+        *(layout.concepts or ()),
+        *([layout.split[0]] if layout.split else []),
+    ]
+    return f"expected a table with {between} between and the columns {', '.join(map(str, columns))}"
+
+
+def _plain(cell: str, layout: Layout, counts: Counts) -> str:
+    if layout.delimiter != "\t":
+        return cell
+    plain = textio.unquoted(cell)
+    counts.quoted += plain != cell
+    return plain.strip()
+
+
+def _number(cell: str, path: Path, line: int) -> float:
+    try:
+        value = float(cell.strip('"'))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError("the score is not a number", file=path, line=line, value=cell)
+    return value

@@ -1,0 +1,363 @@
+"""Targets out of a terminology, or out of a file of UMLS names where there is none; and gold ids sought in them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita import progress, textio
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+from alphita.index.concepts import replacements
+from alphita.terminology.language_ranges import among
+from alphita.terminology.reading import rows_of
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+from alphita_lab.evaluation.benchmarks import Source
+from alphita_lab.evaluation.scoring import linking
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
+from alphita_lab.evaluation.scoring.results import Metric, Result
+from alphita_lab.evaluation.systems import System
+
+# Where the file of UMLS names is looked for under --data, and its columns.
+NAME_FILES = ("open_cui_names.tsv", "open_graph/open_cui_names.tsv", "../open_graph/open_cui_names.tsv")
+NAME_COLUMNS = ("cui", "name")
+UMLS = "UMLS:"
+
+
+class NameFilter(Config):
+    """Which names of a terminology the mentions are ranked against."""
+
+    languages: str = Field("", description="names of these languages only, e.g. en,es; all by default (terminology)")
+    sources: str = Field(
+        "",
+        description="names of these sources only, e.g. SNOMEDCT,SCT*,MESH,MSH*,MEDDRA,MDR* (Yuan et al. 2020, 2022 for "
+        "MANTRA); all by default (terminology)",
+    )
+
+
+class NameOptions(NameFilter):
+    """Which names mentions of UMLS concepts are ranked against."""
+
+    names: Literal["auto", "terminology", "file"] = Field(
+        "auto",
+        description="targets: the names of the terminology, or of the file open_cui_names.tsv (cui, name) under "
+        "--data; auto: the terminology if it has UMLS ids, else the file if there is one, else the terminology, in "
+        "which a CUI is found by cross-references",
+    )
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Names, and what the gold ids are among them.
+
+    Attributes:
+        targets: the names with their concepts' ids.
+        found: gold id -> the ids of the live concepts that it stands for; nothing for one that stands for none.
+        how: gold id -> "live", "alternative id", "replaced", "cross-reference", "retired" or "unknown".
+        types: gold id -> its concepts' semantic types; nothing where none is known.
+        notes: which names, and how many gold ids were found in which way.
+    """
+
+    targets: Targets
+    found: dict[str, frozenset[str]]
+    how: dict[str, str]
+    types: dict[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def gold(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return the ids among the targets that any of these gold ids stands for; an id not found stays as it is."""
+        return frozenset(answer for gold in ids for answer in (self.found[gold] or {gold}))
+
+    def type_of(self, ids: Iterable[str]) -> str | None:
+        """Return the first semantic type of the first of these gold ids of which one is known."""
+        return next((names[0] for names in map(self.types.get, ids) if names), None)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a benchmark over such targets has read.
+
+    Attributes:
+        queries: the mentions with their gold, as ids among the targets.
+        targets: the names.
+        notes: on both.
+        subsets: the queries' columns to break figures down by.
+        sizes: (n,) gold ids of each query, where the gold is a set; None where each query has one.
+    """
+
+    queries: Queries
+    targets: Targets
+    notes: dict[str, Any]
+    subsets: tuple[str, ...] = ()
+    sizes: Sequence[int] | None = None
+
+
+def evaluate(data: Data, system: System, options: Config) -> Result:
+    """Score one system: accuracy@1, 3 and 5, and the scores of sets where the gold is a set."""
+    result = linking.evaluate(system, data.queries, data.targets, ks=(1, 3, 5), subsets=data.subsets)
+    if data.sizes is not None:
+        result = with_sets(result, data.sizes)
+    result.notes |= data.notes
+    return result
+
+
+def umls_dictionary(source: Source, cuis: Iterable[str], options: NameOptions) -> Dictionary:
+    """Return the names to rank against, for gold that is UMLS CUIs.
+
+    Args:
+        source: with a terminology, or a data folder that holds a file of names.
+        cuis: all gold ids, "C0018681" without a prefix.
+        options: which names.
+
+    Raises:
+        UsageError: no terminology, and its names are asked for; a language or source has no name; languages or sources
+            are chosen of a file of names.
+        InputError: there is neither a terminology nor a file, or the file is not of the two columns.
+    """
+    gold = list(dict.fromkeys(cuis))
+    terminology = source.terminology
+    wants_file = options.names == "file" or terminology is None
+    if options.names == "auto" and terminology is not None:
+        wants_file = not rows_of(terminology, [UMLS + cui for cui in gold]) and bool(
+            source.data and source.files(*NAME_FILES, optional=True)
+        )
+    if wants_file and options.names != "terminology":
+        refuse_filter(options)
+        return _of_file(source, gold)
+    return terminology_dictionary(source.require_terminology(), {cui: UMLS + cui for cui in gold}, options)
+
+
+def refuse_filter(options: NameFilter) -> None:
+    """Raise UsageError if languages or sources are chosen where the names come from a file, which tells neither."""
+    if options.languages or options.sources:
+        raise UsageError("languages and sources choose among the names of a terminology; here names come from a file")
+
+
+def _of_file(source: Source, gold: Sequence[str]) -> Dictionary:
+    path = source.files(*NAME_FILES)[0]
+    ids, names, empty = [], [], 0
+    for _, (cui, name) in textio.columns(path, NAME_COLUMNS, "\t", quotes=None):
+        if cui and name:
+            ids.append(cui)
+            names.append(name)
+        else:
+            empty += 1
+    if not ids:
+        raise InputError("holds no name", file=path)
+    known = set(ids)
+    found = {cui: frozenset([cui]) if cui in known else frozenset[str]() for cui in gold}
+    how = {cui: "live" if cui in known else "unknown" for cui in gold}
+    notes = {"targets": f"the names of {path.name}", **_counts(how)}
+    return Dictionary(
+        Targets(ids, names), found, how, notes=notes | ({"names left out, empty": empty} if empty else {})
+    )
+
+
+def terminology_dictionary(terminology: Terminology, gold: dict[str, str], options: NameFilter) -> Dictionary:
+    """Return the names of the live concepts, of all scopes.
+
+    A gold id is the concept that has it as its id or as an alternative id. If that concept is retired, the one that
+    replaced it is meant, if it is one only, and so on until a live one. If no concept has the id, those are meant that
+    have it as a cross-reference.
+
+    Args:
+        terminology: the concepts.
+        gold: gold id as the benchmark writes it -> as a CURIE.
+        options: languages and sources of the names.
+
+    Raises:
+        UsageError: no name is of these languages and sources.
+    """
+    targets, _ = names_of(terminology, languages=listed(options.languages), sources=listed(options.sources))
+    return dictionary_of(terminology, targets, gold)
+
+
+def dictionary_of(terminology: Terminology, targets: Targets, gold: dict[str, str]) -> Dictionary:
+    """Return names that are chosen already, and the concepts that gold ids stand for; see `terminology_dictionary`."""
+    rows = rows_of(terminology, gold.values())
+    referring = _cross_references(terminology, {curie for curie in gold.values() if curie not in rows})
+    stands_for = replacements(terminology)
+    found: dict[str, frozenset[str]] = {}
+    how: dict[str, str] = {}
+    types: dict[str, list[str]] = {}
+    for one, curie in gold.items():
+        concepts, how[one] = _meant(terminology, stands_for, curie, rows.get(curie), referring.get(curie, ()))
+        found[one] = frozenset(map(terminology.concept_id, concepts))
+        if names := sorted({name for row in concepts for name in terminology.semantic_types_of(row)}):
+            types[one] = names
+    notes = {"targets": f"the names of {terminology.path.name}", **_counts(how)}
+    return Dictionary(targets, found, how, types, notes)
+
+
+def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path) -> dict[str, Any]:
+    """Return how many queries no target is right for, and say it on stderr; nothing where there are none.
+
+    Args:
+        queries: with their gold as ids among the targets.
+        targets: the names.
+        benchmark: for the message.
+        file: what the gold comes from, likewise.
+
+    Raises:
+        InputError: no target is right for any query, so that every system would score 0.
+    """
+    known = frozenset(targets.ids)
+    covered = sum(all(wanted & known for wanted in gold) for gold in queries.gold)
+    if not covered:
+        raise InputError(
+            f"of {len(queries)} held-out names none is of a concept that has a name to be found by",
+            file=file,
+            value=", ".join(sorted(queries.gold[0][0])),
+            remedy="give the terminology that the names were held out of, or names in another language as targets",
+        )
+    if covered == len(queries):
+        return {}
+    progress.say(
+        f"{benchmark}: {len(queries) - covered:,} of {len(queries):,} held-out names are of concepts that have no name "
+        "to be found by; they count as wrong"
+    )
+    return {"queries whose concept has no name among the targets": len(queries) - covered}
+
+
+def _meant(
+    terminology: Terminology, stands_for: NDArray[np.int32], curie: str, row: int | None, referring: Sequence[int]
+) -> tuple[Sequence[int], str]:
+    """Return the rows of the live concepts that an id stands for, and how it was found."""
+    if row is None:
+        return referring, "cross-reference" if referring else "unknown"
+    if terminology.retired[row]:
+        live = int(stands_for[row])
+        return ((live,), "replaced") if live >= 0 else ((), "retired")
+    return (row,), "live" if terminology.concept_id(row) == curie else "alternative id"
+
+
+def _cross_references(terminology: Terminology, curies: Collection[str]) -> dict[str, list[int]]:
+    """Return the rows of the live concepts that refer to each id."""
+    if not curies:
+        return {}
+    table = terminology.side_table("xrefs")
+    objects = table.column("object").cast(pa.large_string())
+    table = table.filter(pc.is_in(objects, value_set=pa.array(sorted(curies), pa.large_string())))
+    found: dict[str, list[int]] = {}
+    for row, curie in zip(table.column("concept").to_pylist(), table.column("object").to_pylist(), strict=True):
+        if not terminology.retired[row] and row not in found.setdefault(curie, []):
+            found[curie].append(row)
+    return found
+
+
+def _counts(how: dict[str, str]) -> dict[str, Any]:
+    counts = Counter(how.values())
+    return {"gold ids": len(how)} | {f"gold ids, {name}": counts[name] for name in sorted(counts)}
+
+
+def names_of(
+    terminology: Terminology,
+    *,
+    languages: Collection[str] = (),
+    not_languages: Collection[str] = (),
+    sources: Collection[str] = (),
+    exclude: Collection[str] = frozenset(),
+) -> tuple[Targets, int]:
+    """Return the terms of the live concepts, and how many were left out because their string is in `exclude`.
+
+    Args:
+        terminology: the concepts.
+        languages: of the terms; all by default.
+        not_languages: left out.
+        sources: patterns such as "MSH*"; all by default.
+        exclude: cleaned strings.
+
+    Raises:
+        UsageError: no term is left.
+    """
+    kept = ~np.asarray(terminology.retired)[terminology.term_concept]
+    if languages or not_languages:
+        kept &= has(
+            terminology,
+            "language",
+            lambda tag: (not languages or bool(among([tag], languages))) and not among([tag], not_languages),
+        )
+    if sources:
+        kept &= has(terminology, "source", lambda one: any(fnmatch.fnmatchcase(one, wanted) for wanted in sources))
+    keys = [terminology.find_key(string) for string in {"", *exclude}]
+    left_out = np.isin(terminology.term_key, [key for key in keys if key is not None])
+    removed = int((kept & left_out).sum())
+    rows = np.flatnonzero(kept & ~left_out)
+    if not len(rows):
+        chosen = {"languages": languages, "not languages": not_languages, "sources": sources}
+        asked = "; ".join(f"{name}: {', '.join(sorted(values))}" for name, values in chosen.items() if values)
+        raise UsageError(f"no name of {terminology.path.name} is left to rank against ({asked or 'none is live'})")
+    ids = terminology.concept_ids.take(pa.array(terminology.term_concept[rows]))
+    return Targets(ids.to_pylist(), strings_of(terminology, rows)), removed
+
+
+def has(terminology: Terminology, column: str, wanted: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Tell of each term whether its value in a column of few values (language, source, status, scope) is wanted."""
+    values = terminology.terms.column(column).combine_chunks()
+    chosen = np.array([*(value is not None and wanted(value) for value in values.dictionary.to_pylist()), False])
+    places = values.indices.fill_null(len(chosen) - 1)
+    return np.asarray(chosen[places.to_numpy(zero_copy_only=False)])
+
+
+def strings_of(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
+    """Return the strings of terms, as they are written."""
+    return list(terminology.terms.column("string").take(pa.array(rows)).to_pylist())
+
+
+def listed(values: str) -> tuple[str, ...]:
+    """Return the values of an option that is a list with commas."""
+    return tuple(filter(None, (value.strip() for value in values.split(","))))
+
+
+def repeated(queries: Queries) -> dict[str, int]:
+    """Return the note that counts queries whose mention and gold stood there before; nothing if there are none."""
+    again = len(queries) - len(set(zip(queries.parts, queries.gold, strict=True)))
+    return {"queries that repeat another": again} if again else {}
+
+
+def with_sets(result: Result, sizes: Sequence[int]) -> Result:
+    """Add the scores of sets: the gold of a query is a set of ids, the answer is the concept at the first place.
+
+    Rows get `tp`, `fp` and `fn`. "set F1" is 2 tp / (2 tp + fp + fn) over the sums of all queries. "one-line score" is
+    tp / (tp + fn): the accuracy of a scorer that takes each gold id for a query of its own.
+
+    Args:
+        result: of `linking.evaluate`.
+        sizes: (n,) gold ids of each query.
+    """
+    right = result.rows["right@1"].cast(pl.Int64)
+    answered = (result.rows["predicted"].list.len() > 0).cast(pl.Int64)
+    rows = result.rows.with_columns(tp=right, fp=answered - right, fn=pl.Series(list(sizes), dtype=pl.Int64) - right)
+    metrics = (Metric("set F1", ("tp", "fp", "fn"), set_f1), Metric("one-line score", ("tp", "fn"), one_line))
+    notes = result.notes | {"gold ids over all queries": sum(sizes)}
+    return Result(rows, (*metrics, *result.metrics), result.subsets, result.figures, notes)
+
+
+def set_f1(values: NDArray[np.float64]) -> float:
+    """Return F1 of the summed columns tp, fp, fn; NaN where all are 0."""
+    tp, fp, fn = values.sum(axis=0)
+    return float(2 * tp / (2 * tp + fp + fn)) if tp + fp + fn else float("nan")
+
+
+def one_line(values: NDArray[np.float64]) -> float:
+    """Return tp / (tp + fn) of the summed columns."""
+    tp, fn = values.sum(axis=0)
+    return float(tp / (tp + fn)) if tp + fn else float("nan")
+
+
+def seen_in(mentions: Sequence[str], strings: Iterable[str]) -> list[bool]:
+    """Tell of each mention whether its cleaned string is among these."""
+    known = set(clean_many(list(strings)))
+    return [string in known for string in clean_many(mentions)]

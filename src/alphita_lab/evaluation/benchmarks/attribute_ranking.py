@@ -1,0 +1,244 @@
+"""Attribute ranking: a title with an attribute's name finds the value that was held out, among 100 of the attribute.
+
+The triples of a terminology read as products (head: title, relation: attribute, tail: value); those that a saved split
+holds out are asked about. Beside the true value stand 99 others of the same attribute, drawn evenly by a seed, none of
+them joined to the title by a triple of any attribute, or by one that the split holds out; where `attributes` names
+some, triples of others do not count, as they do not in training. A model that was trained with a projection for this
+(`attribute_projection`, saved beside it) ranks by the distance of projected vectors, with title and attribute as one
+text or as two whose vectors are added, as it was trained; other systems by their similarity of the text "title
+attribute" and the value. Ranks are realistic: of equal ones the mean of the best and the worst place. Beside every
+system stands what the frequency of a value with the attribute alone gives.
+
+The task by which Liu, Jiang and Lyu 2022 pre-train (§3.2); they report no figures on it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError
+from alphita.search import projection
+from alphita.search.projection import Projection
+from alphita.terminology.splits import Split
+from alphita.terminology.text import clean_many
+from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source
+from alphita_lab.evaluation.scoring.results import Figure, Metric, Result
+from alphita_lab.evaluation.systems import System, VectorSystem
+from alphita_lab.evaluation.systems.encoder import EncoderSystem
+from alphita_lab.graph.triples import held_out_pairs
+from alphita_lab.training.products.attribute_data import Questions, questions
+from alphita_lab.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
+
+INFO = Info(
+    title="held-out attribute values of products among others of the attribute",
+    task="relations",
+    citation="the terminology given; task of Liu, Jiang and Lyu 2022",
+    where="any terminology with relations (--terminology), and a split of it: alphita terminology split --triples 0.1",
+    needs=("terminology",),
+    systems="any",
+    tested_on_real_data=True,
+    main_metric="accuracy@1",
+)
+PUBLISHED = ()
+METRICS = (Metric("accuracy@1", ("right",)), Metric("MRR", ("reciprocal_rank",)), Metric("hits@10", ("hits@10",)))
+
+# Attributes by which figures are broken down: the most frequent ones.
+SHOWN = 20
+Floats = NDArray[np.floating[Any]]
+
+
+class Options(Config):
+    """What is asked, and how."""
+
+    held_out: Path | None = Field(
+        None, description="a saved split (X.split) whose held-out triples are asked; required"
+    )
+    attributes: str = Field(
+        "", description="relations that are attributes, joined by ','; triples of others do not count; empty: all"
+    )
+    candidates: int = Field(100, ge=2, description="values that are ranked, the true one counted")
+    max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
+    seed: int = Field(0, ge=0, description="of the candidates and of the sample")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is asked.
+
+    Attributes:
+        table: titles, attributes and values.
+        questions: numbers of its strings and attributes.
+        often: (q, c) in how many triples that are not held out each candidate is a value of the attribute.
+        split: hash of the split.
+        notes: what is asked and what is left out.
+    """
+
+    table: ProductTable
+    questions: Questions
+    often: NDArray[np.int64]
+    split: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def load(source: Source, options: Options) -> Data:
+    """Choose the held-out triples and their candidates.
+
+    Raises:
+        NotGiven: no terminology, or no split.
+        UsageError: an unknown attribute.
+        InputError: the split holds no triples out, or none that can be asked.
+    """
+    terminology = source.require_terminology()
+    if options.held_out is None:
+        raise NotGiven(
+            "attribute_ranking asks held-out triples; make a split and name it: "
+            "alphita terminology split ... --triples 0.1; --set attribute_ranking.held_out=X.split"
+        )
+    split = Split.load(options.held_out)
+    _, notes = held_out_pairs(terminology, split, options.held_out)
+    table = read_products(terminology, attributes=options.attributes, split=split)
+    held = table.held_out()
+    known = [values for values, _ in values_of(table.triples, len(table.labels))]
+    asked = questions(table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates)
+    several = asked.candidates[:, 1] != NOT_THERE
+    rows = np.flatnonzero(several)
+    if not len(rows):
+        raise InputError(
+            "none of the split's held-out triples is of an attribute that has values to choose from",
+            file=options.held_out,
+            remedy="hold out a greater share, or name other attributes",
+        )
+    if options.max_test is not None and len(rows) > options.max_test:
+        chosen = np.random.default_rng([options.seed, 1]).permutation(len(rows))[: options.max_test]
+        rows = rows[np.sort(chosen)]
+    asked = Questions(asked.triples[rows], asked.candidates[rows])
+    notes |= {f"triples, {name}": count for name, count in table.counts.items()}
+    notes |= {
+        "asked": len(asked),
+        "left out, for the attribute has no other value": int((~several).sum()),
+        f"with fewer than {options.candidates} candidates": asked.short,
+    }
+    train = values_of(table.triples[~held], len(table.labels))
+    often = np.zeros(asked.candidates.shape, np.int64)
+    for row, attribute in enumerate(asked.triples[:, 1].tolist()):
+        values, counts = train[attribute]
+        if len(values):
+            places = np.minimum(np.searchsorted(values, asked.candidates[row]), len(values) - 1)
+            often[row] = np.where(values[places] == asked.candidates[row], counts[places], 0)
+    return Data(table, asked, often, split.hash, notes)
+
+
+def evaluate(data: Data, system: System, options: Options) -> Result:
+    """Score one system; one row a held-out triple."""
+    asked, table = data.questions, data.table
+    distances, ranked_by = _distances(data, system)
+    ranks = asked.ranks(distances)
+    there = asked.candidates != NOT_THERE
+    known = np.where(there & ~np.isnan(distances), distances, np.inf)
+    nearest = np.where(
+        np.isfinite(known.min(axis=1)), asked.candidates[np.arange(len(asked)), known.argmin(axis=1)], NOT_THERE
+    )
+    titles, values = ([table.written[row] for row in asked.triples[:, column].tolist()] for column in (0, 2))
+    attributes = [table.labels[number] for number in asked.triples[:, 1].tolist()]
+    frequent = np.argsort(-np.bincount(table.triples[:, 1]), kind="stable")[:SHOWN]
+    rows = pl.DataFrame(
+        {
+            "title": titles,
+            "attribute": attributes,
+            "value": values,
+            "candidates": there.sum(axis=1),
+            "nearest": [None if row == NOT_THERE else table.written[row] for row in nearest.tolist()],
+            "rank": ranks,
+            "reciprocal_rank": 1 / ranks,
+            "right": ranks == 1,
+            "hits@10": ranks <= 10,
+            "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in asked.triples.tolist()],
+            "frequent_attribute": [
+                table.labels[number] if number in frequent else None for number in asked.triples[:, 1].tolist()
+            ],
+        }
+    )
+    plain = asked.ranks(-data.often.astype(np.float64))
+    measures = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
+    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in measures.items()]
+    trained = getattr(system, "facts", {}).get("trained")
+    notes = data.notes | {
+        "ranked by": ranked_by,
+        "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
+        "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
+    }
+    return Result(rows, METRICS, ("frequent_attribute", "shares_a_word"), figures, notes)
+
+
+def _distances(data: Data, system: System) -> tuple[Floats, str]:
+    """Return the distance of each candidate, (q, c), NaN where the system has none; and what it is."""
+    asked = data.questions
+    strings = clean_many(data.table.written, system.rules)
+    names = clean_many(data.table.names, system.rules)
+    if isinstance(system, EncoderSystem) and (f := projection.read(system.encoder)) is not None:
+        return _projected(asked, system, f, strings, names), "distance of projected vectors"
+    titles = [f"{strings[title]} {names[name]}" for title, name, _ in asked.triples.tolist()]
+    there = asked.candidates != NOT_THERE
+    values = asked.candidates[there]
+    similarity = np.full(there.shape, np.nan, np.float32)
+    if isinstance(system, VectorSystem):
+        heads = system.encode(titles)
+        distinct, place = np.unique(values, return_inverse=True)
+        tails = system.encode([strings[value] for value in distinct.tolist()])
+        heads, tails = (_unit(vectors) for vectors in (heads, tails))
+        own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+        similarity[there] = np.concatenate([tails[rows] @ head for rows, head in zip(own, heads, strict=True)])
+    else:
+        left = [titles[row] for row in np.nonzero(there)[0].tolist()]
+        right = [strings[value] for value in values.tolist()]
+        similarity[there] = system.similarity(left, right)
+    return -similarity, "similarity of title with attribute, and value"
+
+
+def _projected(asked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str]) -> Floats:
+    """Return d(t, n, v) by the projection f that was trained with a model, (q, c); inf where there is no candidate."""
+    if system.encoder.precision != "int8" and importlib.util.find_spec("torch") is not None:
+        return _as_in_training(asked, system, strings, names)
+    # On ONNX, as `alphita search build` does.
+    encoder = projection.unscaled(system.encoder)
+    titles = [strings[title] for title in asked.triples[:, 0].tolist()]
+    attributes = [names[name] for name in asked.triples[:, 1].tolist()]
+    heads = encoder.encode([f"{title} {name}" for title, name in zip(titles, attributes, strict=True)])
+    there = asked.candidates != NOT_THERE
+    values, place = np.unique(asked.candidates[there], return_inverse=True)
+    left, right = f(heads), f(encoder.encode([strings[value] for value in values.tolist()]))
+    distances_found = np.full(there.shape, np.inf, np.float32)
+    own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+    for row, some in enumerate(own):
+        distances_found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
+    return distances_found
+
+
+def _as_in_training(asked: Questions, system: EncoderSystem, strings: list[str], names: list[str]) -> Floats:
+    """Return the same by torch, with the forward pass of training: in bf16 it rounds less than `encode`."""
+    from alphita_lab.training.engine.forward import TermForward
+    from alphita_lab.training.products import attribute_steps
+
+    f = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
+    assert f is not None, "it was read before"
+    forward = TermForward(system.encoder, precision=system.encoder.precision)
+    return attribute_steps.distances(forward, f.to(forward.device), asked, strings, names)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors at length 1; NaN stays."""
+    scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return scaled
+
+
+def _share_a_word(table: ProductTable, title: int, _attribute: int, value: int) -> bool:
+    return not set(table.strings[title].split()).isdisjoint(table.strings[value].split())

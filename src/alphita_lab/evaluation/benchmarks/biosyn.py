@@ -1,0 +1,318 @@
+"""Sets in the layout of BioSyn and SapBERT, in which AskAPatient, COMETA, SMM4H, TwiMed and others travel.
+
+One folder a set, with a dictionary, `id||name` a line (several ids with | between: all have the name), and its queries:
+
+- BioSyn: processed_test/*.concept, `document||start|end||type||mention||id` a line; a mention of several concepts has
+  its parts and its ids with | between (or + between ids);
+- SapBERT: X.fold-0.test.preprocessed_query.txt (or test_query.txt), `id||mention` a line;
+- COMETA: splits/NAME/test.csv, a table with tabs and the columns Term and General SNOMED ID; each split is a dataset of
+  its own, "cometa/zeroshot_general".
+
+So scored by BioSyn and SapBERT, the first place is right if any of its name's ids is: "accuracy@1 (any concept of the
+name)". Every part of a mention of several concepts must be right, and any of the mention's ids is right for a part.
+
+Portelli et al. 2022, whose setting Remy et al. 2023 use, rank mentions against the preferred terms of MedDRA (released
+code: the English terms of the level PT): run_0/test.csv, a table with commas and the columns ae and term_code (MedDRA's
+code of the preferred term). The targets are those of a UMLS given as --terminology, or of a file meddra.txt. Folds and
+targets are not those of the benchmarks cadec and psytar; the figures stand under "dataset=NAME (portelli)", never in
+one column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from alphita import textio
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+from alphita_lab.evaluation.benchmarks import Info, Source, _folds, _terminology_targets, published
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
+from alphita_lab.evaluation.scoring.results import Result
+from alphita_lab.evaluation.systems import System
+
+INFO = Info(
+    title="AskAPatient, COMETA, SMM4H, TwiMed, ...: any set in BioSyn's layout",
+    task="normalization",
+    citation="Sung et al. 2020 (BioSyn); Liu et al. 2021 (SapBERT); Portelli et al. 2022",
+    where="BioSyn's sets: https://github.com/dmis-lab/BioSyn; AskAPatient and COMETA: "
+    "https://github.com/cambridgeltl/sapbert (evaluation); Portelli's splits of Cadec and SMM4H: "
+    "https://github.com/AilabUdineGit/ontology-pretraining-code (data), to be ranked against MedDRA (licence needed): "
+    "a UMLS that holds it as --terminology, or a file meddra.txt, code||name a line",
+    main_metric="accuracy@1 (any concept of the name)",
+)
+PORTELLI = " (portelli)"
+
+
+PUBLISHED = published("biosyn")
+BETWEEN = "||"
+# The id of a mention that the annotators found no concept for.
+NO_ID = "-1"
+# Where a dictionary without mentions is looked for; test_dictionary.txt holds the training mentions, too.
+_DICTIONARIES = ("train_dictionary.txt", "dictionary.txt", "*.dict.txt", "COMETA_*dictionary.txt")
+# Parts that systems may have been trained on.
+_BEFORE = {"test": ("traindev", "train", "dev", "validation"), "dev": ("train",)}
+
+
+class Options(Config):
+    """Which sets, and how they are scored."""
+
+    dataset: str = Field(
+        "", description="names of sub-folders, with commas; by default all that hold a dictionary, for portelli a run_*"
+    )
+    protocol: Literal["sapbert", "portelli"] = Field(
+        "sapbert",
+        description="sapbert: BioSyn's, SapBERT's and COMETA's files; portelli: run_*/test.csv and MedDRA's preferred "
+        "terms (Portelli et al. 2022, Remy et al. 2023)",
+    )
+    part: Literal["test", "dev"] = Field("test", description="the part that is scored")
+    mentions: Literal["none", "train"] = Field(
+        "none",
+        description="none: ranked against the dictionary only; train: also against the training mentions "
+        "(test_dictionary.txt where there is one), as BioSyn and SapBERT are scored",
+    )
+
+
+@dataclass(frozen=True)
+class Strings:
+    """The queries of a file: for each its parts and its ids."""
+
+    parts: list[tuple[str, ...]]
+    ids: list[frozenset[str]]
+
+
+Reader = Callable[[Path], Strings]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The files of a fold: of the queries and of the training mentions, and what reads them.
+
+    Attributes:
+        split: the split of the set that it belongs to; "" where there is but one.
+        fold: its name; "" for a set without folds.
+    """
+
+    split: str
+    fold: str
+    asked: list[Path]
+    before: list[Path]
+    reader: Reader
+
+
+def load(source: Source, options: Options) -> _folds.Parts:
+    """Read the sets.
+
+    Raises:
+        InputError: a file is missing or of another layout.
+    """
+    asked = [name.strip() for name in options.dataset.split(",") if name.strip()]
+    parts = [part for name in asked or _all(source, options) for part in _read(source, options, name)]
+    notes: dict[str, Any] = {"protocol": options.protocol, "names besides the dictionary": options.mentions}
+    without = sum(gold[0] == {NO_ID} for part in parts for gold in part.queries.gold)
+    return _folds.Parts(parts, notes | ({"queries without an id, counted as wrong": without} if without else {}))
+
+
+def _all(source: Source, options: Options) -> list[str]:
+    """Return the names of all sub-folders that hold a dictionary, or for `portelli` a run."""
+    probe = replace(source, read=[])
+    if options.protocol == "portelli":
+        return sorted({path.parents[1].name for path in probe.files(f"*/run_*/{options.part}.csv")})
+    wanted = [f"*/{name}" for name in (*_DICTIONARIES, f"{options.part}_dictionary.txt")]
+    folders = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
+    return sorted(folders or {path.parent.name for path in probe.files(*wanted)})
+
+
+def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
+    """Read one set: one part a fold."""
+    path = _dictionary_of(source, options, name)
+    targets = _meddra(source) if path is None else _targets(path)
+    holds_mentions = path is not None and path.name.split(".")[0] == f"{options.part}_dictionary"
+    add_mentions = options.mentions == "train" and not holds_mentions
+    parts = []
+    for fold in _folds_of(source, options, name):
+        asked, trained = _gather(fold.asked, fold.reader), _gather(fold.before, fold.reader)
+        if not asked.parts:
+            raise InputError("holds no query", file=fold.asked[0])
+        if add_mentions and not trained.parts:
+            raise InputError(
+                f"finds no training mentions of {name} to rank against",
+                file=fold.asked[0].parent,
+                remedy="set mentions=none, or add the training part",
+            )
+        label = f"{name}/{fold.split}" if fold.split else name
+        label += PORTELLI if options.protocol == "portelli" else ""
+        columns: dict[str, Sequence[Any]] = {_folds.DATASET: [label] * len(asked.parts)}
+        if fold.fold:
+            columns[_folds.FOLD] = [fold.fold] * len(asked.parts)
+        strings = (part for parts in trained.parts for part in parts)
+        seen = _folds.seen(asked.parts, strings) if trained.parts else None
+        gold = [(ids,) * len(parts) for parts, ids in zip(asked.parts, asked.ids, strict=True)]
+        queries = Queries(asked.parts, gold, columns, seen)
+        parts.append(_folds.Part(queries, _add(targets, trained) if add_mentions else targets))
+    return parts
+
+
+def _folds_of(source: Source, options: Options, name: str) -> list[Fold]:
+    """Return the folds of a set in the first layout that fits."""
+    readers = dict(_FORMS[options.protocol])
+    paths = source.files(*(f"{name}/{form.format(part=options.part, split='*', fold='*')}" for form in readers))
+    form = next(form for form in readers if _fits(form, options.part, paths[0]))
+    asked: dict[tuple[str, str], list[Path]] = {}
+    for path in paths:
+        match = _fits(form, options.part, path)
+        named = match.groupdict() if match else {}
+        asked.setdefault((named.get("split", ""), named.get("fold", "")), []).append(path)
+    folds = []
+    for (split, fold), files in asked.items():
+        before = [f"{name}/{form.format(part=part, split=split, fold=fold)}" for part in _BEFORE[options.part]]
+        trained = [path for pattern in before for path in source.files(pattern, optional=True)]
+        folds.append(Fold(split, fold, files, trained, readers[form]))
+    return folds
+
+
+def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
+    """Match a path with a layout; the groups "split" and "fold" are what stands in the places of these."""
+    pattern = re.escape(form.format(part=part, split="<split>", fold="<fold>")).replace(r"\*", "[^/]*")
+    return re.search("/" + re.sub("<(split|fold)>", r"(?P<\1>[^/]+)", pattern) + r"(\.gz)?$", path.as_posix())
+
+
+def _dictionary_of(source: Source, options: Options, name: str) -> Path | None:
+    """Return the file of a set's targets; None: they are a terminology's, for there is none (portelli)."""
+    files = [f"{name}/{file}" for file in _DICTIONARIES]
+    if options.mentions == "train":
+        files.insert(0, f"{name}/{options.part}_dictionary.txt")
+    portelli = options.protocol == "portelli"
+    if portelli:
+        files.append("meddra.txt")
+    return source.file(*files, optional=portelli and source.terminology is not None)
+
+
+def _meddra(source: Source) -> Targets:
+    """Return the English preferred terms of MedDRA in the terminology, by MedDRA's codes.
+
+    Raises:
+        UsageError: the terminology holds none.
+    """
+    terminology = source.require_terminology()
+    wanted = {"source": "MEDDRA", "language": "en", "term_type": "PT"}
+    kept = [_terminology_targets.has(terminology, column, value.__eq__) for column, value in wanted.items()]
+    rows = np.flatnonzero(np.logical_and.reduce(kept))
+    codes = terminology.terms.column("code").take(pa.array(rows)).to_pylist()
+    pairs = zip(codes, _terminology_targets.strings_of(terminology, rows), strict=True)
+    named = [(code, name) for code, name in pairs if code]
+    if not named:
+        raise UsageError(
+            f"{terminology.path.name} holds no preferred term of MedDRA: import a UMLS with its source MDR, or write "
+            "MedDRA's preferred terms to meddra.txt, code||name a line"
+        )
+    return Targets([code for code, _ in named], [name for _, name in named])
+
+
+def _targets(path: Path) -> Targets:
+    ids, names = [], []
+    for some, name in _fields(path, (2,), "an id, || and a name"):
+        for concept_id in _split_ids(some):
+            ids.append(concept_id)
+            names.append(name)
+    if not ids:
+        raise InputError("holds no name", file=path)
+    return Targets(ids, names)
+
+
+def _add(targets: Targets, trained: Strings) -> Targets:
+    """Return the targets and after them the training mentions of one part."""
+    more = [
+        (concept_id, parts[0])
+        for parts, ids in zip(trained.parts, trained.ids, strict=True)
+        if len(parts) == 1
+        for concept_id in sorted(ids - {NO_ID})
+    ]
+    pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
+    return Targets([one for one, _ in pairs], [string for _, string in pairs])
+
+
+def _split_ids(ids: str) -> list[str]:
+    return [part.strip() for part in re.split(r"[|+]", ids) if part.strip()]
+
+
+def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
+    read = [reader(path) for path in paths]
+    return Strings(
+        [part for strings in read for part in strings.parts], [ids for strings in read for ids in strings.ids]
+    )
+
+
+def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
+    """Yield the fields of the lines of a file with || between."""
+    for number, line in textio.lines(path):
+        fields = [cell.strip() for cell in line.split(BETWEEN)]
+        if len(fields) not in count or not all(fields):
+            raise InputError(f"not {what}", file=path, line=number, value=line)
+        yield fields
+
+
+def _concepts(path: Path) -> Strings:
+    """Read a .concept file; one without a line is a document without a mention."""
+    strings = Strings([], [])
+    for fields in _fields(path, (5,), "document||start|end||type||mention||id"):
+        parts, ids = (tuple(part.strip() for part in field.split("|") if part.strip()) for field in fields[3:])
+        if not parts or not ids:
+            raise InputError("has an empty mention or id", file=path, value=BETWEEN.join(fields))
+        strings.parts.append(parts)
+        strings.ids.append(frozenset(_split_ids(fields[4])))
+    return strings
+
+
+def _lines(path: Path) -> Strings:
+    """Read lines of an id and a mention, and perhaps its context."""
+    strings = Strings([], [])
+    for fields in _fields(path, (2, 3), "id||mention"):
+        strings.parts.append((fields[1],))
+        strings.ids.append(frozenset(_split_ids(fields[0])))
+    return strings
+
+
+def _cometa(path: Path) -> Strings:
+    return _table(path, "\t", "Term", "General SNOMED ID")
+
+
+def _run(path: Path) -> Strings:
+    return _table(path, ",", "ae", "term_code")
+
+
+def _table(path: Path, delimiter: str, *names: str) -> Strings:
+    strings = Strings([], [])
+    for line, (mention, one) in textio.columns(path, names, delimiter):
+        if not mention or not one:
+            raise InputError(f"a row without {names[0]!r} or {names[1]!r}", file=path, line=line)
+        strings.parts.append((mention,))
+        strings.ids.append(frozenset([one]))
+    if not strings.parts:
+        raise InputError("holds no row", file=path)
+    return strings
+
+
+# The layouts of queries, each with what reads it; {split} and {fold} stand for any name.
+_FORMS: dict[str, tuple[tuple[str, Reader], ...]] = {
+    "sapbert": (
+        ("processed_{part}/*.concept", _concepts),
+        ("*.fold-{fold}.{part}.preprocessed_query.txt", _lines),
+        ("{part}_query.txt", _lines),
+        ("splits/{split}/{part}.csv", _cometa),
+    ),
+    "portelli": (("run_{fold}/{part}.csv", _run), ("processed_{part}/*.concept", _concepts)),
+}
+
+
+def evaluate(data: _folds.Parts, system: System, options: Options) -> Result:
+    """Score one system on all sets and folds."""
+    folds = any(_folds.FOLD in part.queries.columns for part in data.parts)
+    return _folds.evaluate(system, data, subsets=(_folds.DATASET, *((_folds.FOLD,) if folds else ())))

@@ -1,0 +1,88 @@
+"""Classification of a text, fine-tuned: intents of queries (cMedIC, QIC) and kinds of trial criteria (cMedTC).
+
+A linear layer over [CLS], trained five times. F1 is the micro-averaged one; where every label counts it equals
+accuracy. In cMedIC the label 0, "no intention", does not count, as in the scripts of Liu et al. 2022. One's own files:
+NAME.PART.tsv with the columns query and label.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, maxima
+from alphita_lab.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+
+SETS = ("cMedIC", "cMedTC", "QIC")
+# Labels that F1 does not count.
+UNCOUNTED = {"cMedIC": frozenset(["0"])}
+INFO = Info(
+    title="intents of queries and kinds of clinical sentences",
+    task="fine-tuned",
+    citation=_chineseblue.CITATION + "; the query intents of Liu et al. 2022",
+    where=f"{_chineseblue.WHERE} (cMedIC, cMedTC). QIC is not public: give your own QIC.train.tsv, .dev.tsv, .test.tsv "
+    "with the columns query, label",
+    systems="encoder",
+    tested_on_real_data=True,
+    main_metric="F1",
+)
+PUBLISHED = published("classification")
+
+
+def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
+    """Read a file of labelled texts; see `_chineseblue.read_examples`."""
+    return _chineseblue.read_examples(path, counts, ("query",), by_query=False)
+
+
+def load(source: Source, options: Options) -> Data[Example]:
+    """Read the sets whose files are there.
+
+    Raises:
+        UsageError: no data folder.
+        InputError: no set is there, or a file is of another layout.
+    """
+    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+
+
+def evaluate(data: Data[Example], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a scored text.
+
+    Raises:
+        UsageError: the system is no encoder.
+    """
+    rows, notes = _chineseblue.classify(data, system, options, lambda name: UNCOUNTED.get(name, frozenset()))
+    columns = ("gold_number", *(f"predicted_number_run{run}" for run in range(1, options.runs + 1)))
+    others = (Metric("accuracy", ("right",)), Metric("macro F1", columns, mean_macro_f1))
+    result = _chineseblue.f1_result(rows, options, notes, others)
+    result.figures += maxima(rows, columns, "macro F1", runs_macro_f1)
+    return result
+
+
+def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each run's macro F1: the mean over the labels that are gold or predicted somewhere.
+
+    Args:
+        values: (n, 1 + runs): the gold label's number, and each run's.
+    """
+    gold, *runs = values.astype(np.int64).T
+    size = int(values.max()) + 1
+    scores = []
+    for predicted in runs:
+        right = np.bincount(gold[gold == predicted], minlength=size)
+        both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
+        scores.append((2 * right[both > 0] / both[both > 0]).mean())
+    return np.array(scores)
+
+
+def mean_macro_f1(values: NDArray[np.float64]) -> float:
+    """Return the mean over runs of macro F1; see `runs_macro_f1`."""
+    return float(runs_macro_f1(values).mean())
+
+
+# What Liu et al. 2022 print, in their order; "average/maximum" of five runs, or one number cited from another paper.

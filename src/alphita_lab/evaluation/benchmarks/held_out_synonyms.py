@@ -1,0 +1,114 @@
+"""Held-out synonyms: names taken out of a terminology, to be linked to the concepts they were taken from.
+
+The split is `alphita.terminology.splits.hold_out_synonyms`: one exact synonym of a share of the concepts that have
+several, chosen by a seeded hash; or a split that was saved, such as the one that a model was trained without. The
+targets are all other names of the live concepts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+from alphita.terminology.reading import rows_of
+from alphita.terminology.splits import Split, hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import _terminology_targets as names
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+
+INFO = Info(
+    title="names taken out of a terminology -> the concepts they were taken from",
+    task="normalization",
+    citation="the terminology you give",
+    where="alphita terminology import makes a terminology",
+    needs=("terminology",),
+    tested_on_real_data=True,
+)
+PUBLISHED = ()
+
+
+class Options(Config):
+    """How names are held out."""
+
+    split: Path | None = Field(
+        None, description="a saved split (X.split) in place of a new one; its test part is scored, all of it held out"
+    )
+    fraction: float = Field(0.3, gt=0, le=1, description="share of the concepts with several names, of a new split")
+    seed: int = Field(42, ge=0, description="of a new split")
+
+
+def load(source: Source, options: Options) -> Data:
+    """Make or read the split, and gather queries and targets.
+
+    Raises:
+        UsageError: no terminology; nothing is held out.
+        InputError: the split is damaged, or is of another terminology; no held-out name can be found.
+    """
+    terminology = source.require_terminology()
+    split = open_split(terminology, options.split)
+    if split is None:
+        split = hold_out_synonyms(terminology, fraction=options.fraction, seed=options.seed)
+    if not len(split.part("test")):
+        raise UsageError("nothing is held out: too few concepts have several exact names; raise the fraction")
+    targets, removed = names.names_of(terminology, exclude=split.cleaned)
+    queries, notes = queries_of(terminology, split, targets)
+    notes |= names.covered_notes(queries, targets, source.benchmark, options.split or terminology.path)
+    return Data(queries, targets, notes | split_notes(split, removed))
+
+
+def open_split(terminology: Terminology, path: Path | None) -> Split | None:
+    """Return the saved split at `path`; None if there is no path.
+
+    Raises:
+        InputError: it is none, or no concept that it names is in the terminology.
+    """
+    if path is None:
+        return None
+    split = Split.load(path)
+    if len(split) and not rows_of(terminology, split.concept_ids):
+        raise InputError(
+            f"no concept of this split is in {terminology.path.name}",
+            file=path,
+            value=split.concept_ids[0],
+            remedy="give the terminology that it was made of",
+        )
+    return split
+
+
+def queries_of(terminology: Terminology, split: Split, targets: Targets) -> tuple[Queries, dict[str, Any]]:
+    """Return a query for each string of the test part; a string held out of several concepts is one query.
+
+    A split names concepts by the ids that they had where it was made. Gold are the live concepts of this terminology
+    that these ids stand for, be they merged into others or replaced since.
+
+    Returns:
+        The queries, and how many of the split's ids were found in which way.
+    """
+    test = split.part("test")
+    gold: dict[str, dict[str, None]] = {}
+    for string, one in zip(test.strings, test.concept_ids, strict=True):
+        gold.setdefault(string, {})[one] = None
+    dictionary = names.dictionary_of(terminology, targets, {concept_id: concept_id for concept_id in test.concept_ids})
+    queries = Queries(
+        [(string,) for string in gold],
+        [(dictionary.gold(ids),) for ids in gold.values()],
+        {"semantic_type": [dictionary.type_of(ids) for ids in gold.values()]},
+    )
+    return queries, dictionary.notes
+
+
+def split_notes(split: Split, removed: int) -> dict[str, Any]:
+    """Return how the split was made, its hash, and how many names were taken out of the targets."""
+    return {
+        "names taken out of the targets": removed,
+        "split": split.hash,
+        **{f"split, {name.replace('_', ' ')}": value for name, value in split.facts.items()},
+    }

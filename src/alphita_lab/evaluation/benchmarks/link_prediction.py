@@ -1,0 +1,210 @@
+"""Link prediction on a terminology's triples: hits@1/3/10, mean rank (MR) and mean reciprocal rank (MRR).
+
+Filtered; both sides, tails and heads; realistic ranks. Triples are split 90/6/4 so that entities and relations of the
+test part are seen in training; rare relations, and those that only turn another one round, are left out first, as in
+Amore Bondarenko et al. 2022. With a saved split (`held_out`) its held-out triples are the test part instead: a model
+trained with that split has not seen them. A graph model is scored by itself (`LinkSystem`). Vectors of terms or
+concepts are scored as they are: each relation is the mean difference of tails and heads in the training part, and tails
+are sought around head + relation. Beside every system stands what the frequency of an entity with the relation alone
+gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import UsageError
+from alphita.terminology.splits import Split
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.scoring import link_prediction
+from alphita_lab.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
+from alphita_lab.evaluation.scoring.results import Figure, Result, scored
+from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
+from alphita_lab.graph.ranks import TripleScorer, ranks
+from alphita_lab.graph.triples import divide, held_out_pairs
+
+INFO = Info(
+    title="tails and heads of held-out triples of a terminology",
+    task="relations",
+    citation="the terminology given; task of Amore Bondarenko et al. 2022",
+    where="any terminology with relations (--terminology)",
+    needs=("terminology",),
+    systems="vectors_or_concepts",
+    tested_on_real_data=True,
+    main_metric="MRR",
+)
+PUBLISHED = published("link_prediction")
+
+# Relations by which figures are broken down: the most frequent ones.
+SHOWN = 20
+
+
+class Options(Config):
+    """How triples are chosen and split."""
+
+    held_out: Path | None = Field(
+        None, description="a saved split (X.split) whose held-out triples are the test part, in place of a new one"
+    )
+    test: float = Field(0.06, gt=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
+    validation: float = Field(0.04, ge=0, lt=1, description="share of the triples kept for a graph model's choices")
+    rare: int = Field(10, ge=1, description="triples that a relation must have")
+    inverse: float = Field(
+        0.8, gt=0, le=1, description="a relation this share of whose triples another one has turned round is left out"
+    )
+    filtered: bool = Field(True, description="other true answers are no competitors")
+    max_test: int | None = Field(None, ge=1, description="score a seeded sample of the test part only")
+    seed: int = Field(0, ge=0, description="of the split and of the sample")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Triples of numbered entities and relations, in three parts.
+
+    Attributes:
+        entities: concept ids.
+        names: preferred term of each entity.
+        relations: labels.
+        train: (t, 3) int64 head, relation, tail; so are the next two.
+        test: what is scored.
+        validation: for a model's choices.
+        known: (k, 3) all of them, also the ones that a sample left out.
+        notes: which relations and triples are left out, and of which split the test part is.
+    """
+
+    entities: list[str]
+    names: list[str]
+    relations: list[str]
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    known: NDArray[np.int64]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class LinkSystem(Protocol):
+    """A graph model as a system: it learns from the training triples, or knows these entities already."""
+
+    name: str
+    facts: dict[str, Any]
+
+    def scorer(
+        self, entities: Sequence[str], relations: Sequence[str], train: NDArray[np.int64], validation: NDArray[np.int64]
+    ) -> TripleScorer:
+        """Return a scorer over the entities and relations, by their places in these lists."""
+        ...
+
+
+def load(source: Source, options: Options) -> Data:
+    """Choose and split the triples.
+
+    Raises:
+        UsageError: no terminology; the shares leave nothing to train on.
+        InputError: the terminology has too few triples, or the given split holds none of them out.
+    """
+    terminology = source.require_terminology()
+    division = divide(
+        terminology,
+        rare=options.rare,
+        inverse=options.inverse,
+        test=options.test,
+        validation=options.validation,
+        seed=options.seed,
+        held_out=Split.load(options.held_out) if options.held_out else None,
+        split_path=options.held_out,
+    )
+    test = division.test
+    if options.max_test is not None and len(test) > options.max_test:
+        chosen = np.random.default_rng([options.seed, 1]).permutation(len(test))[: options.max_test]
+        test = test[np.sort(chosen)]
+    names = [str(terminology.concept_names[int(row)].as_py()) for row in division.concepts]
+    return Data(
+        division.entities,
+        names,
+        division.relations,
+        division.train,
+        test,
+        division.validation,
+        division.known,
+        division.notes,
+    )
+
+
+def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    """Return the pairs of concepts (p, 2) whose triples a saved split holds out, and what to note of it.
+
+    Raises:
+        InputError: it is no split, holds no triples out, or none between concepts of this terminology.
+    """
+    return held_out_pairs(terminology, Split.load(path), path)
+
+
+def evaluate(data: Data, system: object, options: Options) -> Result:
+    """Score one system; one row a triple and side.
+
+    Raises:
+        UsageError: the system has neither vectors nor scores of triples.
+    """
+    n, known = len(data.entities), data.known if options.filtered else None
+    scorer, without = _scorer(data, system)
+    ranks_of = ranks(scorer, data.test, n, known=known)
+    rows = _described(data, link_prediction.rows_of(ranks_of))
+    baseline = RelationFrequency(data.train, n, len(data.relations))
+    plain = link_prediction.rows_of(ranks(baseline, data.test, n, known=known))
+    figures = [
+        Figure(metric.name, "relation frequency alone", metric.statistic(scored(metric, plain)), len(plain))
+        for metric in link_prediction.metrics()
+    ]
+    notes: dict[str, Any] = {
+        "entities": n,
+        "relations": len(data.relations),
+        "train": len(data.train),
+        "validation": len(data.validation),
+        "test": len(data.test),
+        "filtered": options.filtered,
+        "entities_without_a_vector": without,
+        **data.notes,
+    }
+    return Result(rows, link_prediction.metrics(), ("side", "frequent_relation"), figures, notes)
+
+
+def _described(data: Data, rows: pl.DataFrame) -> pl.DataFrame:
+    triples = data.test[rows["triple"].to_numpy()]
+    frequent = np.argsort(-np.bincount(data.train[:, 1]), kind="stable")[:SHOWN]
+    return rows.with_columns(
+        head=pl.Series([data.entities[row] for row in triples[:, 0]]),
+        relation=pl.Series([data.relations[row] for row in triples[:, 1]]),
+        tail=pl.Series([data.entities[row] for row in triples[:, 2]]),
+    ).with_columns(
+        frequent_relation=pl.when(pl.col("relation").is_in([data.relations[row] for row in frequent])).then("relation")
+    )
+
+
+def _scorer(data: Data, system: object) -> tuple[TripleScorer, int]:
+    """Return the scorer of a system, and how many entities it has no vector for."""
+    if isinstance(system, LinkSystem):
+        return system.scorer(data.entities, data.relations, data.train, data.validation), 0
+    if isinstance(system, VectorSystem):
+        vectors = system.encode(clean_many(data.names, system.rules)).copy()
+        # A concept without a term bears its id as a name.
+        vectors[[name == one for name, one in zip(data.names, data.entities, strict=True)]] = np.nan
+    elif isinstance(system, ConceptSystem):
+        vectors = system.encode_concepts(data.entities)
+    else:
+        raise UsageError(
+            "link_prediction needs a system with vectors of terms or of concepts, or a graph model; "
+            f"{getattr(system, 'name', system)} has neither"
+        )
+    without = int((~np.isfinite(vectors).all(axis=1)).sum())
+    return RelationOffset(vectors, data.train, len(data.relations)), without

@@ -1,0 +1,283 @@
+"""MCSM: whether the concepts nearest to a concept have its semantic type; over any terminology and types.
+
+Every concept is represented by one name (its preferred one, or one drawn at random) or by the mean of the unit vectors
+of all its names; systems that only know concepts, by its id. Neighbours are sought among all live concepts of the
+terminology, as the equation has it, or only among those of the types that are scored, as the code released with Yuan et
+al. 2020 does it. A concept of several types counts for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita import progress, registry
+from alphita.config import Config
+from alphita.errors import UsageError
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source, published
+from alphita_lab.evaluation.benchmarks._dictionary import terms_in
+from alphita_lab.evaluation.scoring import linking
+from alphita_lab.evaluation.scoring.linking import Targets
+from alphita_lab.evaluation.scoring.mcsm import discounts, mcsm, scores
+from alphita_lab.evaluation.scoring.pairs import mean_of_names
+from alphita_lab.evaluation.scoring.results import Figure, Metric, Result
+from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem
+
+# The six that Yuan et al. 2020 and 2022 evaluate, after Choi et al. 2016, in the order and by the letters of their
+# tables.
+SIX_TYPES = {
+    "PS": "Pharmacologic Substance",
+    "DS": "Disease or Syndrome",
+    "NP": "Neoplastic Process",
+    "CD": "Clinical Drug",
+    "FD": "Finding",
+    "IP": "Injury or Poisoning",
+}
+MEAN_OF_TYPES = "mean of types"
+# Names ranked at once by a system without vectors.
+NAMES_AT_ONCE = 4096
+INFO = Info(
+    title="do the nearest concepts share the semantic type? (MCSM)",
+    task="similarity",
+    citation="Choi et al. 2016, Learning low-dimensional representations of medical concepts; the terminology you give",
+    where="alphita terminology import makes a terminology; its concepts need semantic types: UMLS has them, of an "
+    "ontology the branches below a root become types with --set semantic_type=ROOT",
+    needs=("terminology",),
+    systems="concepts",
+    tested_on_real_data=True,
+    main_metric="MCSM",
+)
+
+
+PUBLISHED = published("mcsm")
+
+
+class Options(Config):
+    """Which types, names and neighbours."""
+
+    k: int = Field(40, ge=1, description="neighbours that count (Yuan et al. 2020 and 2022: 40)")
+    types: str | None = Field(
+        None,
+        description="semantic types that are scored, by name or code, with ';' between; by default the six of Yuan et "
+        "al. 2020 and 2022 if the terminology has one of them, else all of the terminology",
+    )
+    names: Literal["one", "all"] = Field(
+        "one", description="what represents a concept: one name, or the mean of the unit vectors of all its names"
+    )
+    seed: int | None = Field(
+        None, description="draw the one name at random with this seed; none: the preferred name", ge=0
+    )
+    candidates: Literal["all", "types"] = Field(
+        "all",
+        description="concepts among which neighbours are sought: all (the equation of Yuan et al. 2020 and 2022), or "
+        "only those of the types that are scored (their released code)",
+    )
+    language: str | None = Field(None, description="names in this language only; concepts without one are left out")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The concepts with their names and types.
+
+    Attributes:
+        ids: (n,) of the concepts.
+        names: their names, concept by concept.
+        offsets: (n + 1,) where the names of each concept begin.
+        types: (n, t) bool: the types that are scored.
+        type_names: (t,).
+        unnamed: live concepts left out for want of a name.
+    """
+
+    ids: list[str]
+    names: list[str]
+    offsets: NDArray[np.int64]
+    types: NDArray[np.bool_]
+    type_names: list[str]
+    unnamed: int
+
+
+def load(source: Source, options: Options) -> Data:
+    """Gather the concepts.
+
+    Raises:
+        NotGiven: no terminology, or one without semantic types.
+        UsageError: it has not one of the types that was asked for, or no name in the language.
+    """
+    terminology = source.require_terminology()
+    types, type_names = _types(terminology, options.types)
+    rows, offsets = terms_in(terminology, options.language)
+    counts = np.diff(offsets)
+    wanted = ~np.asarray(terminology.retired)
+    if options.candidates == "types":
+        wanted = wanted & types.any(axis=1)
+    kept = np.flatnonzero(wanted & (counts > 0))
+    if options.names == "one":
+        places = np.zeros(len(counts), np.int64)
+        if options.seed is not None:
+            places = np.random.default_rng(options.seed).integers(0, np.maximum(counts, 1))
+        chosen = rows[(offsets[:-1] + places)[kept]]
+        starts = np.arange(len(kept) + 1)
+    else:
+        chosen = rows[np.repeat(counts > 0, counts) & np.repeat(wanted, counts)]
+        starts = np.r_[0, np.cumsum(counts[kept])]
+    if not types[kept].any():
+        raise UsageError("no concept of the types to be scored has a name" + _in(options.language))
+    return Data(
+        terminology.concept_ids.take(kept).to_pylist(),
+        terminology.terms.column("string").take(chosen).to_pylist(),
+        starts.astype(np.int64),
+        types[kept],
+        type_names,
+        int((wanted & (counts == 0)).sum()),
+    )
+
+
+def _in(language: str | None) -> str:
+    return "" if language is None else f" in {language!r}"
+
+
+def _types(terminology: Terminology, asked: str | None) -> tuple[NDArray[np.bool_], list[str]]:
+    """Return which concepts have which of the types that are scored, (n_concepts, t), and the types' names."""
+    table = terminology.side_table("semantic_types")
+    held = table.column("semantic_type").to_pylist()
+    if not held:
+        raise NotGiven(f"the terminology has no semantic types, which mcsm is about: {INFO.where}")
+    by_code = {code: name for code, name in zip(table.column("code").to_pylist(), held, strict=True) if code}
+    known = dict.fromkeys(held)
+    if asked is None:
+        names = [name for name in SIX_TYPES.values() if name in known] or sorted(known)
+    else:
+        names = []
+        for name_or_code in dict.fromkeys(part.strip() for part in asked.split(";") if part.strip()):
+            if name_or_code not in known and name_or_code not in by_code:
+                raise UsageError(registry.unknown("semantic type", name_or_code, [*sorted(known), *sorted(by_code)]))
+            names.append(name_or_code if name_or_code in known else by_code[name_or_code])
+        names = list(dict.fromkeys(names))
+        if not names:
+            raise UsageError("option 'types' names no semantic type")
+    numbers = {name: number for number, name in enumerate(names)}
+    of_type = np.array([numbers.get(name, -1) for name in held])
+    concepts = table.column("concept").to_numpy()
+    types = np.zeros((terminology.n_concepts, len(names)), bool)
+    types[concepts[of_type >= 0], of_type[of_type >= 0]] = True
+    return types, names
+
+
+def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Result:
+    """Score one system.
+
+    Rows: concept, name, type and mcsm, one for each type of each concept; null where the system does not know the
+    concept, which then is no neighbour either.
+
+    Raises:
+        UsageError: all names are asked of a system that has no vectors.
+    """
+    if isinstance(system, ConceptSystem) and not isinstance(system, System):
+        scored = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
+    elif isinstance(system, VectorSystem):
+        scored = _by_vectors(_vectors(system, data), data.types, options.k)
+    elif options.names == "all":
+        raise UsageError(f"mcsm with all names needs a system that has vectors, which {system.name} has not: names=one")
+    else:
+        scored = _by_ranking(system, data, options.k)
+    concept, kind = np.nonzero(data.types)
+    first = data.offsets[concept]
+    rows = pl.DataFrame(
+        {
+            "concept": [data.ids[row] for row in concept],
+            "name": [data.names[row] for row in first],
+            "type": [data.type_names[row] for row in kind],
+            "mcsm": scored[concept, kind],
+        }
+    ).with_columns(pl.col("mcsm").fill_nan(None))
+    metrics = (
+        Metric("MCSM", ("mcsm",), fraction=False),
+        Metric("standard deviation", ("mcsm",), _standard_deviation, fraction=False, higher_is_better=False),
+    )
+    return Result(rows, metrics, ("type",), [_mean_of_types(rows)], _notes(data, scored, options))
+
+
+def _standard_deviation(values: NDArray[np.float64]) -> float:
+    return float(values[:, 0].std())
+
+
+def _vectors(system: VectorSystem, data: Data) -> NDArray[np.float32]:
+    """Return the vector of each concept: of its name, or the mean of the unit vectors of its names."""
+    vectors = system.encode(clean_many(data.names, system.rules))
+    if len(data.names) == len(data.ids):
+        return vectors
+    return mean_of_names(vectors, data.offsets)
+
+
+def _by_vectors(vectors: NDArray[np.float32], types: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
+    """Return the scores (n, t); NaN too where a concept has no vector."""
+    known = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+    scored = np.full(types.shape, np.nan)
+    if known.any():
+        with progress.bar("Neighbours", int(types[known].any(axis=1).sum()), "concepts") as bar:
+            scored[known] = mcsm(vectors[known], types[known], k, advance=bar.advance)
+    return scored
+
+
+def _by_ranking(system: System, data: Data, k: int) -> NDArray[np.float64]:
+    """Return the scores (n, t) of a system that only ranks strings; a concept without any neighbour scores 0."""
+    targets = Targets(data.ids, data.names)
+    typed = np.flatnonzero(data.types.any(axis=1))
+    scored = np.full(data.types.shape, np.nan)
+    with progress.bar("Neighbours", len(typed), "concepts") as bar:
+        for start in range(0, len(typed), NAMES_AT_ONCE):
+            rows = typed[start : start + NAMES_AT_ONCE]
+            ranked = linking.rank(system, [data.names[row] for row in rows], targets, min(k + 1, len(data.ids)))
+            near = _without_self(ranked.concepts, rows)
+            for column in np.flatnonzero(data.types[rows].any(axis=0)):
+                scored[rows, column] = scores(near, data.types[rows, column], data.types[:, column])
+            bar.advance(len(rows))
+    return scored
+
+
+def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the neighbours without each concept itself, or else without the last: (q, k) out of (q, k + 1).
+
+    The concept need not stand first among its neighbours: another one may have the same name.
+    """
+    itself = near == own[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    left: NDArray[np.int64] = near[~itself].reshape(len(near), near.shape[1] - 1)
+    return left
+
+
+def _mean_of_types(rows: pl.DataFrame) -> Figure:
+    """Return the mean of the types' MCSM, each type counting the same (Yuan et al. 2020, table 6: "average MCSM")."""
+    means = rows.drop_nulls("mcsm").group_by("type").agg(pl.col("mcsm").mean())["mcsm"].sort()
+    value = float(means.mean()) if len(means) else None  # type: ignore[arg-type]
+    return Figure("MCSM", MEAN_OF_TYPES, value, len(means))
+
+
+def _notes(data: Data, found: NDArray[np.float64], options: Options) -> dict[str, Any]:
+    typed = data.types.any(axis=1)
+    scored = np.isfinite(found).any(axis=1)
+    notes: dict[str, Any] = {
+        "concepts among which neighbours are sought": len(data.ids),
+        "concepts of the scored types": int(typed.sum()),
+        "concepts of several scored types": int((data.types.sum(axis=1) > 1).sum()),
+        "scored concepts that the system does not know": int((typed & ~scored).sum()),
+        "concepts left out for want of a name" + _in(options.language): data.unnamed,
+        "names": len(data.names),
+        "greatest MCSM possible": round(float(discounts(options.k).sum()), 4),
+    }
+    small = _small(data.types, data.type_names, options.k)
+    if small:
+        notes[f"types of fewer than {options.k + 1} concepts, which cannot reach it"] = ", ".join(small)
+    return notes
+
+
+def _small(types: NDArray[np.bool_], names: Sequence[str], k: int) -> list[str]:
+    return [name for name, count in zip(names, types.sum(axis=0), strict=True) if count <= k]

@@ -1,0 +1,333 @@
+"""Two reports side by side: paired differences worked out from their rows, and whatever else differs between them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from alphita import artefact, textio
+from alphita.errors import InputError, UsageError
+from alphita.report import FORMAT_VERSION, KIND, file_name
+from alphita_lab.evaluation.report import entries
+from alphita_lab.evaluation.scoring import results
+from alphita_lab.evaluation.scoring.results import Metric, Result
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+# A statistic's module, in earlier reports too: of "alphita.evaluation", before `scoring` held it and after.
+STATISTICS = re.compile(r"alphita(?:_lab)?\.evaluation\.(?:(scoring|benchmarks)\.)?(\w+)")
+HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
+# Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
+QUESTIONS = (
+    "query",
+    "mention",
+    "gold",
+    "language",
+    "fold",
+    "term",
+    "concept",
+    "left",
+    "right",
+    "first",
+    "second",
+    "head",
+    "relation",
+    "tail",
+    "text",
+    "sentence",
+    "premise",
+    "hypothesis",
+    "question",
+    "anchor",
+    "synonym",
+    "other",
+    "title",
+    "attribute",
+    "value",
+    "written",
+)
+
+
+def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
+    """Compare two report folders: each system of the first with the one of the same name in the second.
+
+    Where both hold a single system for a benchmark, those two are compared whatever they are called. Differences are
+    taken only where both were asked the same, row by row.
+
+    Args:
+        first: a folder of `alphita evaluate`.
+        second: the one it is laid beside: a difference is first minus second.
+        seed: of the bootstrap.
+
+    Returns:
+        JSON: `first` and `second` (path, commit, alphita version, seed, command), `provenance` (what differs between
+        them), `only_first` and `only_second` (benchmarks in one of them), and `benchmarks`, each with name, title,
+        main_metric, `options` and `data` (what differs), `only_first` and `only_second` (systems), and `pairs`: first
+        and second (names), figures of both, `differences` as of `results.compare`, `problem` (why there are none) and
+        `facts` (what differs).
+
+    Raises:
+        InputError: a folder is no report, is damaged, or lacks the rows of a system.
+        UsageError: the reports share no benchmark that both ran.
+    """
+    reports = {"first": _read(first), "second": _read(second)}
+    left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports.values())
+    shared = [name for name in left if name in right and not left[name]["not_run"] and not right[name]["not_run"]]
+    if not shared:
+        raise UsageError(f"the reports share no benchmark: {sorted(left)} and {sorted(right)}")
+    origins = [report["provenance"] for report in reports.values()]
+    compared = []
+    for name in shared:
+        data = [
+            {key: value for key, value in origin["data"].items() if key.startswith(f"{name}/") or "/" not in key}
+            for origin in origins
+        ]
+        compared.append(_benchmark((first, second), left[name], right[name], seed) | {"data": _changes(*data)})
+    return {
+        **{
+            side: {"path": str(path)} | {key: one["provenance"].get(key) for key in ("commit", "command", "seed")}
+            for (side, one), path in zip(reports.items(), (first, second), strict=True)
+        },
+        "provenance": _changes(
+            *(
+                {key: origin.get(key) for key in ("commit", "alphita_version", "seed", "machine", "packages")}
+                for origin in origins
+            )
+        ),
+        "only_first": sorted(set(left) - set(shared)),
+        "only_second": sorted(set(right) - set(shared)),
+        "benchmarks": compared,
+    }
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    artefact.open_checked(folder, KIND)
+    path = folder / "report.json"
+    try:
+        report = textio.json_file(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no readable report: {error}", file=path) from None
+    if not isinstance(report, dict) or report.get("format_version") != FORMAT_VERSION or "benchmarks" not in report:
+        raise InputError("not a report of benchmarks, or of another version", file=path)
+    return report
+
+
+def _changes(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Return what differs between two JSON values: {key: [first, second]}, dictionaries entered; {} if nothing."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        changes = {}
+        for key in dict.fromkeys([*first, *second]):
+            if first.get(key) != second.get(key):
+                inner = _changes(first.get(key), second.get(key))
+                changes.update(
+                    {f"{key}.{name}": pair for name, pair in inner.items()} if isinstance(inner, dict) else {key: inner}
+                )
+        return changes
+    return [first, second]
+
+
+def _benchmark(
+    folders: tuple[Path, Path], left: Mapping[str, Any], right: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    ours = {system["name"]: system for system in entries.scored(left)}
+    theirs = {system["name"]: system for system in entries.scored(right)}
+    single = len(ours) == len(theirs) == 1
+    pairs = [(*ours, *theirs)] if single else [(name, name) for name in ours if name in theirs]
+    used = [{pair[side] for pair in pairs} for side in (0, 1)]
+    return {
+        "name": left["name"],
+        "title": left["title"],
+        "main_metric": left["main_metric"],
+        "options": _changes(left["options"], right["options"]),
+        "only_first": [name for name in ours if name not in used[0]],
+        "only_second": [name for name in theirs if name not in used[1]],
+        "pairs": [_pair(folders, left["name"], ours[one], theirs[other], seed) for one, other in pairs],
+    }
+
+
+def _pair(
+    folders: tuple[Path, Path], benchmark: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    pair: dict[str, Any] = {
+        "first": ours["name"],
+        "second": theirs["name"],
+        "facts": _changes(ours["facts"], theirs["facts"]),
+        "figures": [
+            {
+                "metric": figure["metric"],
+                "first": figure["value"],
+                "second": other["value"],
+                **_look(ours, figure["metric"]),
+            }
+            for figure in ours["figures"]
+            if figure["subset"] == entries.ALL and (other := entries.figure(theirs, figure["metric"])) is not None
+        ],
+        "differences": [],
+        "problem": None,
+    }
+    rows = [_rows(folder, benchmark, system["name"]) for folder, system in zip(folders, (ours, theirs), strict=True)]
+    metrics = _metrics(ours, theirs)
+    pair["problem"] = _mismatch(rows[0], rows[1], metrics)
+    if pair["problem"] is None:
+        pair["differences"] = results.compare(Result(rows[0], metrics), Result(rows[1], metrics), seed=seed)
+        known = {metric.name for metric in metrics}
+        lost = [metric["name"] for metric in ours["metrics"] if metric["name"] not in known]
+        if lost:
+            pair["problem"] = f"cannot be worked out again from the rows: {', '.join(lost)}"
+    return pair
+
+
+def _look(system: Mapping[str, Any], metric: str) -> dict[str, bool]:
+    known: Mapping[str, bool] = next((one for one in system["metrics"] if one["name"] == metric), {})
+    return {"fraction": known.get("fraction", False), "higher_is_better": known.get("higher_is_better", True)}
+
+
+def _rows(folder: Path, benchmark: str, system: str) -> pl.DataFrame:
+    path = folder / "rows" / f"{benchmark}.{file_name(system)}.parquet"
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"no readable rows of {system} on {benchmark}: {error}", file=path) from None
+
+
+def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric, ...]:
+    """Return the metrics that both systems have, with their statistics found by name in this package."""
+    both = {metric["name"] for metric in theirs["metrics"]}
+    metrics = []
+    for metric in ours["metrics"]:
+        module, _, name = metric["statistic"].partition(":")
+        known = STATISTICS.fullmatch(module)
+        # A report is data: nothing but this package's own functions is imported for it.
+        if metric["name"] not in both or known is None or not name.isidentifier():
+            continue
+        try:
+            place = f"alphita_lab.evaluation.{known[1] or 'scoring'}.{known[2]}"
+            statistic = getattr(importlib.import_module(place), name)
+        except (ImportError, AttributeError):
+            continue
+        metrics.append(
+            Metric(metric["name"], tuple(metric["columns"]), statistic, metric["higher_is_better"], metric["fraction"])
+        )
+    return tuple(metrics)
+
+
+def _mismatch(ours: pl.DataFrame, theirs: pl.DataFrame, metrics: tuple[Metric, ...]) -> str | None:
+    """Return why two tables of rows cannot be paired; None if they can."""
+    if len(ours) != len(theirs):
+        return f"different rows: {len(ours):,} and {len(theirs):,}"
+    for column in {column for metric in metrics for column in metric.columns}:
+        if column not in ours.columns or column not in theirs.columns:
+            return f"the rows lack the column {column}"
+    for column in QUESTIONS:
+        if column not in ours.columns or column not in theirs.columns:
+            continue
+        # `right` is a question of relatedness, and elsewhere tells of answers whether they are right.
+        if ours.schema[column] == pl.Boolean or (column == "right" and ours.schema[column] != pl.String):
+            continue
+        one, other = ours[column], theirs[column]
+        if one.dtype != other.dtype:
+            return f"different rows: column {column} holds {one.dtype} and {other.dtype}"
+        unlike = one.ne_missing(other)
+        if unlike.any():
+            place = unlike.arg_max() or 0
+            return (
+                f"different rows: {unlike.sum():,} of {len(ours):,} differ in {column}, first row {place + 1:,}: "
+                f"{one[place]!r} and {other[place]!r}"
+            )
+    return None
+
+
+def _tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
+    """Return of each benchmark its title, the headings and rows of its table, and sentences below it."""
+    shown = []
+    for entry in comparison["benchmarks"]:
+        rows, below = [], []
+        for pair in entry["pairs"]:
+            name = pair["first"] if pair["first"] == pair["second"] else f"{pair['first']} / {pair['second']}"
+            differences = {difference["metric"]: difference for difference in pair["differences"]}
+            for figure in pair["figures"]:
+                fraction = figure["fraction"]
+                cells = [entries.number(figure[side], fraction=fraction) for side in ("first", "second")]
+                found = differences.get(figure["metric"])
+                if found is None or found["difference"] is None:
+                    rows.append([name, figure["metric"], *cells, entries.NONE, entries.NONE, entries.NONE, ""])
+                    continue
+                ends = entries.interval(found, fraction=fraction, signed=True)
+                rows.append(
+                    [
+                        name,
+                        figure["metric"],
+                        *cells,
+                        f"{entries.number(found['difference'], fraction=fraction, signed=True)} {ends}",
+                        entries.p_value(found["p"]),
+                        f"{found['n']:,}",
+                        entries.verdict(found, higher_is_better=figure["higher_is_better"]),
+                    ]
+                )
+            if pair["problem"]:
+                below.append(f"{name}: no paired difference, {pair['problem']}.")
+            if pair["facts"]:
+                below.append(f"{name}, what differs: {_told(pair['facts'])}.")
+        for what, key in (("options differ", "options"), ("data differ", "data")):
+            if entry[key]:
+                below.append(f"{what.capitalize()}: {_told(entry[key])}.")
+        for side in ("first", "second"):
+            if entry[f"only_{side}"]:
+                below.append(f"Only in the {side} report: {', '.join(entry[f'only_{side}'])}.")
+        shown.append((entry["name"], list(HEADS), rows, below))
+    return shown
+
+
+def _told(changes: Mapping[str, Any]) -> str:
+    told = (f"{key}: {entries.plain(one)} / {entries.plain(other)}" for key, (one, other) in changes.items())
+    return _short_hashes("; ".join(told))
+
+
+def _short_hashes(sentence: str) -> str:
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1", sentence)
+
+
+def _around(comparison: Mapping[str, Any]) -> list[str]:
+    """Return sentences on the reports as wholes."""
+    told = [
+        _short_hashes(
+            f"{side.capitalize()}: {comparison[side]['path']} (commit {entries.plain(comparison[side]['commit'])})."
+        )
+        for side in ("first", "second")
+    ]
+    if comparison["provenance"]:
+        told.append(f"Provenance differs: {_told(comparison['provenance'])}.")
+    for side in ("first", "second"):
+        if comparison[f"only_{side}"]:
+            told.append(f"Only named or run in the {side}: {', '.join(comparison[f'only_{side}'])}.")
+    return told
+
+
+def render(comparison: Mapping[str, Any]) -> Group:
+    """Return a comparison as tables for `rich.print`; differences are bold where the systems can be told apart."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    shown: list[Any] = [Text(sentence) for sentence in _around(comparison)]
+    for name, heads, rows, below in _tables(comparison):
+        drawn = Table(title=Text(name), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for place, head in enumerate(heads[:-1]):
+            number = 2 <= place <= 6
+            # A metric's name, such as accuracy@1, is of use only whole.
+            least = 10 if place == 1 else None
+            drawn.add_column(
+                head, justify="right" if number else "left", no_wrap=number, overflow="fold", min_width=least
+            )
+        for *cells, verdict in rows:
+            styles = ["best" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
+            drawn.add_row(*map(Text, cells, styles))
+        shown += [drawn, *map(Text, below)]
+    return Group(*shown)

@@ -1,0 +1,57 @@
+"""`alphita.train`: training in one call, and what else the laboratory gives the product by entry points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alphita import config, registry
+from alphita.errors import require
+from alphita.index.sources import terminology_of
+from alphita.terminology.splits import Split
+from alphita.terminology.store import load_terminology
+
+RECIPES = "alphita_lab.recipes"
+
+
+def train(
+    recipe: str,
+    terminology: Path | str,
+    out: Path | str,
+    *,
+    encoder: str = "minilm",
+    split: Path | str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **settings: Any,  # noqa: ANN401
+) -> Path:
+    """Train an encoder on a terminology's own synonyms and relations; needs `pip install 'alphita[train]'`.
+
+        >>> alphita.train("coder", "hpo", "my-model", steps=800)
+
+    `alphita train --list` names the recipes; `alphita train RECIPE --help` all settings of one.
+
+    Args:
+        recipe: its name.
+        terminology: to learn from: whatever `alphita.load` takes, but for an index.
+        out: the model folder to create.
+        encoder: to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
+        split: a split whose held-out strings are not trained on.
+        resume: go on with an unfinished run.
+        force: replace an existing model.
+        **settings: of the recipe.
+
+    Returns:
+        The model's folder: `alphita index SOURCE --model FOLDER` uses it.
+
+    Raises:
+        UsageError: an unknown recipe or setting.
+        MissingExtra: torch is not installed.
+    """
+    require("torch", "train")
+    chosen = registry.load(RECIPES, recipe)
+    resolved = config.resolve(chosen.Config, base=settings)
+    given = Split.load(Path(split)) if split is not None else None
+    terms = load_terminology(terminology_of(terminology))
+    chosen.train(terms, encoder, Path(out), resolved, split=given, resume=resume, force=force)
+    return Path(out)

@@ -1,0 +1,382 @@
+"""The training loop: accumulation, clipping, schedules, averages of weights, logs, dev scores, checkpoints, resuming.
+
+The loop knows nothing of the method: it is handed modules and something that adds the gradient of micro-batch number i.
+Everything random in that must follow from i (and the seed), which is what makes a resumed run equal an unbroken one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from alphita import artefact, builds, textio
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.progress import bar, say
+from alphita_lab.training.engine import checkpoints
+from alphita_lab.training.engine.memory import InParts
+from alphita_lab.training.engine.ranks import Ranks
+from alphita_lab.training.engine.runs import Log
+from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
+from alphita_lab.training.engine.soup import copy_of, mix_in
+
+Module = torch.nn.Module
+AVERAGE = "average of "
+BEST = "best"
+
+
+class MicroSteps(Protocol):
+    """What adds gradients: see `terms.batches.TermSteps`.
+
+    Attributes:
+        kinds: those that encode large batches in parts, at most `tokens_at_once` tokens each; itself, as a rule.
+    """
+
+    @property
+    def kinds(self) -> Sequence[InParts]:
+        """See above."""
+        ...
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """Prepare the micro-batches `first` up to before `last`, of which those before `until` are asked for first."""
+
+    def allow(self, until: int) -> None:
+        """Allow the micro-batches before number `until` to be prepared."""
+
+    def names(self, number: int) -> list[str]:
+        """Return what micro-batch `number` is made of, for the message when the loss is no longer finite."""
+        ...
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
+        ...
+
+    def stop(self) -> None:
+        """Stop: no more micro-batches are asked for."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for batches."""
+        ...
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, by what, and where.
+
+    Attributes:
+        modules: what is trained, by name; all their parameters that require a gradient.
+        micro: adds the gradient of one micro-batch.
+        plan: how long and how fast.
+        work: this run's folder: log.jsonl, checkpoints, run.json. Left in place; the caller removes it when the model
+            is saved.
+        fingerprint: hash of everything the result depends on; a resumed run must have the same.
+        resume: go on from the newest checkpoint in `work`; where there is none, it says so and begins.
+        evaluate: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
+            first is the one that "best" goes by.
+        before_step: called with each step's number (from 0) before its batches are drawn; what it changes may decide
+            them.
+        fence: no batch is drawn before `before_step` was called for the last step that is a multiple of this; 0: none.
+        ranks: the processes of this run.
+        label: of the progress bar.
+    """
+
+    modules: Mapping[str, Module]
+    micro: MicroSteps
+    plan: LoopPlan
+    work: Path
+    fingerprint: str
+    resume: bool = False
+    evaluate: Callable[[], dict[str, float]] | None = None
+    before_step: Callable[[int], None] | None = None
+    fence: int = 0
+    ranks: Ranks = field(default_factory=Ranks)
+    label: str = "train"
+
+    def fenced(self, step: int) -> int | None:
+        """Return the first micro-batch that must not be drawn before `before_step` is called again."""
+        return ((step // self.fence + 1) * self.fence) * self.plan.accumulation if self.fence else None
+
+
+def fit(training: Training) -> dict[str, float]:
+    """Train the modules in place, and return the last logged figures.
+
+    Raises:
+        UsageError: there is unfinished work and neither resume nor an empty folder; "best" without dev scores.
+        InputError: the unfinished run had other data or another config.
+        AlphitaError: the loss is no longer finite, or there is no memory left.
+    """
+    modules, plan = training.modules, training.plan
+    begun = copy_of(modules["encoder"]) if plan.start_share > 0 else {}
+    if plan.keep == "best" and training.evaluate is None:
+        raise UsageError("keep=best needs dev scores: set dev_synonyms and evaluate_every")
+    loop = _Loop(training)
+    figures = loop.run()
+    _take_averages(modules, loop.averages)
+    if plan.keep == "best":
+        training.ranks.wait()
+        for name, module in modules.items():
+            checkpoints.load_module(training.work / BEST / f"{name}.safetensors", module)
+    if plan.start_share > 0:
+        mix_in(modules["encoder"], begun, plan.start_share)
+    _train_mode(modules, on=False)
+    return figures
+
+
+class _Loop:
+    """The steps of one training.
+
+    Attributes:
+        averages: the averaged modules, by `AVERAGE` and their names; none unless the plan asks for them.
+    """
+
+    def __init__(self, training: Training) -> None:
+        """Open the run's folder and take up what lies in it."""
+        self.training, self.plan, self.ranks = training, training.plan, training.ranks
+        self.modules, self.work = training.modules, training.work
+        self.optimizer = _adamw(self.modules, self.plan)
+        self.averages = _averages(self.modules, self.plan)
+        _open_run(training)
+        self.start = checkpoints.load_latest(self.work, {**self.modules, **self.averages}, self.optimizer)
+        if training.resume and not self.start and self.ranks.first:
+            say(f"{training.label}: nothing to resume in {self.work}; starting at step 0")
+        if self.plan.warmup_steps > self.plan.steps and self.ranks.first:
+            say(
+                f"warning: {training.label}: of {self.plan.warmup_steps:,} steps of warm-up there are "
+                f"{self.plan.steps:,}, so the learning rate never reaches {self.plan.learning_rate:g}; set warmup_steps"
+            )
+        self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self.ranks.agree(list(self.modules.values()))
+        self.log = Log(self.work, self.start, tensorboard=self.plan.tensorboard, first=self.ranks.first)
+        self.meter = _Meter(self.start)
+
+    def run(self) -> dict[str, float]:
+        """Take all steps that are left, and return the last logged figures."""
+        training, plan, micro = self.training, self.plan, self.training.micro
+        figures: dict[str, float] = {}
+        _train_mode(self.modules, on=True)
+        shown = self.ranks.first
+        with bar(training.label, plan.steps, "steps", done=self.start, shown=shown) as progress, self.log:
+            try:
+                for step in range(self.start, plan.steps):
+                    self._prepare(step)
+                    scalars = self._step(step)
+                    progress.advance(1)
+                    done, last = step + 1, step + 1 == plan.steps
+                    if last or _due(done, plan.log_every):
+                        figures = self.meter.figures(done, scalars, micro.waited)
+                        self.log.write({"step": done, **figures})
+                        progress.note(f"loss {figures['loss']:.4g}, {figures['rows_per_second']:,.0f} terms/s")
+                    if last or _due(done, plan.evaluate_every):
+                        self._score(done)
+                    if _due(done, plan.checkpoint_every) and not last:
+                        self._save(done)
+            finally:
+                micro.stop()
+        return figures
+
+    def _prepare(self, step: int) -> None:
+        """Do what comes before a step, and let its batches be drawn."""
+        training, plan = self.training, self.plan
+        if training.before_step is not None:
+            training.before_step(step)
+            _train_mode(self.modules, on=True)
+        until = training.fenced(step)
+        if step == self.start:
+            training.micro.start(step * plan.accumulation, plan.steps * plan.accumulation, until)
+        elif until is not None and step % training.fence == 0:
+            training.micro.allow(until)
+
+    def _step(self, step: int) -> dict[str, torch.Tensor | float]:
+        """Take a step, and return its scalars, learning rate and gradient's norm."""
+        plan = self.plan
+        rate = plan.learning_rate * learning_rate_factor(step, plan.warmup_steps, plan.steps, plan.schedule)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        scalars = self._accumulate(step)
+        self.ranks.average(self.parameters)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, plan.clip)
+        if not torch.isfinite(norm):
+            self._stop_at(step)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for name, average in self.averages.items():
+            average.update_parameters(self.modules[name.removeprefix(AVERAGE)])  # type: ignore[operator]
+        self.meter.rows = self.meter.rows + scalars.pop("rows", 0)
+        return {**scalars, "learning_rate": rate, "gradient_norm": norm}
+
+    def _accumulate(self, step: int) -> dict[str, torch.Tensor]:
+        """Add the mean gradient of a step's micro-batches; return their mean scalars ("rows": their sum)."""
+        accumulation = self.plan.accumulation
+        totals: dict[str, torch.Tensor] = {}
+        for number in self._numbers(step):
+            for name, value in self.training.micro(number, 1 / accumulation).items():
+                share = value if name == "rows" else value / accumulation
+                totals[name] = totals[name] + share if name in totals else share
+        return totals
+
+    def _numbers(self, step: int) -> range:
+        """Return the numbers of a step's micro-batches."""
+        return range(step * self.plan.accumulation, (step + 1) * self.plan.accumulation)
+
+    def _stop_at(self, step: int) -> None:
+        """Save the state before a step whose gradient is not finite, note its terms and raise."""
+        if self.ranks.first:
+            checkpoints.save(self.work, step, {**self.modules, **self.averages}, self.optimizer)
+        note = self.work / "not_finite.txt"
+        listed = [", ".join(self.training.micro.names(number)) for number in self._numbers(step)]
+        if self.ranks.first:
+            note.write_text("\n".join(listed) + "\n", encoding="utf-8")
+        raise AlphitaError(
+            f"the loss is no longer finite at step {step + 1} on the terms {listed[0]:.120} ... (all of them: {note}); "
+            f"the state before it is saved in {self.work}. "
+            "Start again with a smaller learning_rate, or with precision=fp32"
+        )
+
+    def _score(self, done: int) -> None:
+        """Log the dev scores, of the averaged weights where there are any, and keep the best weights."""
+        if self.training.evaluate is None:
+            return
+        before = time.perf_counter()
+        scores: dict[str, float] = {}
+        # Only the first process scores.
+        if self.ranks.first:
+            kept = {name: copy_of(self.modules[name]) for name in (self.modules if self.averages else ())}
+            _take_averages(self.modules, self.averages)
+            scores = self.training.evaluate()
+            for name, state in kept.items():
+                self.modules[name].load_state_dict(state)
+        self.ranks.wait()
+        self.log.write({"step": done, **scores})
+        self._keep_best(scores, done)
+        _train_mode(self.modules, on=True)
+        self.meter.clock += time.perf_counter() - before
+
+    def _keep_best(self, scores: Mapping[str, float], done: int) -> None:
+        """Save the weights if the first of the scores is the best so far."""
+        if self.plan.keep != "best" or not self.ranks.first:
+            return
+        score = next(iter(scores.values()))
+        note = self.work / BEST / "best.json"
+        # What a killed run noted after its newest checkpoint comes again, with the same score.
+        if note.exists() and json.loads(note.read_text())["score"] >= score:
+            return
+        note.parent.mkdir(exist_ok=True)
+        for name, module in self.modules.items():
+            shown = self.averages.get(AVERAGE + name)
+            checkpoints.save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
+        with artefact.atomic_file(note) as file:
+            file.write(json.dumps({"step": done, "score": score}).encode())
+
+    def _save(self, done: int) -> None:
+        """Keep a checkpoint."""
+        self.log.flush()
+        if self.ranks.first:
+            checkpoints.save(self.work, done, {**self.modules, **self.averages}, self.optimizer)
+        self.ranks.wait()
+
+
+class _Meter:
+    """How fast it goes since the last line of the log.
+
+    Attributes:
+        rows: rows trained since.
+        clock: when that was, without the time that dev scores took.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.rows: torch.Tensor | int = 0
+        self.clock, self._waited, self._logged = time.perf_counter(), 0.0, start
+
+    def figures(self, done: int, scalars: Mapping[str, torch.Tensor | float], waited: float) -> dict[str, float]:
+        """Return what the log says of a step, and begin anew."""
+        seconds = time.perf_counter() - self.clock
+        figures = {name: float(value) for name, value in scalars.items()} | {
+            "rows_per_second": float(self.rows) / seconds,
+            "idle_share": (waited - self._waited) / seconds,
+            "steps_per_second": (done - self._logged) / seconds,
+        }
+        self.rows, self.clock, self._waited, self._logged = 0, time.perf_counter(), waited, done
+        return figures
+
+
+def _train_mode(modules: Mapping[str, Module], *, on: bool) -> None:
+    for module in modules.values():
+        module.train(on)
+
+
+def _averages(modules: Mapping[str, Module], plan: LoopPlan) -> dict[str, Module]:
+    if plan.ema == 0:
+        return {}
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    average = get_ema_multi_avg_fn(plan.ema)
+    return {AVERAGE + name: AveragedModel(module, multi_avg_fn=average) for name, module in modules.items()}
+
+
+def _take_averages(modules: Mapping[str, Module], averages: Mapping[str, Module]) -> None:
+    for name, average in averages.items():
+        modules[name.removeprefix(AVERAGE)].load_state_dict(average.module.state_dict())  # type: ignore[union-attr]
+
+
+def _adamw(modules: Mapping[str, Module], plan: LoopPlan) -> torch.optim.AdamW:
+    decayed: list[torch.nn.Parameter] = []
+    plain: list[torch.nn.Parameter] = []
+    for module in modules.values():
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                # Biases and layer norms are not decayed, as is the custom for BERT.
+                (decayed if parameter.ndim > 1 else plain).append(parameter)
+    groups = [{"params": decayed, "weight_decay": plan.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.learning_rate, fused=True)
+
+
+def _open_run(training: Training) -> None:
+    """Begin the run in its folder or go on with it; the size of a batch's parts is the one that it began with."""
+    run, wanted, kinds = training.work / "run.json", training.plan.tokens_at_once, training.micro.kinds
+    build = builds.build(builds.TRAINING)
+    if training.ranks.first:
+        if run.exists() and not training.resume:
+            raise UsageError(
+                f"{training.work} holds an unfinished run; go on with --resume, or start again with --force"
+            )
+        begun = _begun(run) if run.exists() else {"fingerprint": training.fingerprint, "build": build}
+        sizes = [wanted or kind.tokens_at_once for kind in kinds]
+        if wanted or "tokens_at_once" not in begun:
+            with artefact.atomic_file(run) as file:
+                file.write(json.dumps({**begun, "tokens_at_once": sizes}).encode())
+    training.ranks.wait()
+    begun = _begun(run)
+    if begun["fingerprint"] != training.fingerprint:
+        raise InputError(
+            "the unfinished run had another recipe, config, encoder, terminology or split",
+            file=training.work,
+            remedy="give what it was started with, or start again with --force",
+        )
+    if training.ranks.first and (told := builds.other_build(begun, builds.TRAINING)):
+        say(f"{training.label}: {told} (--force)")
+    for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):
+        kind.tokens_at_once = size
+
+
+def _begun(run: Path) -> dict[str, Any]:
+    """Return how a run was begun.
+
+    Raises:
+        InputError: the note of it is damaged.
+    """
+    try:
+        begun: dict[str, Any] = textio.json_file(run)
+        return {"fingerprint": begun["fingerprint"], **begun}
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = "start again with --force"
+        raise InputError("the note of how the run began is damaged", file=run, remedy=remedy) from None
+
+
+def _due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0

@@ -1,0 +1,270 @@
+"""Micro-steps that encode a batch in parts, as many tokens at once as the memory holds: what all of them share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from alphita.errors import AlphitaError
+from alphita_lab.training.engine import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alphita_lab.training.engine.dry_run import Timed
+    from alphita_lab.training.engine.memory import InParts
+    from alphita_lab.training.engine.ranks import Ranks
+
+DEPTH = 4
+T = TypeVar("T")
+
+
+class Ahead(Generic[T]):
+    """Calls `make` for rising numbers in a thread, a few ahead of the one who asks.
+
+    Attributes:
+        waited: seconds that `get` waited so far.
+    """
+
+    def __init__(self, make: Callable[[int], T], first: int, last: int, *, until: int | None = None) -> None:
+        """Start.
+
+        Args:
+            make: number -> batch; called for first, first + 1, ... up to last - 1, by one thread.
+            first: the number to begin with.
+            last: the number to stop before.
+            until: go no further than before this number until `allow` is called; None: as far as there is room.
+        """
+        self.waited = 0.0
+        self._made: deque[tuple[int, T | BaseException]] = deque()
+        self._changed = threading.Condition()
+        self._until = last if until is None else until
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, args=(make, first, last), daemon=True)
+        self._thread.start()
+
+    def get(self, number: int) -> T:
+        """Return batch `number`; the numbers must be asked for in order.
+
+        Raises:
+            BaseException: what `make` raised for it.
+        """
+        start = time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(lambda: self._made or not self._thread.is_alive())
+            self.waited += time.perf_counter() - start
+            made, batch = self._made.popleft()
+            self._changed.notify_all()
+        assert made == number, f"batch {number} was asked for, {made} comes next"
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+    def allow(self, until: int) -> None:
+        """Let the batches before number `until` be made."""
+        with self._changed:
+            self._until = until
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Stop making batches and wait for the thread to end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _work(self, make: Callable[[int], T], first: int, last: int) -> None:
+        for number in range(first, last):
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or (len(self._made) < DEPTH and number < self._until))  # noqa: B023
+                if self._stopped:
+                    return
+            batch: T | BaseException
+            try:
+                batch = make(number)
+            except BaseException as error:
+                batch = error
+            with self._changed:
+                self._made.append((number, batch))
+                self._changed.notify_all()
+            if isinstance(batch, BaseException):
+                return
+
+
+class PartSteps(ABC, Generic[T]):
+    """Runs micro-batches, made ahead in a thread of their own: `steps(number, share)`; a `loop.MicroSteps`.
+
+    What derives from it makes a batch and runs it, and sets `tokens_at_once`.
+
+    Attributes:
+        tokens_at_once: tokens encoded at once with gradients.
+    """
+
+    tokens_at_once: int
+    _ahead: Ahead[T] | None = None
+
+    @property
+    def kinds(self) -> tuple[memory.InParts]:
+        """Itself; see `loop.MicroSteps`."""
+        return (self,)
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ahead.waited if self._ahead else 0.0
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
+        self._ahead = Ahead(self._make, first, last, until=until)
+
+    def allow(self, until: int) -> None:
+        """Let the batches before number `until` be made."""
+        assert self._ahead is not None, "start() comes first"
+        self._ahead.allow(until)
+
+    def stop(self) -> None:
+        """Make no more batches."""
+        if self._ahead is not None:
+            self._ahead.stop()
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
+
+        Raises:
+            AlphitaError: it does not fit the memory; the message says what to do.
+        """
+        assert self._ahead is not None, "start() comes first"
+        ready = self._ahead.get(number)
+        try:
+            return self._run(ready, number, share)
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_exhausted(error):
+                raise
+        # Here, where the error no longer holds what had been computed, memory can be asked for again.
+        raise AlphitaError(self._remedy(ready))
+
+    @abstractmethod
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+
+    @abstractmethod
+    def _make(self, number: int) -> T:
+        """Return batch `number`; called in another thread."""
+
+    @abstractmethod
+    def _run(self, ready: T, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Do what a call does; an error that says that there is no memory left may come out."""
+
+    def _remedy(self, ready: T) -> str:
+        """Return what to say where the memory does not do."""
+        fewer = max(memory.LEAST_TOKENS, self.tokens_at_once // 2)
+        return (
+            f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
+            f"--set tokens_at_once={fewer}"
+        )
+
+
+# The stream of random numbers that chooses.
+CHOSEN = 47
+
+
+class SwitchingSteps:
+    """Runs micro-batches of two kinds; a `loop.MicroSteps`.
+
+    Attributes:
+        ranks: the processes that share the work.
+    """
+
+    def __init__(
+        self, usual: Timed, other: Timed, *, share: float, steps: int, accumulation: int, seed: int, prefix: str
+    ) -> None:
+        """Choose the steps.
+
+        Args:
+            usual: the one kind.
+            other: the other.
+            share: of the steps that are of the other kind, 0 to 1.
+            steps: how many there are.
+            accumulation: micro-batches a step; all are of its kind.
+            seed: of the choice.
+            prefix: before the names of what the other kind returns, but "loss" and "rows".
+        """
+        self._both = (usual, other)
+        self._prefix = prefix
+        chosen = np.random.default_rng([seed, CHOSEN]).random(steps) < share
+        self._other = np.repeat(chosen, accumulation)
+        # How many micro-batches of the other kind come before each number.
+        self._before = np.concatenate([[0], np.cumsum(self._other)])
+        self.ranks: Ranks = usual.ranks
+
+    @property
+    def shares(self) -> tuple[int, int]:
+        """How many micro-batches of either kind there are."""
+        return len(self._other) - int(self._before[-1]), int(self._before[-1])
+
+    @property
+    def kinds(self) -> Sequence[InParts]:
+        """Both; see `loop.MicroSteps`."""
+        return [one for kind in self._both for one in kind.kinds]
+
+    @property
+    def tokens_at_once(self) -> int:
+        """The larger of the two."""
+        return max(kind.tokens_at_once for kind in self.kinds)
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return sum(kind.waited for kind in self._both)
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """See `loop.MicroSteps`."""
+        for place, kind in enumerate(self._both):
+            limit = None if until is None else self._own(until, place)
+            kind.start(self._own(first, place), self._own(last, place), limit)
+
+    def allow(self, until: int) -> None:
+        """See `loop.MicroSteps`."""
+        for place, kind in enumerate(self._both):
+            kind.allow(self._own(until, place))
+
+    def stop(self) -> None:
+        """See `loop.MicroSteps`."""
+        for kind in self._both:
+            kind.stop()
+
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return what micro-batch `number` has: tokens, whatever its kind."""
+        place, own = self.of_kind(number)
+        return {"tokens": self._both[place].sizes(own)["tokens"]}
+
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+        place, own = self.of_kind(number)
+        return self._both[place].names(own)
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number`; return its scalars."""
+        place, own = self.of_kind(number)
+        scalars = self._both[place](own, share)
+        if not place:
+            return scalars
+        kept = {name: scalars[name] for name in ("loss", "rows")}
+        return kept | {f"{self._prefix}{name}": value for name, value in scalars.items() if name != "rows"}
+
+    def of_kind(self, number: int) -> tuple[int, int]:
+        """Return the kind of micro-batch `number`, 0 or 1 for the other, and its number within its kind."""
+        place = int(self._other[number])
+        return place, self._own(number, place)
+
+    def _own(self, number: int, place: int) -> int:
+        """Return how many micro-batches of kind `place` come before `number`."""
+        other = int(self._before[min(number, len(self._other))])
+        return other if place else min(number, len(self._other)) - other

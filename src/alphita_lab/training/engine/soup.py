@@ -1,0 +1,375 @@
+"""Averages of weights: two models' mixed by shares, and soups of many (Wortsman et al., ICML 2022).
+
+A soup of members theta_1 ... theta_k is 1/k sum_i theta_i, number by number: the sum is taken in float64 and rounded
+once to the members' own precision, so that the soup of one model is that model, bit for bit. Buffers of integers and
+truth values are not averaged: they must be equal in all members.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from alphita import artefact
+from alphita.encoder import layout
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.term_tokenizer import TermTokenizer
+from alphita.errors import InputError
+from alphita.progress import say
+from alphita_lab.training.engine import ranks, runs
+from alphita_lab.training.engine.phases import Dev, Phase, manifest_fields
+from alphita_lab.training.engine.settings import decisive
+
+if TYPE_CHECKING:
+    from alphita_lab.training.engine.settings import TermTraining
+
+State = Mapping[str, torch.Tensor]
+Member = State | Path
+"""Weights by name, or where they lie: a .safetensors file, or a model's folder with its model.safetensors."""
+REMEDY = "a soup's members are trained from the same model: take such ones"
+
+
+def copy_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the module's weights."""
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+def mix_in(module: torch.nn.Module, other: Mapping[str, torch.Tensor], share: float) -> None:
+    """Replace each weight w by (1 - share) w + share other (WiSE-FT: Wortsman et al., CVPR 2022, eq. 1).
+
+    Args:
+        module: changed in place.
+        other: weights of the same names and shapes.
+        share: of the other weights, 0 to 1.
+    """
+    with torch.no_grad():
+        for name, value in module.state_dict().items():
+            if value.is_floating_point():
+                value.mul_(1 - share).add_(other[name].to(value.device), alpha=share)
+
+
+@dataclass(frozen=True)
+class Soup:
+    """A greedy soup, and how it came about: the next four have a place for each member, in the order of trial.
+
+    Attributes:
+        weights: of the soup, on the processor.
+        order: the members, the best alone first.
+        scores: each alone.
+        gains: what adding it to the soup so far adds to the dev score; of the first, which is the soup, 0.
+        kept: whether it is in the soup.
+        score: the soup's dev score.
+    """
+
+    weights: dict[str, torch.Tensor]
+    order: tuple[str, ...]
+    scores: tuple[float, ...]
+    gains: tuple[float, ...]
+    kept: tuple[bool, ...]
+    score: float
+
+
+def uniform(members: Mapping[str, Member]) -> dict[str, torch.Tensor]:
+    """Return the average of all members' weights, on the processor.
+
+    Tensor by tensor: of members that lie in files no more is held than the average and one tensor of each.
+
+    Args:
+        members: by name, 1 or more.
+
+    Raises:
+        InputError: there is none, a file cannot be read, or the members have not the same tensors, by name, shape and
+            precision, and equal buffers.
+    """
+    with ExitStack() as opened:
+        states = {name: opened.enter_context(_open(member)) for name, member in members.items()}
+        return {key: _average(_alike(states, key)) for key in _names(states)}
+
+
+def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tensor]], float]) -> Soup:
+    """Return the soup of Wortsman et al. 2022, recipe 1.
+
+    Members are taken by their own score, the best first (of equal ones, the earlier given first). Each is kept if the
+    average of the soup so far and it scores no less than the soup so far. Hence the soup's score is at least the best
+    member's, as far as `score` gives the same weights the same score. No more than one average is held at a time.
+
+    Args:
+        members: by name, 1 or more.
+        score: the dev score of weights; more is better. It is asked once for each member alone and once for each but
+            the first in the soup.
+
+    Raises:
+        InputError: see `uniform`; or a score is not a number.
+    """
+
+    def scored(names: Sequence[str]) -> float:
+        value = float(score(uniform({name: members[name] for name in names})))
+        if math.isnan(value):
+            raise InputError("the dev score is not a number", field=" + ".join(names), value=value)
+        return value
+
+    # Before anything is scored, which takes long.
+    with ExitStack() as opened:
+        states = {name: opened.enter_context(_open(member)) for name, member in members.items()}
+        for key in _names(states):
+            _alike(states, key)
+    alone = {name: scored([name]) for name in members}
+    order = sorted(members, key=lambda name: -alone[name])
+    soup, best = [order[0]], alone[order[0]]
+    gains = [0.0]
+    for name in order[1:]:
+        value = scored([*soup, name])
+        gains.append(value - best)
+        if value >= best:
+            soup, best = [*soup, name], value
+    return Soup(
+        uniform({name: members[name] for name in soup}),
+        tuple(order),
+        tuple(alone[name] for name in order),
+        tuple(gains),
+        tuple(name in soup for name in order),
+        best,
+    )
+
+
+class _Opened(Protocol):
+    """Weights to be read one by one, as safetensors' own files are."""
+
+    def keys(self) -> Iterable[str]: ...
+    def get_tensor(self, name: str) -> torch.Tensor: ...
+
+
+class _Held:
+    """Weights in memory, read likewise."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def keys(self) -> Iterable[str]:
+        return self._state.keys()
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        return self._state[name].detach()
+
+
+@contextmanager
+def _open(member: Member) -> Iterator[_Opened]:
+    if not isinstance(member, Path):
+        yield _Held(member)
+        return
+    path = member / "model.safetensors" if member.is_dir() else member
+    try:
+        file = safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot be read as weights: {error}",
+            file=path,
+            remedy="give a .safetensors file, or a model's folder with its model.safetensors",
+        ) from None
+    with file:
+        yield file
+
+
+def _names(states: Mapping[str, _Opened]) -> list[str]:
+    """Return the names that all members' tensors have."""
+    if not states:
+        raise InputError("a soup needs one model at least")
+    (base, first), *others = states.items()
+    wanted = set(first.keys())
+    for name, state in others:
+        for key in sorted(wanted ^ set(state.keys())):
+            has, lacks = (base, name) if key in wanted else (name, base)
+            raise InputError(f"{lacks!r} has no tensor {key!r}, which {has!r} has", remedy=REMEDY)
+    return sorted(wanted)
+
+
+def _alike(states: Mapping[str, _Opened], key: str) -> list[torch.Tensor]:
+    """Return all members' tensors of a name, if they can be averaged."""
+    tensors = {name: state.get_tensor(key) for name, state in states.items()}
+    (base, first), *others = tensors.items()
+    for name, tensor in others:
+        for what, one, other in (
+            ("shape", tuple(tensor.shape), tuple(first.shape)),
+            ("precision", tensor.dtype, first.dtype),
+        ):
+            if one != other:
+                raise InputError(
+                    f"{name!r} has another {what} of {key!r} ({one}) than {base!r} ({other})", remedy=REMEDY
+                )
+        if not first.is_floating_point() and not torch.equal(tensor.cpu(), first.cpu()):
+            raise InputError(f"{name!r} has another {key!r}, which is no weight, than {base!r}", remedy=REMEDY)
+    return list(tensors.values())
+
+
+def _average(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the mean of tensors of one shape; of those that are no weights, and all equal, the first."""
+    first, *others = tensors
+    if not first.is_floating_point():
+        return first.to("cpu", copy=True)
+    # On the processor, for not every device knows float64.
+    total = first.to("cpu", torch.float64, copy=True)
+    for other in others:
+        total += other.to("cpu", torch.float64)
+    return total.div_(len(tensors)).to(first.dtype)
+
+
+class SoupRun:
+    """One soup: its members and its folder.
+
+    Attributes:
+        done: the figures, where the soup was finished before the run was cut; else None.
+    """
+
+    def __init__(
+        self, recipe: str, phase: Phase, config: TermTraining, members: Mapping[str, Path], facts: Mapping[str, Any]
+    ) -> None:
+        """Look at the members; nothing is written yet.
+
+        Args:
+            recipe: its name.
+            phase: where the soup goes.
+            config: the recipe's settings.
+            members: model folders by name, 1 or more, of one tokenizer, pooling and length.
+            facts: what else the result depends on.
+
+        Raises:
+            InputError: a member has no weights, or makes vectors otherwise than the first; or the soup is there and is
+                of another run.
+            UsageError: it exists already.
+        """
+        self._ranks = ranks.connect()
+        self._phase, self._config, self._members = phase, config, dict(members)
+        check(members)
+        hashes = {name: artefact.hash_file(member / "model.safetensors") for name, member in members.items()}
+        self._facts = {
+            "recipe": recipe,
+            "phase": phase.name,
+            "config": decisive(config),
+            "seed": config.seed,
+            "members": hashes,
+            **facts,
+        }
+        self.done = phase.finished(runs.fingerprint(self._facts))
+        if self.done is None and self._ranks.first:
+            runs.check(phase.out, resume=phase.resume, force=phase.force)
+        self._ranks.wait()
+
+    def greedy(self, dev: Dev) -> dict[str, float]:
+        """Add members as long as the dev score, the first that `dev` gives, does not fall; save and return figures.
+
+        Raises:
+            InputError: see `greedy`.
+        """
+        return self._cook(dev, greedy=True)
+
+    def uniform(self, dev: Dev) -> dict[str, float]:
+        """Average all members; save and return the dev scores, if there are any.
+
+        Raises:
+            InputError: see `uniform`.
+        """
+        return self._cook(dev, greedy=False)
+
+    def _cook(self, dev: Dev, *, greedy: bool) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        if self._ranks.first:
+            encoder = TermEncoder.load(
+                next(iter(self._members.values())), precision=self._config.precision, device=ranks.device()
+            )
+            figures = self._greedy(encoder, dev) if greedy else self._uniform(encoder, dev)
+        self._ranks.wait()
+        return figures
+
+    def _uniform(self, encoder: TermEncoder, dev: Dev) -> dict[str, float]:
+        _load(encoder, uniform(self._members))
+        figures = {"members": float(len(self._members)), **dev(encoder)}
+        say(f"soup of all {len(self._members)} models{_shown(figures)}")
+        self._save(encoder, figures, [{"step": n, "member": name} for n, name in enumerate(self._members, 1)])
+        return figures
+
+    def _greedy(self, encoder: TermEncoder, dev: Dev) -> dict[str, float]:
+        def score(weights: dict[str, torch.Tensor]) -> float:
+            _load(encoder, weights)
+            return next(iter(dev(encoder).values()))
+
+        cooked = greedy(self._members, score)
+        tried = zip(cooked.order, cooked.scores, cooked.gains, cooked.kept, strict=True)
+        told = [
+            {"step": number, "member": name, "score": alone, "gain": gain, "kept": kept}
+            for number, (name, alone, gain, kept) in enumerate(tried, 1)
+        ]
+        say("greedy soup, by dev score:")
+        for line in told:
+            kept = "kept" if line["kept"] else "left out"
+            say(f"  {line['step']}. {line['member']}: alone {line['score']:.4f}, adds {line['gain']:+.4f}: {kept}")
+        _load(encoder, cooked.weights)
+        figures = {"members": float(sum(cooked.kept)), **dev(encoder), "best_member": cooked.scores[0]}
+        say(f"the soup of {sum(cooked.kept)} of {len(told)} models{_shown(figures)}")
+        self._save(encoder, figures, told)
+        return figures
+
+    def _save(self, encoder: TermEncoder, figures: Mapping[str, float], told: list[dict[str, Any]]) -> None:
+        work = runs.folder(self._phase.out)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        (work / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
+        fields = manifest_fields(self._phase, self._facts, figures) | {
+            "config": self._config.model_dump(),
+            "soup": told,
+        }
+        runs.save_model(self._phase.out, encoder, work, force=self._phase.force, fields=fields)
+
+
+def check(members: Mapping[str, Path]) -> None:
+    """Refuse members that cannot be averaged: the average of two vocabularies' vectors is of neither.
+
+    Raises:
+        InputError: a member has no weights, or makes vectors otherwise than the first.
+    """
+    for member in members.values():
+        if not (member / "model.safetensors").is_file():
+            raise InputError("no model to average: no model.safetensors", file=member, remedy="look at members")
+    facts: dict[str, dict[str, object]] = {}
+    for name, member in members.items():
+        folder, settings = layout.read(member)
+        facts[name] = {**dataclasses.asdict(settings), "tokenizer": TermTokenizer(folder, settings).hash[:12]}
+    first = next(iter(facts), "")
+    for name, found in facts.items():
+        differs = [key for key, value in found.items() if value != facts[first][key]]
+        if differs:
+            told = ", ".join(f"{key} {found[key]} instead of {facts[first][key]}" for key in differs)
+            raise InputError(
+                f"the member {name!r} differs from {first!r}: {told}",
+                file=members[name],
+                remedy="average models that were trained from one encoder with the same settings",
+            )
+
+
+def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
+    """Put weights, as they are named in a model's own file, into the encoder.
+
+    Raises:
+        InputError: they are of another model.
+    """
+    try:
+        encoder.module.model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise InputError(
+            f"the soup's weights do not fit: {str(error).strip().splitlines()[-1].strip()}",
+            file=encoder.folder,
+            remedy="take members that were trained here",
+        ) from None
+
+
+def _shown(figures: Mapping[str, float]) -> str:
+    return "".join(f", {name} {value:.4f}" for name, value in figures.items() if name.startswith("dev"))

@@ -1,0 +1,221 @@
+"""From batches of terms to gradients: what every recipe that compares term vectors has in common.
+
+A recipe says which terms stand in a batch (`Draw`) and what their vectors should be like (`BatchLoss`); here the terms
+are encoded, each once, and the loss's gradient goes back through the encoder. Where a batch has more tokens than fit
+the memory, it is encoded in parts: once without gradients, then, when the loss has given the gradient of each vector,
+part by part again with them (GradCache: Gao et al., RepL4NLP 2021, §3). The gradients are those of the whole batch, but
+for dropout, of which each part has its own draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from alphita_lab.training.engine import memory
+from alphita_lab.training.engine.forward import Rows, TermForward
+from alphita_lab.training.engine.part_steps import PartSteps
+from alphita_lab.training.engine.ranks import Ranks
+from alphita_lab.training.engine.tokens import TokenTable, tokenize
+
+if TYPE_CHECKING:
+    from alphita_lab.training.engine.run import Run
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch.
+
+    Attributes:
+        terms: (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings.
+        arrays: what the loss needs beside; it gets them as tensors on the device.
+        rows: term rows that the batch stands for, repeats counted.
+    """
+
+    terms: NDArray[np.integer[Any]]
+    arrays: dict[str, NDArray[Any]]
+    rows: int
+
+
+Draw = Callable[[int], Batch]
+"""Batch number -> batch; follows from the number (and the run's seed) alone."""
+BatchLoss = Callable[[torch.Tensor, dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+"""((u, d) float32 vectors of a batch's terms, its arrays) -> scalars by name, "loss" among them."""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A batch as the device takes it.
+
+    Attributes:
+        batch: the batch.
+        given: its arrays, on the device.
+        shares: the rows of each process.
+        parts: the rows of this process, part by part: where they stand among its own, and their tokens.
+    """
+
+    batch: Batch
+    given: dict[str, torch.Tensor]
+    shares: list[NDArray[np.int64]]
+    parts: list[tuple[NDArray[np.int64], Rows]]
+
+
+class TermSteps(PartSteps[_Ready]):
+    """Runs micro-batches of terms; see `PartSteps`. They return what the loss does, and "rows"."""
+
+    def __init__(
+        self,
+        forward: TermForward,
+        tokens: TokenTable,
+        draw: Draw,
+        loss: BatchLoss,
+        *,
+        seed: int,
+        tokens_at_once: int = 0,
+        ranks: Ranks | None = None,
+        name: Callable[[int], str] = str,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            forward: encodes.
+            tokens: the token ids of all terms.
+            draw: gives the batches.
+            loss: of a batch's vectors.
+            seed: of dropout.
+            tokens_at_once: encode no more tokens at once with gradients; 0: as many as the memory is thought to hold.
+            ranks: the processes that share the work.
+            name: of a term, by its number.
+        """
+        self._name = name
+        self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
+        self.seed, self.ranks = seed, ranks or Ranks()
+        self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
+
+    @classmethod
+    def of(cls, run: Run, strings: Sequence[str], draw: Draw, loss: BatchLoss) -> TermSteps:
+        """Return the steps of a run whose terms are places in `strings`."""
+        return cls(
+            run.forward,
+            tokenize(run.encoder, strings),
+            draw,
+            loss,
+            seed=run.seed,
+            tokens_at_once=run.config.tokens_at_once,
+            ranks=run.ranks,
+            name=strings.__getitem__,
+        )
+
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+        return [self._name(term) for term in self.terms(number).tolist()]
+
+    def terms(self, number: int) -> NDArray[np.integer[Any]]:
+        """Return the terms of batch `number`."""
+        return self.draw(number).terms
+
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return how many rows, distinct terms and tokens batch `number` has."""
+        batch = self.draw(number)
+        tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
+        return {"term rows": batch.rows, "distinct": len(batch.terms), "tokens": tokens}
+
+    def _make(self, number: int) -> _Ready:
+        batch = self.draw(number)
+        ids, lengths = self.tokens.rows(batch.terms)
+        shares = self.ranks.share(lengths)
+        own = shares[self.ranks.rank]
+        parts = []
+        for places in _parts(lengths[own], self.tokens_at_once):
+            parts.append((places, self._lay_out(ids, lengths, own[places])))
+        given = {name: self.forward.tensor(array) for name, array in batch.arrays.items()}
+        return _Ready(batch, given, shares, parts)
+
+    def _lay_out(self, ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]) -> Rows:
+        """Return some rows of a batch as the model takes them."""
+        if len(rows) < len(lengths):
+            starts = np.cumsum(lengths) - lengths
+            ids = np.concatenate([ids[starts[row] : starts[row] + lengths[row]] for row in rows])
+            lengths = lengths[rows]
+        return self.forward.lay_out(ids, lengths)
+
+    def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
+        own = ready.shares[self.ranks.rank]
+        kept: torch.Tensor | None = None
+        vectors = torch.zeros(len(own), self.forward.encoder.dim, device=self.forward.device)
+        if len(ready.parts) == 1:
+            # All at once: the graph is kept, and nothing is encoded twice.
+            kept = self._encode(ready, 0, number)
+            vectors[torch.from_numpy(ready.parts[0][0])] = kept.detach()
+        else:
+            with torch.no_grad():
+                for part, (places, _) in enumerate(ready.parts):
+                    vectors[torch.from_numpy(places)] = self._encode(ready, part, number)
+        whole = self.ranks.gather(vectors, ready.shares).requires_grad_()
+        scalars = self.loss(whole, ready.given)
+        (scalars["loss"] * share).backward()
+        assert whole.grad is not None
+        # The processes' gradients are averaged in the end, and each has only its own rows' part of the sum.
+        upstream = whole.grad[torch.from_numpy(own).to(whole.device)] * self.ranks.size
+        for part, (places, _) in enumerate(ready.parts):
+            again = kept if kept is not None else self._encode(ready, part, number)
+            again.backward(upstream[torch.from_numpy(places).to(whole.device)])
+        rows = torch.tensor(float(ready.batch.rows))
+        return {name: value.detach() for name, value in scalars.items()} | {"rows": rows}
+
+    def _encode(self, ready: _Ready, part: int, number: int) -> torch.Tensor:
+        # One seed a part: the second time it is encoded, dropout is what it was the first time.
+        torch.manual_seed(int(np.random.SeedSequence([self.seed, number, self.ranks.rank, part]).generate_state(1)[0]))
+        return self.forward.run(ready.parts[part][1])
+
+    def _remedy(self, ready: _Ready) -> str:
+        """Find out how many tokens do fit and return what to say."""
+        tokens = int(np.diff(self.tokens.offsets)[ready.batch.terms].sum())
+        tried = min(self.tokens_at_once, tokens)
+        fitting = tried // 2
+        while fitting >= memory.LEAST_TOKENS:
+            memory.release(self.forward.module)
+            if self._fits(ready, fitting):
+                return (
+                    f"out of memory with {tried:,} tokens encoded at once; {fitting:,} fit. Go on with --resume "
+                    f"--set tokens_at_once={fitting}: slower, with the same gradients but for "
+                    "dropout's draws"
+                )
+            fitting //= 2
+        return (
+            f"out of memory: not even {memory.LEAST_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
+            "take a smaller encoder, or free memory"
+        )
+
+    def _fits(self, ready: _Ready, budget: int) -> bool:
+        """Tell whether the longest part of at most `budget` tokens can be encoded with gradients."""
+        ids, lengths = self.tokens.rows(ready.batch.terms)
+        places = np.sort(_parts(lengths, budget)[-1])
+        try:
+            self.forward.run(self._lay_out(ids, lengths, places)).sum().backward()
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_exhausted(error):
+                raise
+            return False
+        finally:
+            memory.release(self.forward.module)
+        return True
+
+
+def _parts(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
+    """Return the places of rows in parts of at most `budget` tokens, short rows first; a longer row is a part alone."""
+    if int(lengths.sum()) <= budget:
+        return [np.arange(len(lengths))] if len(lengths) else []
+    order = np.argsort(lengths, kind="stable")
+    parts, start, tokens = [], 0, 0
+    for place, length in enumerate(lengths[order].tolist()):
+        if tokens + length > budget and place > start:
+            parts.append(order[start:place])
+            start, tokens = place, 0
+        tokens += length
+    return [*parts, order[start:]]

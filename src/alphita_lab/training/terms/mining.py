@@ -1,0 +1,371 @@
+"""Hard negatives by index (CODER++: Zeng, Yuan and Yu 2022): the names nearest to each anchor, mined anew.
+
+Mining encodes all names with the weights as they are and searches them. Only the anchors that will be drawn before the
+next mining are searched for, not all names: the same neighbours at a fraction of the work. What was found is kept in
+the run's folder, so that a resumed run reads what the unbroken one found with weights that are gone by then.
+
+The vectors lie in a file while they are searched, not in memory: 4 bytes a number, 46 GB for 15 M names of 768. Up to
+`exact_up_to` names, and on a GPU, the search is exact; above, it looks only into the nearest `PROBED` of sqrt(n) cells
+(an inverted file, with the vectors in half precision in memory).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError
+from alphita.index.backends import Backend
+from alphita.index.backends import faiss as exact
+from alphita.index.neighbours import nearest, unit
+from alphita.terminology.text import plain_words
+from alphita_lab.training.terms.triples import EpochWalk, Int32, Int64
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+    from alphita_lab.training.terms.names import TrainingNames
+
+NAMES_AT_ONCE = 65_536
+ANCHORS_AT_ONCE = 4096
+# Cells of the inverted file that a search looks into, and vectors a cell that the cells are learnt from.
+PROBED = 64
+LEARNT_FROM = 64
+
+
+class Encoder(Protocol):
+    """What mining needs of an encoder; `TermEncoder` is one."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        ...
+
+    def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
+        """Return (n, dim) float32."""
+        ...
+
+
+class MinedNeighbours:
+    """The nearest names of the anchors at hand.
+
+    Attributes:
+        step: the optimiser step of the weights they were mined with; -1 before the first mining.
+    """
+
+    def __init__(self, strings: Sequence[str], neighbours: int, folder: Path, *, exact_up_to: int) -> None:
+        """Prepare to mine.
+
+        Args:
+            strings: all names that train, two or more.
+            neighbours: how many of the nearest names an anchor gets, itself not counted.
+            folder: where findings are kept, one file a mining.
+            exact_up_to: search so many names exactly, more of them approximately.
+        """
+        self._strings, self._wanted, self._folder = strings, min(neighbours, len(strings) - 1), folder
+        self._exact = len(strings) <= exact_up_to
+        self.step = -1
+        self._anchors: Int64 = np.empty(0, np.int64)
+        self._found: Int32 = np.empty((0, self._wanted), np.int32)
+
+    def refresh(self, step: int, anchors: Int64, encoder: Encoder | None, *, needed_from: int = 0) -> None:
+        """Read what was mined at `step`, or mine.
+
+        Args:
+            step: the optimiser step.
+            anchors: names that will be asked for, in any order, repeats allowed; the same ones for the same step.
+            encoder: gives the vectors as of `step`; None if its weights have moved on.
+            needed_from: drop the findings of earlier steps than this.
+
+        Raises:
+            InputError: nothing was mined at that step, and its weights are gone.
+        """
+        anchors = np.unique(anchors)
+        search = None if encoder is None else partial(self._search, anchors, encoder)
+        path = self._folder / f"neighbours-{step:08d}.npy"
+        neighbours = kept(path, search, f"what was mined at step {step} is gone", needed_from=needed_from)
+        self.step, self._anchors, self._found = step, anchors, neighbours
+
+    def guess(self, anchors: Int64) -> None:
+        """Give `anchors` any names as their nearest: for a trial of the batches' size."""
+        self._anchors = np.unique(anchors)
+        rng = np.random.default_rng(0)
+        self._found = rng.integers(0, len(self._strings), (len(self._anchors), self._wanted)).astype(np.int32)
+
+    def of(self, anchors: Int64) -> Int32:
+        """Return the nearest names of each anchor, nearest first, (n, neighbours)."""
+        return self._found[np.searchsorted(self._anchors, anchors)]
+
+    def _search(self, anchors: Int64, encoder: Encoder) -> Int32:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "vectors.draft"
+        try:
+            vectors: NDArray[np.float32] = np.memmap(path, np.float32, "w+", shape=(len(self._strings), encoder.dim))
+            for start in range(0, len(self._strings), NAMES_AT_ONCE):
+                block = self._strings[start : start + NAMES_AT_ONCE]
+                vectors[start : start + len(block)] = unit(encoder.encode(block))
+            backend: Backend
+            if torch.cuda.is_available():
+                backend = OnGpu(vectors)
+            else:
+                backend = exact.attach(vectors) if self._exact else InvertedFile(vectors)
+            neighbours = np.empty((len(anchors), self._wanted), np.int32)
+            for start in range(0, len(anchors), ANCHORS_AT_ONCE):
+                rows = anchors[start : start + ANCHORS_AT_ONCE]
+                neighbours[start : start + len(rows)] = self._others(backend, vectors, rows)
+        finally:
+            path.unlink(missing_ok=True)
+        return neighbours
+
+    def _others(self, backend: Backend, vectors: NDArray[np.float32], anchors: Int64) -> Int64:
+        """Return the names nearest to each of `anchors` but itself."""
+        _, rows = nearest(backend, (len(self._strings), vectors.shape[1]), vectors[anchors], self._wanted + 1)
+        # The anchor itself is nearest, but among names of the very same vector it may be anywhere, or missing.
+        own = rows == anchors[:, None]
+        own[~own.any(1), -1] = True
+        return rows[~own].reshape(len(anchors), self._wanted)
+
+
+def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_from: int) -> Int32:
+    """Return what was found at a step from its file, searched for and written there if it is not there yet.
+
+    Args:
+        path: WHAT-STEP.npy, in the folder of all findings.
+        search: finds, with the weights of the step; None if they have moved on.
+        gone: says that what was found is not there.
+        needed_from: when something new is written, drop the findings of earlier steps than this.
+
+    Raises:
+        InputError: the file is gone, and so are the weights.
+    """
+    if not path.exists():
+        if search is None:
+            raise InputError(
+                f"{gone}, and so are the weights of that step",
+                file=path,
+                remedy="put the file back, or start again with --force",
+            )
+        content = search()
+        with artefact.atomic_file(path) as file:
+            np.save(file, content)
+        what, _, _ = path.stem.partition("-")
+        for old in path.parent.glob(f"{what}-*.npy"):
+            if int(old.stem.removeprefix(f"{what}-")) < needed_from:
+                old.unlink()
+    read: Int32 = np.load(path, allow_pickle=False)
+    return read
+
+
+def oldest_needed(step: int, refresh_every: int, checkpoint_every: int) -> int:
+    """Return the earliest mining that a run may ask for again: it may go on from one of the two newest checkpoints."""
+    oldest = step - step % checkpoint_every - checkpoint_every if checkpoint_every else 0
+    return oldest - oldest % refresh_every
+
+
+class OnGpu:
+    """Exact search on the GPU, in half precision: two vectors may change places whose cosines differ by 0.001."""
+
+    def __init__(self, vectors: NDArray[np.float32], device: str = "cuda") -> None:
+        """Copy the vectors (n, d) of length 1 there."""
+        self._vectors = torch.from_numpy(vectors).to(device, torch.float16)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return inner products (q, k) and rows (q, k); see `Backend`."""
+        asked = torch.from_numpy(queries).to(self._vectors)
+        similarity, rows = torch.topk(asked @ self._vectors.T, k)
+        return similarity.float().cpu().numpy(), rows.cpu().numpy()
+
+
+class InvertedFile:
+    """Approximate search: k-means cells, of which the nearest few are looked into (FAISS's IVF)."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        """Learn the cells of `vectors` (n, d) float32 of length 1 and sort them in, in half precision."""
+        import faiss
+
+        n, dim = vectors.shape
+        cells = max(1, math.isqrt(n))
+        self._index = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
+        learnt_from = np.random.default_rng(0).choice(n, min(n, LEARNT_FROM * cells), replace=False)
+        self._index.train(vectors[np.sort(learnt_from)])
+        for start in range(0, n, NAMES_AT_ONCE):
+            self._index.add(np.ascontiguousarray(vectors[start : start + NAMES_AT_ONCE]))
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return inner products (q, k) and rows (q, k); see `Backend`."""
+        import faiss
+
+        cells = faiss.extract_index_ivf(self._index)
+        cells.nprobe = PROBED
+        while True:
+            similarity, rows = self._index.search(queries, k)
+            # Row -1 says that the cells held fewer than k vectors; all of them hold enough.
+            if (rows >= 0).all():
+                return similarity, rows
+            cells.nprobe *= 2
+
+
+class AnchorSampler:
+    """Draws anchors, and with each some names of its own concept.
+
+    Attributes:
+        concepts: (n_terms,) the concept of each term.
+    """
+
+    def __init__(self, term_offsets: Int64, *, anchors: int, synonyms: int, least: int, seed: int) -> None:
+        """Prepare to sample.
+
+        Args:
+            term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
+            anchors: anchors a batch, drawn in shuffled epochs.
+            synonyms: other names of the anchor's concept, at most.
+            least: draw anchors whose concept has so many names.
+            seed: of the whole run.
+
+        Raises:
+            InputError: no concept has two names, or none has `least`.
+        """
+        counts = np.diff(term_offsets)
+        if int(counts.max(initial=0)) < max(2, least):
+            raise InputError(
+                f"no concept has {max(2, least)} names to train on, so no anchor has a positive",
+                remedy="import the terminology with its synonyms, or hold fewer of them out",
+            )
+        self._offsets = term_offsets
+        self.concepts = np.repeat(np.arange(len(counts)), counts)
+        self._eligible = np.flatnonzero(counts[self.concepts] >= least)
+        # Two walks, for the anchors to mine for are listed while batches are drawn in another thread.
+        self._walk, self._ahead = (EpochWalk(len(self._eligible), anchors, [seed, 6]) for _ in range(2))
+        self._synonyms, self._seed = synonyms, seed
+
+    def anchors(self, number: int) -> Int64:
+        """Return the anchors of batch `number`, (anchors,)."""
+        return self._eligible[self._walk.places(number)]
+
+    def anchors_of(self, first: int, batches: int) -> Int64:
+        """Return the anchors of `batches` batches, the first of number `first`."""
+        return self._eligible[self._ahead.places(first, batches)]
+
+    def synonyms(self, number: int, anchors: Int64) -> list[Int64]:
+        """Return, for each anchor of batch `number`, other names of its concept, at random, each once."""
+        rng = np.random.default_rng([self._seed, 7, number])
+        drawn = []
+        for anchor in anchors.tolist():
+            concept = self.concepts[anchor]
+            others = np.arange(self._offsets[concept], self._offsets[concept + 1])
+            others = others[others != anchor]
+            drawn.append(others[rng.permutation(len(others))[: self._synonyms]])
+        return drawn
+
+
+class Meanings:
+    """The concepts that each string names: equal strings of two concepts (homonyms) name both."""
+
+    def __init__(self, string: Int32, concepts: Int64) -> None:
+        """Index the names.
+
+        Args:
+            string: (n,) the same number for names of equal strings.
+            concepts: (n,) the concept of each name.
+        """
+        homonyms = np.flatnonzero(np.bincount(string)[string] > 1)
+        homonyms = homonyms[np.argsort(string[homonyms], kind="stable")]
+        self._string, self._concepts = string, concepts
+        self._homonym_strings, self._homonym_concepts = string[homonyms], concepts[homonyms]
+
+    def different(self, terms: Int64) -> NDArray[np.bool_]:
+        """Return (u, u): whether there is no concept that both of two names name."""
+        first = np.searchsorted(self._homonym_strings, self._string[terms], "left")
+        counts = np.searchsorted(self._homonym_strings, self._string[terms], "right") - first
+        places = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+        own = self._concepts[terms]
+        different: NDArray[np.bool_] = own[:, None] != own[None, :]
+        # Few names are homonyms: only they are looked up in all their meanings. No matrix product, whose threads would
+        # take the processor from training.
+        row = np.repeat(np.arange(len(terms)), counts)
+        concept = self._homonym_concepts[places]
+        for homonym in np.unique(row):
+            shared = np.isin(own, concept[row == homonym])
+            shared[row[np.isin(concept, concept[row == homonym])]] = True
+            different[homonym, shared] = different[shared, homonym] = False
+        return different
+
+
+# Of so many nearest names of each, the first few that mean something else are drawn from.
+SEARCHED, DRAWN_FROM = 32, 6
+# Up to so many names the search is exact without a GPU; with one it always is.
+EXACT_UP_TO = 100_000
+
+
+class NearNames:
+    """Draws names that lie near others and mean something else, mined anew every so many steps: further negatives.
+
+    A name near the drawn one teaches what a word more, another site or an opposite changes. But vocabularies that were
+    merged leave concepts apart that mean the same, so a name is taken only from a concept of the same vocabulary, which
+    keeps its own concepts apart, and not where it has the same words in another order or number.
+    """
+
+    def __init__(
+        self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int, checkpoint_every: int = 0
+    ) -> None:
+        """Prepare to mine.
+
+        Args:
+            terminology: whose concepts' prefixes say their vocabulary.
+            names: the names that train.
+            folder: where findings are kept.
+            every: steps between minings.
+            checkpoint_every: steps between the checkpoints that a run may go on from.
+        """
+        self._every, self._checkpoint_every = every, checkpoint_every
+        self._concept = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+        prefixes = [concept_id.partition(":")[0] for concept_id in terminology.concept_ids.to_pylist()]
+        self._vocabulary = _numbers(prefixes)[self._concept]
+        self._words = _numbers(list(map(same_words, names.strings)))
+        self._mined = MinedNeighbours(names.strings, SEARCHED, folder, exact_up_to=EXACT_UP_TO)
+
+    def mine(self, step: int, encoder: Encoder) -> None:
+        """Before `step`, search anew with the weights as they are, where it is time."""
+        start = step - step % self._every
+        if start != self._mined.step:
+            needed_from = oldest_needed(step, self._every, self._checkpoint_every)
+            weights = encoder if step == start else None
+            self._mined.refresh(start, np.arange(len(self._concept)), weights, needed_from=needed_from)
+
+    def guess(self) -> None:
+        """Take any names for the nearest: for a trial of the batches' size."""
+        self._mined.guess(np.arange(len(self._concept)))
+
+    def draw(self, names: Int64, rng: np.random.Generator) -> tuple[Int64, Int64]:
+        """Draw one for each of n names; none for those that have none.
+
+        Returns:
+            (m,) numbers of names, and (m,) the place among the n that each is for.
+        """
+        neighbours = self._mined.of(names).astype(np.int64)
+        fit = self._vocabulary[neighbours] == self._vocabulary[names][:, None]
+        fit &= self._concept[neighbours] != self._concept[names][:, None]
+        fit &= self._words[neighbours] != self._words[names][:, None]
+        rank = np.cumsum(fit, axis=1)
+        some = np.minimum(rank[:, -1], DRAWN_FROM)
+        wanted = 1 + (rng.random(len(names)) * some).astype(np.int64)
+        of = np.flatnonzero(some)
+        return neighbours[of, (fit & (rank == wanted[:, None])).argmax(1)[of]], of
+
+
+def same_words(string: str) -> str:
+    """Return a cleaned string's words, sorted, each once and in the singular, without those that say nothing."""
+    return " ".join(sorted({*plain_words(string)} - {""}))
+
+
+def _numbers(strings: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each string, (n,), the same for equal ones."""
+    return pa.array(strings).dictionary_encode().indices.to_numpy().astype(np.int64)

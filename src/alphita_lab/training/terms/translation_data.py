@@ -1,0 +1,387 @@
+"""What cross-lingual distillation trains on: pairs of all kinds, names without translation, dev pairs, and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.index.neighbours import unit
+from alphita.terminology.language_ranges import among
+from alphita_lab.training.terms.aligned_pairs import AlignedPairs, joined
+from alphita_lab.training.terms.terminology_pairs import of_editions, read, source_names
+from alphita_lab.training.terms.triples import EpochWalk, Int64
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+HELD_OUT = "held out to score with"
+BLOCK = 512
+
+
+def hold_out(pairs: AlignedPairs, wanted: int, seed: int) -> tuple[AlignedPairs, AlignedPairs]:
+    """Hold out the pairs of whole concepts, one concept after the other, until `wanted` pairs are.
+
+    A pair whose concept is not known is of the concept that its source stands for. Pairs of other concepts that share a
+    string with those held out do not train either.
+
+    Args:
+        pairs: all of them, one or more.
+        wanted: how many at least; 0: none.
+        seed: of the choice.
+
+    Returns:
+        The pairs that train, and those held out.
+
+    Raises:
+        InputError: nothing would be left to train on.
+    """
+    groups = concepts_of(pairs)
+    order = np.random.default_rng([seed, 22]).permutation(int(groups.max()) + 1)
+    sizes = np.bincount(groups)[order]
+    n_held = int(np.searchsorted(np.cumsum(sizes), wanted)) + 1 if wanted else 0
+    held = np.flatnonzero(np.isin(groups, order[:n_held]))
+    dev = joined([replace(pairs.take(held), counts={})])
+    strings = {*dev.sources, *dev.translations}
+    shares = np.array([not strings.isdisjoint(row[:2]) for row in pairs.rows()], bool)
+    if shares.all():
+        raise InputError(
+            f"holding out {wanted:,} pairs leaves none of {len(pairs):,} to train on",
+            field="dev_pairs",
+            value=wanted,
+            remedy="set it to a tenth of them or less",
+        )
+    left = pairs.take(np.flatnonzero(~shares))
+    counts = pairs.counts | ({HELD_OUT: int(shares.sum())} if wanted else {})
+    return joined([replace(left, counts=counts)]), dev
+
+
+def concepts_of(pairs: AlignedPairs) -> NDArray[np.int64]:
+    """Return a number from 0 for each pair, (n,): one a concept or, where it is not known, a source."""
+    number: dict[int | str, int] = {}
+    keys = (concept if concept >= 0 else source for source, _, _, concept, _ in pairs.rows())
+    return np.fromiter((number.setdefault(key, len(number)) for key in keys), np.int64, len(pairs))
+
+
+def accuracy(pairs: AlignedPairs, encoder: TermEncoder) -> dict[str, float]:
+    """Return accuracy@1 from translation to source: of all pairs, "dev_acc1", and of each language, "dev_acc1_it".
+
+    Each translation finds the nearest, by cosine, of the distinct sources of all pairs; one that stands in a pair of
+    its concept is right.
+    """
+    concepts = concepts_of(pairs).tolist()
+    place = {source: number for number, source in enumerate(dict.fromkeys(pairs.sources))}
+    named = {(place[source], concept) for source, concept in zip(pairs.sources, concepts, strict=True)}
+    among, queries = unit(encoder.encode(list(place))), unit(encoder.encode(pairs.translations))
+    blocks = [queries[start : start + BLOCK] @ among.T for start in range(0, len(queries), BLOCK)]
+    nearest = np.concatenate([block.argmax(1) for block in blocks]).tolist()
+    right = np.array([pair in named for pair in zip(nearest, concepts, strict=True)], bool)
+    scores = {"dev_acc1": float(right.mean())}
+    for number, tag in enumerate(pairs.languages):
+        scores[f"dev_acc1_{tag}"] = float(right[pairs.language == number].mean())
+    return scores
+
+
+# What `concept_splits` calls its splits.
+WHOLE_CONCEPTS = "hold_out_concepts"
+
+
+@dataclass(frozen=True)
+class Translations:
+    """The data of one run.
+
+    Attributes:
+        pairs: those that train; their `counts` say what was left out, and why.
+        names: the source-language names that are a source of none of them: they train without translation.
+        dev: pairs to score with.
+        made_of: file or folder -> content hash of what pairs come from beside the terminology.
+        lacking: terminologies that gave no pair, and why.
+    """
+
+    pairs: AlignedPairs
+    names: list[str]
+    dev: AlignedPairs
+    made_of: dict[str, str]
+    lacking: list[str]
+
+    def lines(self) -> list[str]:
+        """Return what to tell of it."""
+        told = [f"pairs: {len(self.pairs):,} ({_listed(self.pairs.by_language())})"]
+        if self.pairs.counts:
+            told.append(f"pairs left out: {_listed(self.pairs.counts)}")
+        told.append(f"names without translation: {len(self.names):,}")
+        if len(self.dev):
+            told.append(f"dev pairs: {len(self.dev):,} ({_listed(self.dev.by_language())})")
+        return [*told, *self.lacking]
+
+    def counts(self) -> dict[str, Any]:
+        """Return how much it is, for the manifest."""
+        return {
+            "pairs": self.pairs.by_language(),
+            "pairs_left_out": self.pairs.counts,
+            "names": len(self.names),
+            "dev_pairs": self.dev.by_language(),
+        }
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pairs are wanted.
+
+    Attributes:
+        source: BCP-47 tag of the source language.
+        languages: take these languages only; all by default.
+        pairing: see `terminology_pairs`.
+        machine: also take a terminology's machine translations.
+        editions: terminology folders; their translations are paired with the names of the terminology.
+        files: see `terminology_pairs.read`.
+        dev: pairs to hold out at least; see `translation_dev.hold_out`.
+        seed: of their choice.
+    """
+
+    source: str
+    languages: Sequence[str] = ()
+    pairing: str = "labels"
+    machine: bool = False
+    editions: Sequence[str] = ()
+    files: Sequence[str] = ()
+    dev: int = 0
+    seed: int = 0
+
+
+def gather(
+    terminology: Terminology, wanted: Wanted, *, split: Split | None = None, rejects: Rejects | None = None
+) -> Translations:
+    """Gather the pairs of a terminology, of editions that share its ids and of files, and hold some out to score with.
+
+    No string that a split holds out stands in a pair, in whatever language. Of a split that holds out whole concepts
+    neither does any name that an edition or a file gives to them.
+
+    Args:
+        terminology: whose names in the source language train; it need not have translations if others have.
+        wanted: which pairs.
+        split: what must not train.
+        rejects: takes the files' bad rows.
+
+    Raises:
+        InputError: no pair is left, or none in one of the languages; a file or an edition cannot be read.
+        UsageError: an unknown language or pairing.
+    """
+    exclude, concepts = frozenset[str](), frozenset[str]()
+    if split is not None:
+        exclude = split.cleaned
+        if split.facts.get("method") == WHOLE_CONCEPTS:
+            concepts = frozenset(split.concept_ids)
+    pairs, made_of, lacking = _pairs(terminology, wanted, exclude, concepts, rejects or Rejects())
+    if not len(pairs):
+        left_out = f"; left out: {_listed(pairs.counts)}" if pairs.counts else ""
+        raise InputError(
+            "no pair of a name and its translation to train on" + left_out,
+            file=terminology.path,
+            remedy="; ".join([*lacking, "set pairs=FILE or editions=FOLDER, or take a terminology with translations"]),
+        )
+    for tag in wanted.languages:
+        if not among(pairs.languages, [tag]):
+            raise InputError(
+                "no translation is in this language",
+                field="languages",
+                value=tag,
+                remedy=f"choose from {', '.join(pairs.languages)}",
+            )
+    pairs, held_out = hold_out(pairs, wanted.dev, wanted.seed)
+    names = source_names(
+        terminology,
+        source=wanted.source,
+        exclude=exclude.union(held_out.sources),
+        exclude_concepts=concepts,
+        beside=pairs,
+    )
+    return Translations(pairs, names, held_out, made_of, lacking)
+
+
+def _pairs(
+    terminology: Terminology, wanted: Wanted, exclude: frozenset[str], concepts: frozenset[str], rejects: Rejects
+) -> tuple[AlignedPairs, dict[str, str], list[str]]:
+    """Return all pairs without what is excluded, and `made_of` and `lacking` of `Translations`."""
+    from alphita.terminology.store import load_terminology
+
+    opened = [load_terminology(folder) for folder in wanted.editions]
+    made_of = {folder: edition.content_hash for folder, edition in zip(wanted.editions, opened, strict=True)}
+    parts, lacking = [], []
+    for edition in (terminology, *opened):
+        try:
+            pairs = of_editions(
+                terminology,
+                edition,
+                source=wanted.source,
+                languages=wanted.languages or None,
+                pairing=wanted.pairing,
+                machine=wanted.machine,
+                exclude=exclude,
+                exclude_concepts=concepts,
+            )
+            parts.append(pairs)
+        except InputError as error:
+            # No matter, if others have translations.
+            lacking.append(str(error))
+    for file in wanted.files:
+        pairs = read(
+            file, rejects, source=wanted.source, terminology=terminology, exclude=exclude, exclude_concepts=concepts
+        )
+        made_of[file] = artefact.hash_file(file)
+        parts.append(_in_languages(pairs, wanted.languages) if wanted.languages else pairs)
+    return joined(parts), made_of, lacking
+
+
+def _in_languages(pairs: AlignedPairs, languages: Sequence[str]) -> AlignedPairs:
+    wanted = np.isin(pairs.languages, among(pairs.languages, languages))
+    return joined([pairs.take(np.flatnonzero(wanted[pairs.language]))])
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The strings of pairs and names, each once, as a `TokenTable` wants them.
+
+    Attributes:
+        strings: the u distinct strings.
+        sources: (n,) int32, the number of each pair's source.
+        translations: (n,) int32, of its translation.
+        names: (m,) int32, of each name without translation.
+    """
+
+    strings: list[str]
+    sources: NDArray[np.int32]
+    translations: NDArray[np.int32]
+    names: NDArray[np.int32]
+
+
+def numbered(pairs: AlignedPairs, names: Sequence[str] = ()) -> Numbered:
+    """Number the distinct strings: sources first, then names, then translations, each in its order."""
+    place = {
+        string: number for number, string in enumerate(dict.fromkeys([*pairs.sources, *names, *pairs.translations]))
+    }
+    columns = ([place[string] for string in column] for column in (pairs.sources, pairs.translations, names))
+    return Numbered(list(place), *(np.array(column, np.int32) for column in columns))
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """One batch.
+
+    Attributes:
+        pairs: (p,) int64, rows of the pairs.
+        names: (q,) int64, places among the names without translation; p + q is the batch's size.
+    """
+
+    pairs: Int64
+    names: Int64
+
+
+class PairBatches:
+    """Draws batches in shuffled epochs, in each of which every pair and every name stands once.
+
+    With a temperature T above 1, or weights, the languages share an epoch's places for pairs otherwise: language l with
+    n_l pairs and weight w_l gets them in proportion to w_l n_l^(1/T), one at least, as is usual for multilingual
+    training (Conneau et al., ACL 2020, §3.1: there the exponent 1/T is 0.3). A large language then shows some of its
+    pairs in an epoch and others in the next, a small one shows each several times: within a language the pairs take
+    turns. The epoch stays as long as it was, and names stay as they are.
+
+    Attributes:
+        rows: places in an epoch.
+        shown: language -> pairs of it in an epoch.
+    """
+
+    def __init__(
+        self,
+        pairs: AlignedPairs,
+        names: int = 0,
+        *,
+        batch: int,
+        seed: int,
+        temperature: float = 1.0,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """Prepare to draw.
+
+        Args:
+            pairs: n of them.
+            names: how many names without translation there are.
+            batch: pairs and names a batch, together.
+            seed: of the order.
+            temperature: 1 or more; 1: as many pairs as there are, larger: the languages more and more alike.
+            weights: BCP-47 tag -> weight above 0, of the languages that are to have another than 1.
+
+        Raises:
+            InputError: there is nothing to draw, or a weight is of a language that no pair has.
+            UsageError: the batch is empty, or temperature or a weight is out of range.
+        """
+        if batch < 1 or not 1 <= temperature < np.inf:
+            raise UsageError(f"batch must be 1 or more and temperature 1 or more, not {batch} and {temperature:g}")
+        weights = dict(weights or {})
+        for tag, weight in weights.items():
+            if tag not in pairs.languages:
+                raise InputError("no pair is of this language", value=tag, remedy=f"choose from {pairs.languages}")
+            if not 0 < weight < np.inf:
+                raise UsageError(f"the weight of {tag} must be above 0, not {weight:g}")
+        self.rows = len(pairs) + names
+        if self.rows == 0:
+            raise InputError(
+                "there is neither a pair nor a name to train on", remedy="look at what was left out and why"
+            )
+        self._n_pairs, self._batch, self._seed = len(pairs), batch, seed
+        counts = np.bincount(pairs.language, minlength=len(pairs.languages))
+        wanted = np.array([weights.get(tag, 1.0) for tag in pairs.languages]) * counts ** (1 / temperature)
+        quotas = counts if temperature == 1 and not weights else _shared_out(len(pairs), wanted)
+        self.shown = dict(zip(pairs.languages, quotas.tolist(), strict=True))
+        members = np.split(np.argsort(pairs.language, kind="stable"), np.cumsum(counts)[:-1]) if len(pairs) else []
+        groups = [*zip(members, quotas.tolist(), strict=True), (len(pairs) + np.arange(names), names)]
+        self._groups = [
+            (group, EpochWalk(len(group), quota, [seed, 20, number]))
+            for number, (group, quota) in enumerate(groups)
+            if quota
+        ]
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def batch(self, number: int) -> PairBatch:
+        """Return batch `number` (from 0); the same number always gives the same batch."""
+        start, wanted = number * self._batch, self._batch
+        parts = []
+        while wanted > 0:
+            epoch, offset = divmod(start, self.rows)
+            part = self._of_epoch(epoch)[offset : offset + wanted]
+            parts.append(part)
+            start, wanted = start + len(part), wanted - len(part)
+        drawn = np.concatenate(parts)
+        is_pair = drawn < self._n_pairs
+        return PairBatch(drawn[is_pair], drawn[~is_pair] - self._n_pairs)
+
+    def _of_epoch(self, epoch: int) -> Int64:
+        """Return what stands in an epoch, in its order: pairs, and from the number of pairs on names, (rows,)."""
+        if epoch != self._epoch:
+            drawn = np.concatenate([group[walk.places(epoch)] for group, walk in self._groups])
+            self._order = np.random.default_rng([self._seed, 21, epoch]).permutation(drawn)
+            self._epoch = epoch
+        return self._order
+
+
+def _shared_out(places: int, shares: NDArray[np.float64]) -> Int64:
+    """Return whole numbers in proportion to `shares` that add up to `places`, one at least each; places >= len(shares).
+
+    By largest remainders, of equal ones the first.
+    """
+    exact = (places - len(shares)) * shares / shares.sum()
+    whole = np.floor(exact).astype(np.int64)
+    order = np.argsort(whole - exact, kind="stable")
+    whole[order[: places - len(shares) - int(whole.sum())]] += 1
+    return whole + 1

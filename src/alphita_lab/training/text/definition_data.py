@@ -1,0 +1,308 @@
+"""What recipes of names and texts learn from and are chosen by: both, scored sentences, and what is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, progress, registry
+from alphita.errors import InputError, Rejects
+from alphita_lab.training.engine import ranks
+from alphita_lab.training.engine.settings import NameTraining, language_weights
+from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Triples
+from alphita_lab.training.sentences.tasks import listed, read_files
+from alphita_lab.training.terms.names import TrainingNames
+from alphita_lab.training.text.definition_dev import DevDefinitions, correlation, hold_out
+from alphita_lab.training.text.definition_pairs import joined, names_as_texts, subset, with_names
+from alphita_lab.verbalisation.generation import read_generated
+from alphita_lab.verbalisation.texts import KINDS, Texts, verbalise
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+
+# Of what names can be trained against: the kinds of texts, and a concept's other names.
+NAME = "name"
+TRAINED = (*KINDS, NAME)
+
+
+class TextTraining(NameTraining):
+    """Base of the configs of recipes that learn from texts of concepts: what `read` asks for.
+
+    A recipe gives each its own default and source; see `recipes.biolord` for what they mean.
+    """
+
+    kinds: str
+    descriptions: int
+    generated: str
+    distil_kinds: str
+    dev_scored: str
+    dev_definitions: int
+    dev_names: int
+
+
+class AdaptedTraining(TextTraining):
+    """Base of those that adapt the encoder to scored sentences too."""
+
+    scored: str
+    triples: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from and chosen by.
+
+    Attributes:
+        terminology: the graph.
+        held_out: (p, 2) pairs of concepts whose triples must not train.
+        names: the names that train.
+        texts: the texts that train, each of a concept with a name; their kinds are places in `TRAINED`.
+        defines: places in `KINDS` of the kinds that stand for a concept's definition.
+        sets: scored pairs and triples to adapt to, by file.
+        definitions: the definitions held out for the dev score, if any.
+        sentences: scored pairs for the dev score, by file.
+        facts: hashes of all sources, and counts, for the manifest.
+    """
+
+    terminology: Terminology
+    held_out: NDArray[np.int32]
+    names: TrainingNames
+    texts: Texts
+    defines: list[int]
+    sets: Mapping[str, ScoredPairs | Triples]
+    definitions: DevDefinitions | None
+    sentences: Mapping[str, ScoredPairs]
+    facts: dict[str, Any]
+
+    def dev(self, encoder: TermEncoder) -> dict[str, float]:
+        """Return the dev scores of a model, the mean of them first; none where nothing is held out."""
+        scores = {}
+        if self.sentences:
+            scores["dev_sts"] = float(np.mean([correlation(encoder, pairs) for pairs in self.sentences.values()]))
+        if self.definitions is not None:
+            scores["dev_retrieval"] = self.definitions.accuracy(encoder)
+        return {"dev": sum(scores.values()) / len(scores), **scores} if scores else {}
+
+    def told(self) -> str:
+        """Return a line on how much it is."""
+        texts = self.texts
+        return f"{self.names.told()}; texts: {len(texts):,} of {len(np.unique(texts.concepts)):,} concepts"
+
+    def variants(self) -> Variants:
+        """Return all names and all texts that define concepts."""
+        each = np.diff(self.names.offsets)
+        named = np.flatnonzero(each)
+        rows = np.flatnonzero(np.isin(self.texts.kinds, self.defines))
+        return Variants(
+            self.names.strings,
+            np.repeat(np.arange(len(named)), each[named]),
+            [self.texts.strings[row] for row in rows.tolist()],
+            np.searchsorted(named, self.texts.concepts[rows]),
+            len(named),
+        )
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What stands for each of n concepts: its names, the preferred one first, and its definitions.
+
+    Attributes:
+        names: the names.
+        named: (names,) the concept of each, 0 to n - 1, ascending.
+        texts: the definitions.
+        defined: (texts,) the concept of each, ascending.
+        n: concepts, each with a name.
+    """
+
+    names: list[str]
+    named: NDArray[np.int64]
+    texts: list[str]
+    defined: NDArray[np.int64]
+    n: int
+
+    def preferred(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the preferred name of each concept, and the concepts."""
+        concepts, first = np.unique(self.named, return_index=True)
+        return [self.names[place] for place in first.tolist()], concepts
+
+
+def read(
+    terminology: Terminology,
+    config: TextTraining,
+    split: Split | None = None,
+    *,
+    rejects: Path | None = None,
+    held_back: frozenset[str] = frozenset(),
+) -> Data:
+    """Return names and texts without what the split holds out, and the scored sentences.
+
+    Args:
+        terminology: the graph.
+        config: what to read, and what of it to hold out.
+        split: what must not train.
+        rejects: file for the rows that are wrong in those of the config; None: they are counted only.
+        held_back: further cleaned strings that must not train.
+
+    Raises:
+        InputError: no name is left, no concept has a text, a file cannot be read or holds scores out of range, or the
+            dev scores of one are all equal.
+    """
+    languages = language_weights(config.languages)
+    exclude = (split.cleaned if split else frozenset()) | held_back
+    held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
+    files = _files(config, terminology, rejects)
+    if split is not None:
+        say(f"held out by the split: {len(split.cleaned):,} strings")
+    names = TrainingNames.of(config, terminology, split, exclude=held_back)
+    trained, defining = _places(config.kinds), _places(config.distil_kinds)
+    # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
+    kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
+    names_train = TRAINED.index(NAME) in trained
+    wanted = {
+        "exclude": exclude.union(names.dev_strings),
+        "held_out": held_out,
+        "languages": tuple(languages) or spoken(names.languages),
+        "kinds": kinds,
+        "descriptions": config.descriptions,
+        "generated": files.generated,
+        "seed": config.seed,
+    }
+    texts = with_names(_verbalised(terminology, wanted, optional=names_train), names)
+    texts, definitions = hold_out(
+        texts,
+        _present(defining, texts),
+        names,
+        wanted=config.dev_definitions,
+        most_names=config.dev_names,
+        seed=config.seed,
+    )
+    texts = subset(texts, np.isin(texts.kinds, trained))
+    defines = _present(defining, texts)
+    instead = "descriptions stand" if len(texts) else "name stands"
+    if names_train:
+        texts = joined(texts, names_as_texts(names, TRAINED.index(NAME)))
+    if defines != defining:
+        say(f"no concept has a definition to train on: its {instead} for it")
+    counts = _told(texts, definitions)
+    read_from = [*files.sets, *files.sentences, *filter(None, [config.generated])]
+    return Data(
+        terminology,
+        held_out,
+        names,
+        texts,
+        defines,
+        files.sets,
+        definitions,
+        files.sentences,
+        {
+            "terminology": terminology.content_hash,
+            "split": split.hash if split else None,
+            "data_files": {file: artefact.hash_file(file) for file in read_from},
+            "rejects": files.rejected,
+            "texts": counts,
+            "texts_left_out": texts.counts,
+        },
+    )
+
+
+def _told(texts: Texts, definitions: DevDefinitions | None) -> dict[str, int]:
+    """Say how many texts of each kind train, and return it."""
+    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}
+    say(
+        f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
+        f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
+    )
+    return counts
+
+
+def _verbalised(terminology: Terminology, wanted: Mapping[str, Any], *, optional: bool) -> Texts:
+    """Return the texts that are wanted; none where there are none and they are optional."""
+    try:
+        return verbalise(terminology, **wanted)
+    except InputError as error:
+        if optional:
+            return Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
+        there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
+        raise InputError(
+            f"{error.problem} in {', '.join(wanted['languages'])}; its definitions are in "
+            f"{', '.join(there) or 'no language'}",
+            file=error.file,
+            remedy=error.remedy,
+        ) from None
+
+
+class _Files(NamedTuple):
+    """What the files of a config hold, by file, and how many of their rows are wrong."""
+
+    sets: dict[str, ScoredPairs | Triples]
+    sentences: dict[str, ScoredPairs]
+    generated: dict[str, str] | None
+    rejected: int
+
+
+def _files(config: TextTraining, terminology: Terminology, rejects: Path | None) -> _Files:
+    """Read the files of a config, and say how many rows are left out; see `read`."""
+    with Rejects(rejects if ranks.connect().first else None) as aside:
+        sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
+        sets: dict[str, ScoredPairs | Triples] = (
+            {**read_files(config.scored, ScoredPairs, aside), **read_files(config.triples, Triples, aside)}
+            if isinstance(config, AdaptedTraining)
+            else {}
+        )
+        generated = read_generated(config.generated, terminology, aside) if config.generated else None
+    for file, pairs in sentences.items():
+        if np.ptp(pairs.scores) == 0:
+            raise InputError(
+                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them",
+                file=file,
+                field="dev_scored",
+                remedy="give pairs with several scores",
+            )
+    if aside.count:
+        say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
+    return _Files(sets, sentences, generated, aside.count)
+
+
+def some_of(choices: Sequence[str], value: str, what: str) -> str:
+    """Return a setting that lists some of the choices.
+
+    Raises:
+        ValueError: it lists something else, or nothing.
+    """
+    for name in (given := listed(value)):
+        if name not in choices:
+            raise ValueError(registry.unknown(what, name, choices))
+    if not given:
+        raise ValueError(f"give some of {', '.join(choices)}")
+    return value
+
+
+def spoken(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages of texts for names of these languages: theirs without regions, and English.
+
+    English definitions go with names in any language, and descriptions are made in English alone.
+    """
+    return tuple(sorted({"en", *(tag.partition("-")[0] for tag in tags)}))
+
+
+def _places(setting: str) -> list[int]:
+    """Return the places in `TRAINED` of the kinds that a setting lists."""
+    return [place for place, kind in enumerate(TRAINED) if kind in listed(setting)]
+
+
+def _present(kinds: list[int], texts: Texts) -> list[int]:
+    """Return these kinds, or all where no text is of them."""
+    return kinds if np.isin(texts.kinds, kinds).any() else list(range(len(KINDS)))
+
+
+def say(text: str) -> None:
+    """Print a line, once for all processes."""
+    if ranks.connect().first:
+        progress.say(text)

@@ -1,0 +1,271 @@
+"""What pre-training on text starts from: an encoder, new or given, and the corpus as sequences with spans.
+
+`recipes.electra_em_pap` says what it is for; the settings here are those that decide it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from alphita import artefact
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.progress import say
+from alphita_lab.training.engine.settings import TermTraining, language_weights
+from alphita_lab.training.sentences.tasks import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita_lab.training.text.entity_masking import Masking
+    from alphita_lab.training.text.span_sequences import Sequences
+
+# Which stream of random numbers chooses the dev sequences.
+DEV = 48
+
+
+class Pretraining(TermTraining):
+    """Settings of text and encoder; Liu, Jiang and Lyu's where they state them (sections are theirs)."""
+
+    # Data
+    corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (table 1)")
+    text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
+    max_length: int = Field(128, ge=8, description="tokens a sequence, special ones counted (§4.2.1)")
+    pooling: Literal["cls", "mean"] = Field(
+        "cls", description="E: [CLS], or the mean of the tokens (not stated; released code)"
+    )
+    segmenter: Literal["words", "jieba", "none"] = Field(
+        "words", description="what finds words: letters and digits, jieba for Chinese, none (§3.1: a segmenter)"
+    )
+    entities: bool = Field(True, description="names of the terminology are masked whole: EM (§3.1)")
+    attributes: str = Field("", description="relations that are attributes, a,b; empty: all (table 2: two)")
+    dev_sequences: int = Field(0, ge=0, description="sequences held out to score RTD with (not stated; ours)")
+    dev_attributes: int = Field(0, ge=0, description="values of products held out to score PAP with (ours)")
+    # Model
+    scratch: bool = Field(True, description="random weights; else those of --encoder (§4: from scratch)")
+    vocabulary: int = Field(
+        21_128, ge=0, description="scratch: tokens trained on the corpus; 0: those of --encoder (Chinese BERT's number)"
+    )
+    lower_case: bool = Field(True, description="trained tokens drop case (not stated; BERT's)")
+    accents: bool = Field(False, description="trained tokens keep accents (not stated; BERT drops them)")
+    layers: int = Field(12, ge=1, description="scratch: layers (§4.2.1)")
+    hidden: int = Field(768, ge=8, description="scratch: width, a multiple of heads (§4.2.1)")
+    heads: int = Field(12, ge=1, description="scratch: attention heads (§4.2.1)")
+    intermediate: int = Field(0, ge=0, description="scratch: width of the feed-forward layers; 0: 4 hidden (ELECTRA's)")
+
+    @model_validator(mode="after")
+    def _has_sizes_that_fit(self) -> Pretraining:
+        if self.scratch and self.hidden % self.heads:
+            larger = self.hidden + self.heads - self.hidden % self.heads
+            raise ValueError(f"hidden={self.hidden} must be a multiple of heads={self.heads}, as {larger} is")
+        return self
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is learnt from, and where what follows from it is kept while the run lasts.
+
+    Attributes:
+        terminology: its names are entities and words.
+        split: what is held out.
+        corpus: files of text, and the hash of each.
+        folder: for the starting encoder and the sequences.
+        rejects: file for lines that cannot be read; None: they are counted only.
+    """
+
+    terminology: Terminology
+    split: Split | None
+    corpus: dict[str, str]
+    folder: Path
+    rejects: Path | None
+
+    @classmethod
+    def of(
+        cls, terminology: Terminology, split: Split | None, corpus: str, folder: Path, rejects: Path | None
+    ) -> Sources:
+        """Look at the files that `corpus` names.
+
+        Raises:
+            UsageError: it names none.
+            InputError: one is not there.
+        """
+        files = [Path(file) for file in listed(corpus)]
+        if not files:
+            raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
+        for file in files:
+            if not file.is_file():
+                raise InputError(
+                    "no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines"
+                )
+        return cls(terminology, split, {str(file): artefact.hash_file(file) for file in files}, folder, rejects)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a result depends on, for the manifest."""
+        held_out = self.split.hash if self.split else None
+        return {"terminology": self.terminology.content_hash, "split": held_out, "corpus": self.corpus}
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """Cleaned strings that must not train."""
+        return self.split.cleaned if self.split else frozenset()
+
+    def texts(self, field: str, rejects: Rejects | None = None) -> Iterator[str]:
+        """Yield the corpus's documents; JSON Lines hold them in `field`."""
+        from alphita_lab.training.text.corpora import documents
+
+        return documents([Path(file) for file in self.corpus], text_field=field, rejects=rejects)
+
+
+def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str | Path:
+    """Return the encoder to start from: the one given, or a new one with random weights.
+
+    Raises:
+        InputError: the corpus has no word.
+        UsageError: `vocabulary` is below the number of the texts' characters.
+    """
+    from alphita.encoder.encoder import TermEncoder
+    from alphita_lab.encoder import electra
+    from alphita_lab.training.engine import ranks
+
+    if not config.scratch:
+        return encoder
+    start, everyone = sources.folder / "start", ranks.connect()
+    if everyone.first:
+        shutil.rmtree(start, ignore_errors=True)
+        with tempfile.TemporaryDirectory() as aside:
+            tokenizer = Path(aside) / "tokenizer.json"
+            if config.vocabulary:
+                _train_vocabulary(config, sources, tokenizer)
+            else:
+                TermEncoder.load(encoder, precision="fp32", device="cpu").save(Path(aside), onnx=False)
+            electra.scratch(
+                start,
+                tokenizer,
+                layers=config.layers,
+                hidden=config.hidden,
+                heads=config.heads,
+                intermediate=config.intermediate or 4 * config.hidden,
+                positions=config.max_length,
+                seed=config.seed,
+            )
+    everyone.wait()
+    return start
+
+
+def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
+    """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
+    from alphita.encoder.wordpieces import TooSmall, count_words
+    from alphita_lab.training.terms.names import TrainingNames
+    from alphita_lab.training.text import corpus_vocabulary
+    from alphita_lab.training.text.matching import HeldOut
+
+    like = corpus_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
+    with Rejects(sources.rejects, private=True) as rejects:
+        words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field, rejects)), like)
+    if not words:
+        unread = f"; {_unusable(rejects.count, sources)}" if rejects.count else ""
+        raise InputError(
+            f"has no word to learn from{unread}",
+            file=next(iter(sources.corpus)),
+            remedy="look at corpus, text_field and --split",
+        )
+    languages = language_weights(config.languages)
+    names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
+    words.update(count_words(names.strings, like))
+    try:
+        tokens = corpus_vocabulary.train(
+            words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
+        )
+    except TooSmall as error:
+        special = len(corpus_vocabulary.SPECIAL)
+        raise UsageError(
+            f"vocabulary={config.vocabulary} is below the {error.characters:,} characters of corpus and names and the "
+            f"{special} special tokens; set vocabulary={error.characters + special} or more"
+        ) from None
+    say(f"vocabulary: {tokens:,} tokens trained on {len(words):,} words")
+
+
+def sequences_of(start: str | Path, config: Pretraining, sources: Sources, length: int) -> Sequences:
+    """Return the corpus as sequences of `length` tokens at most, words and entities marked; made once.
+
+    Raises:
+        InputError: the corpus has no text, or the encoder `start` no mask token; or the terminology has no name.
+    """
+    from alphita_lab.training.engine import ranks
+    from alphita_lab.training.text import segmenters, span_sequences
+    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text.matching import HeldOut
+
+    tokenizer, tokenizer_hash, specials = open_tokenizer(start)
+    segmenter = segmenters.load(config.segmenter)
+    forms = None
+    if config.entities:
+        languages = list(language_weights(config.languages))
+        forms = span_sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
+    folder, everyone = sources.folder / "sequences", ranks.connect()
+    hashes = {**sources.facts, "corpus": list(sources.corpus.values())}
+    given = [tokenizer_hash, config.text_field, hashes]
+    made = span_sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
+    if everyone.first and span_sequences.made_with(folder) != made:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with Rejects(sources.rejects, private=True) as rejects:
+            span_sequences.pack(
+                sources.texts(config.text_field, rejects),
+                tokenizer,
+                specials,
+                folder,
+                length=length,
+                segmenter=segmenter,
+                forms=forms,
+                held_out=HeldOut(sources.held_out),
+                made_with=given,
+                rejects=rejects,
+            )
+    everyone.wait()
+    sequences = span_sequences.read(folder)
+    # Said where a run goes on, too; what an earlier version made has no such count.
+    rejected = sequences.counts.get("rejected", 0)
+    if rejected and everyone.first:
+        say(_unusable(rejected, sources))
+    if forms is not None and not sequences.counts["entities"] and everyone.first:
+        say("no name of the terminology stands in the corpus: only words are masked whole")
+    return sequences
+
+
+def _unusable(lines: int, sources: Sources) -> str:
+    """Say how many lines of the corpus are passed over, and where they are listed."""
+    where = f"each is in {sources.rejects} with its number" if sources.rejects else "--dry-run lists none"
+    return f"{lines:,} lines of the corpus cannot be used; {where}"
+
+
+def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of sequences to score with and of those that train, each ascending."""
+    if config.dev_sequences >= n:
+        raise InputError(
+            f"the corpus gives {n:,} sequences, none of them left to train on",
+            field="dev_sequences",
+            value=config.dev_sequences,
+            remedy="give more text, or hold out fewer",
+        )
+    order = np.random.default_rng([config.seed, DEV]).permutation(n)
+    return np.sort(order[: config.dev_sequences]), np.sort(order[config.dev_sequences :])
+
+
+def masking(start: str | Path, share: float) -> Masking:
+    """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
+    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text.masked_language import masking_of
+
+    tokenizer, _, specials = open_tokenizer(start)
+    return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=1.0, random=0.0)

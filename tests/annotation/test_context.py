@@ -1,0 +1,90 @@
+"""Rules of context: their reach, their sections, and what is wrong with a file of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from alphita.annotation.context import load_rules
+from alphita.annotation.spans import Place
+from alphita.annotation.tokens import sentences_of
+from alphita.errors import InputError
+
+HEADER = "phrase\tcategory\tdirection\treach\n"
+
+
+def said(rules, text, mention):
+    start = text.index(mention)
+    place = Place(start, start + len(mention))
+    sentences = sentences_of(text)
+    number = next(n for n, one in enumerate(sentences) if one.start <= start < one.end)
+    return [
+        (one.category, one.cue, text[one.start : one.end]) for one in rules.read(text, sentences).of(number, [place])
+    ]
+
+
+def rules_of(tmp_path, rows):
+    path = tmp_path / "rules.tsv"
+    path.write_text(HEADER + rows, encoding="utf-8")
+    return load_rules(path)
+
+
+def test_a_cue_is_told_with_its_place():
+    text = "Ça va. There is no evidence of fever."
+    assert said(load_rules(), text, "fever") == [("negated", "no evidence of", "no evidence of")]
+
+
+def test_a_section_reaches_to_the_blank_line_or_the_next_heading():
+    text = "Family history:\nMigraine. Gout.\nExamination: fever.\n\nCough."
+    rules = load_rules()
+    assert [one[0] for one in said(rules, text, "Gout")] == ["family"]
+    assert said(rules, text, "fever") == []
+    assert said(rules, text, "Cough") == []
+    text = "FAMILY HISTORY\n\nMigraine.\n\nFever."
+    assert [one[0] for one in said(rules, text, "Migraine")] == ["family"]
+    assert said(rules, text, "Fever") == []
+
+
+def test_a_cue_within_the_mention_says_nothing_of_it():
+    assert said(load_rules(), "Absence of the thumb was noted.", "Absence of the thumb") == []
+
+
+def test_reach_end_pseudo_and_clause_are_what_the_file_says(tmp_path):
+    rows = "no\tnegated\tahead\t2\nno less\tpseudo\nbut\tend\nthough\tclause\nnow\tend\tfamily\n"
+    rules = rules_of(tmp_path, rows)
+    assert [one[1] for one in said(rules, "no fever here", "fever")] == ["no"]
+    assert said(rules, "no one two fever", "fever") == []
+    assert said(rules, "no less fever", "fever") == []
+    assert said(rules, "no but fever", "fever") == []
+    assert said(rules, "no now fever", "fever") != []
+    assert said(rules, "though no pain, fever", "fever") == []
+    assert said(rules, "no pain, fever", "fever") != []
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "field", "value"),
+    [
+        ("no\tnegatd\tahead\t\n", 2, "category", "negatd"),
+        ("no\tnegated\tahead\t\n# a remark\nno\tnegated\tup\t\n", 4, "direction", "up"),
+        ("no\tnegated\tahead\tfew\n", 2, "reach", "few"),
+        ("no\tnegated\tahead\t0\n", 2, "reach", "0"),
+        ("\tnegated\tahead\t\n", 2, "phrase", ""),
+        ("no\tnegated\tahead\t1\tmore\n", 2, "reach", "more"),
+        ("but\tend\tahead\t\n", 2, "direction", "ahead"),
+    ],
+)
+def test_a_wrong_row_is_named_with_line_field_value_and_remedy(tmp_path, rows, line, field, value):
+    with pytest.raises(InputError) as wrong:
+        rules_of(tmp_path, rows)
+    assert (wrong.value.line, wrong.value.field, wrong.value.value) == (line, field, value)
+    assert wrong.value.remedy
+    assert str(tmp_path / "rules.tsv") in str(wrong.value)
+
+
+@pytest.mark.parametrize("content", [b"phrase,category\n", b"", HEADER.encode(), b"\xff\xfe\x00"])
+def test_a_file_that_is_no_table_of_rules_is_refused(tmp_path, content):
+    path = tmp_path / "rules.tsv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"rules\.tsv"):
+        load_rules(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_rules(tmp_path / "none.tsv")

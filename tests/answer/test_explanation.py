@@ -1,0 +1,219 @@
+"""Why an answer was given: every part of it, as fields and as one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from alphita.answer.calibration_store import EVIDENCE, Calibration
+from alphita.answer.confidence import COMMON, Logistic
+from alphita.answer.explanation import DEFINITION_CHARACTERS, Explanation, RunnerUp, behind
+from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES
+from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
+from alphita.answer.ranker import Network, Ranker, about
+from alphita.index.store import Index, build
+from tests.answer.rich import DEFINITIONS, RichTerminology
+from tests.doubles import HashEncoder
+
+WEIGHTS = {"cosine": 4.0, "letters": 2.0, "equal": 1.0}
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory) -> Index:
+    return build(RichTerminology(), HashEncoder(), tmp_path_factory.mktemp("explanation") / "rich.index")
+
+
+def linear(weights: list[float], bias: float = 0.0) -> Network:
+    """Return a network that adds up weighted features, as long as the sum is positive."""
+    weight, d = np.array(weights)[:, None], len(weights)
+    return Network(np.zeros(d), np.ones(d), weight, np.zeros(1), np.ones(1), np.array([bias]))
+
+
+@pytest.fixture
+def calibration() -> Calibration:
+    of_mention = about(np.zeros(1), np.zeros((1, len(NAMES))), np.zeros((1, len(MENTION_NAMES))), np.array([0, 1]))
+    ranker = Ranker(
+        (linear([WEIGHTS.get(name, 0.0) for name in NAMES]),), (linear([0.0] * of_mention.shape[1], bias=-1.0),)
+    )
+    d = len(EVIDENCE)
+    logistic = Logistic(np.zeros(d), np.ones(d), np.eye(d)[0], np.zeros(1))
+    return Calibration(ranker, {COMMON: logistic}, 0.9, {DEFAULT_ERROR: 0.05})
+
+
+def explain(index: Index, mention: str, **options) -> Explanation:
+    normalizer = Normalizer(index, encoder=HashEncoder(), **options)
+    return normalizer.normalize([mention], explain=True)[0].explanation
+
+
+class TestFields:
+    def test_name_what_was_found_and_what_it_is(self, rich):
+        why = explain(rich, "Headache", ranking="fusion")
+        assert (why.answer, why.matched_term, why.term_kind) == ("equal to", "Headache", "exact synonym")
+        assert why.routes == ("exact", "letters", "vectors")
+        assert why.similarity == {"cosine": 1.0, "letters": 1.0}
+        assert why.definition == DEFINITIONS["AX:2"]
+        assert (why.parents, why.semantic_types) == (("Ache",), ("Finding",))
+        assert (why.nil, why.gave, why.contradictions, why.retired) == (None, {}, (), None)
+
+    @pytest.mark.parametrize(
+        ("ranking", "asked"), [("exact", set()), ("vectors", {"cosine"}), ("letters", {"letters"})]
+    )
+    def test_similarities_are_told_of_routes_that_were_asked(self, rich, ranking, asked):
+        why = explain(rich, "Headache", ranking=ranking)
+        assert set(why.similarity) == asked
+        assert "0.00" not in str(why)
+
+    def test_runners_up_are_the_next_concepts(self, rich):
+        result = Normalizer(rich, encoder=HashEncoder()).normalize(["ache of the hed"], top_k=3, explain=True)[0]
+        others = [(one.concept_id, one.concept_name, one.matched_term) for one in result.explanation.runners_up]
+        assert others == [(one.concept_id, one.concept_name, one.matched_term) for one in result.candidates[1:]]
+        assert len(others) == 2
+        assert result.explanation.answer == "nearest to"
+
+    @pytest.mark.parametrize(
+        ("mention", "kind"),
+        [("ache", "preferred name"), ("soreness", "related synonym"), ("raised temperature", "broad synonym")],
+    )
+    def test_kinds_of_terms(self, rich, mention, kind):
+        assert explain(rich, mention).term_kind == kind
+
+    def test_a_retired_concept_is_named(self, rich):
+        why = explain(rich, "ague")
+        assert why.retired == "AX:5"
+        assert "a name of AX:5, retired and replaced by this" in str(why)
+
+    def test_contradictions_are_named(self, rich):
+        why = explain(rich, "ache of the right side of the head", floor=-1)
+        assert why.matched_term == "Ache of the left side of the head"
+        assert len(why.contradictions) == 1
+        assert "right" in why.contradictions[0]
+        assert "left" in why.contradictions[0]
+        assert f"contradiction: {why.contradictions[0]}" in str(why)
+
+    def test_an_expansion_is_named(self, rich, tmp_path):
+        (tmp_path / "own.csv").write_text("short,long\nHA,headache\n")
+        why = explain(rich, "HA", abbreviations=tmp_path / "own.csv")
+        assert why.expansion == "read as 'headache' (abbreviation, from your list)"
+        assert "read as 'headache' (abbreviation, from your list)" in str(why)
+
+    @pytest.mark.parametrize("mention", ["", " ,; "])
+    def test_nothing_in_the_mention(self, rich, mention):
+        assert str(explain(rich, mention)) == "NIL: nothing is left of the mention after cleaning"
+
+    def test_too_far_away(self, rich):
+        why = explain(rich, "zzzz qqqq", floor=0.9)
+        assert why.answer == "NIL: too far away or too doubtful; the nearest is"
+        assert str(why).startswith(f"{why.answer} {why.matched_term!r}")
+
+    def test_nothing_near_at_all(self, rich):
+        assert explain(rich, "頭痛", ranking="exact").answer == "NIL: no string of the index comes near"
+
+    def test_only_if_asked_for(self, rich):
+        assert Normalizer(rich, encoder=HashEncoder()).normalize(["Headache", ""])[0].explanation is None
+
+
+class TestLearned:
+    def test_groups_tell_what_speaks_for_the_answer_and_against_the_next(self, rich, calibration):
+        normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
+        result = normalizer.normalize(["Headache"], top_k=3, explain=True)[0]
+        why = result.explanation
+        # Against features of 0, which are the middling ones here.
+        assert why.gave == {"meaning": 4.0, "letters": 2.0, "exactness": 1.0}
+        assert list(why.gave) == ["meaning", "letters", "exactness"]
+        for other, candidate in zip(why.runners_up, result.candidates[1:], strict=True):
+            expected = 4.0 * (1 - candidate.similarity)
+            assert other.behind["meaning"] == pytest.approx(expected, abs=2e-3)
+            assert other.behind["exactness"] == pytest.approx(1.0)
+            assert sum(other.behind.values()) == pytest.approx(result.candidates[0].score - candidate.score, abs=3e-3)
+        assert 0 < why.nil < 0.9
+        assert f"p(NIL) {why.nil:.2f}" in str(why)
+        assert "by meaning +4.0, letters +2.0, exactness +1.0" in str(why)
+
+    def test_nil_says_its_probability(self, rich, calibration):
+        doubtful = replace(calibration, nil_threshold=0.0)
+        result = Normalizer(rich, encoder=HashEncoder(), calibration=doubtful).normalize(["hed"], explain=True)[0]
+        assert result.concept_id is None
+        assert result.explanation.answer.startswith("NIL: too far away or too doubtful")
+        assert result.explanation.nil == pytest.approx(result.confidence, abs=1e-4)
+
+    def test_what_is_accepted_does_not_depend_on_how_confidence_is_shown(self, rich, calibration, monkeypatch):
+        normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
+        made, seen = normalizer._maker.results, []
+
+        def results(asked, scored, answers, *rest, **options):
+            seen.append(float(answers.confidence[0]))
+            return made(asked, scored, answers, *rest, **options)
+
+        monkeypatch.setattr(normalizer._maker, "results", results)
+        [result] = normalizer.normalize(["Headache"])
+        assert result.confidence == pytest.approx(seen[0], abs=1e-6)
+        assert result.confidence != seen[0]
+        for accept, decision in ((seen[0], "accept"), (np.nextafter(seen[0], 2), "review")):
+            normalizer.accept = accept
+            assert normalizer.normalize(["Headache"])[0].decision == decision
+
+    def test_a_mention_with_nothing_in_it_is_decided(self, rich, calibration):
+        empty, known = Normalizer(rich, encoder=HashEncoder(), calibration=calibration).normalize(["", "Headache"])
+        assert (empty.decision, empty.method) == ("nil", "nil")
+        assert known.decision == "accept"
+        assert Normalizer(rich, encoder=HashEncoder()).normalize([""])[0].decision is None
+
+
+def test_behind_is_what_the_winner_loses_with_the_others_values():
+    random = np.random.default_rng(0)
+    d, h = len(NAMES), 6
+    networks = tuple(
+        Network(
+            random.normal(size=d),
+            random.uniform(0.5, 2, d),
+            random.normal(size=(d, h)),
+            random.normal(size=h),
+            random.normal(size=h),
+            random.normal(size=1),
+        )
+        for _ in range(2)
+    )
+    ranker = Ranker(networks, networks)
+    winner, others = random.normal(size=d).astype(np.float32), random.normal(size=(3, d)).astype(np.float32)
+    found = behind(ranker, winner, others)
+    own = ranker.score(winner[None])[0]
+    for row, other in enumerate(others):
+        lost = {}
+        for group, names in GROUPS.items():
+            swapped = [other[n] if name in names else winner[n] for n, name in enumerate(NAMES)]
+            lost[group] = own - ranker.score(np.array([swapped], np.float32))[0]
+        kept = {group: value for group, value in lost.items() if abs(value) >= 0.05}
+        assert found[row] == pytest.approx(kept, abs=1e-3)
+        assert list(found[row]) == sorted(kept, key=lambda group: -abs(kept[group]))
+    assert behind(ranker, winner, others[:0]) == []
+
+
+def test_the_line_has_every_part_in_its_order():
+    other = RunnerUp("T:2", "Cold", "cold", {"meaning": 2.04, "letters": -0.31})
+    why = Explanation(
+        "nearest to",
+        "Fever",
+        "preferred name",
+        ("letters", "vectors"),
+        {"cosine": 0.913, "letters": 0.5},
+        "d" * 200,
+        ("Sign",),
+        ("Finding", "Symptom"),
+        "read as 'fever' (spelling)",
+        ("side: left against right",),
+        "T:9",
+        (other, other),
+        0.125,
+        {"meaning": 3.0, "words": 2.0, "letters": 1.0, "term": 0.1},
+    )
+    assert str(why) == (
+        "nearest to 'Fever' (preferred name); found by letters, vectors; cosine 0.91; letters 0.50; "
+        "by meaning +3.0, words +2.0, letters +1.0; p(NIL) 0.12; read as 'fever' (spelling); "
+        "a name of T:9, retired and replaced by this; contradiction: side: left against right; "
+        "before 'cold' (T:2): meaning +2.0, letters -0.3; type: Finding, Symptom; a kind of: Sign; "
+        "definition: " + "d" * (DEFINITION_CHARACTERS - 1) + "…"
+    )
+    assert str(Explanation("NIL: because")) == "NIL: because"
+    assert str(replace(why, definition="one\n line")).endswith("definition: one line")

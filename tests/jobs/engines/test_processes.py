@@ -1,0 +1,104 @@
+"""Processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from alphita import machine
+from alphita.errors import AlphitaError, UsageError
+from alphita.jobs.engines.processes import open_engine
+from tests.jobs.engines.engine_contract import CASES, Squares
+
+# Runs four slow tasks, and says so when the first, a quick one, is done.
+DRIVER = """
+import sys
+from alphita.jobs.engines.processes import open_engine
+from tests.jobs.engines.engine_contract import Squares
+
+if __name__ == "__main__":
+    with open_engine(2) as engine:
+        for task, receipt in engine.run(Squares(sys.argv[1], slow=1), range(4), what="Squaring"):
+            print(receipt["pid"], flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Dies:
+    """An opening that kills its process."""
+
+    def __call__(self):
+        os.kill(os.getpid(), 9)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Opens a worker that tells its threads."""
+
+    def __call__(self):
+        return lambda task: {"threads": machine.threads()}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with open_engine(2) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_contract(case, engine, tmp_path):
+    case(engine, tmp_path)
+
+
+def test_no_process_is_left(engine, tmp_path):
+    made = list(engine.run(Squares(str(tmp_path)), range(4), what="Squaring"))
+    for pid in {receipt["pid"] for _, receipt in made}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_each_has_its_share_of_the_cores(engine):
+    ((_, receipt),) = engine.run(Threads(), [0], what="Telling")
+    assert receipt["threads"] == max(1, machine.cores() // 2)
+
+
+def test_a_process_that_dies_while_opening_is_told(engine):
+    with pytest.raises(AlphitaError, match="died while it opened"):
+        engine.check(Dies())
+
+
+def test_what_is_for_clusters_is_refused():
+    with pytest.raises(UsageError, match="--address"):
+        open_engine(2, "10.0.0.1:6379")
+    with pytest.raises(UsageError, match="--gpus-per-worker"):
+        open_engine(2, None, 1)
+    with pytest.raises(UsageError, match="not 0"):
+        open_engine(0)
+    assert open_engine().workers == machine.cores()
+
+
+def test_workers_end_with_a_killed_driver(tmp_path):
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    driver = subprocess.Popen(
+        [sys.executable, str(script), str(notes)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    pid = int(driver.stdout.readline())
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

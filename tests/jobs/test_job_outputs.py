@@ -1,0 +1,302 @@
+"""What a job writes beside its lines: formats told by name, what they cannot hold, audits, dates, identity."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate.audit import read_audit
+from alphita.errors import AlphitaError, UsageError
+from alphita.index.store import Index, build
+from alphita.jobs.job import format_of, header_of
+from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.run import Job, run
+from alphita.mappings.formats import Header
+from tests.answer.rich import RichTerminology
+from tests.doubles import HashEncoder
+from tests.jobs.run_job import HEADER
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def read(path: Path | str) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    return write(tmp_path / "in.csv", ["code,mention,n", "a1,headache,5", "a2,cold,", "a3,qqqq,0", "a4,headace,12"])
+
+
+@pytest.mark.parametrize(
+    ("out", "name"), [("x.csv", "csv"), ("x.sssom.tsv", "sssom"), ("x.parquet", "parquet"), ("-", "csv")]
+)
+def test_the_format_is_told_by_the_name(out, name):
+    assert format_of(Job(MentionFile("x.csv"), out)).__name__ == f"alphita.mappings.formats.{name}"
+
+
+def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path):
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
+    run(normalizer, Job(table, tmp_path / "out.csv", explain=True))
+    rows = read(tmp_path / "out.csv")
+    assert [(row["mention_code"], row["frequency"]) for row in rows] == [
+        ("a1", "5"),
+        ("a2", ""),
+        ("a3", "0"),
+        ("a4", "12"),
+    ]
+    assert all(row["explanation"] for row in rows)
+    assert rows[0]["explanation"].startswith("equal to 'Headache'")
+
+
+def test_what_a_format_cannot_hold_is_counted_and_set_aside(normalizer, tmp_path):
+    long = "x" * 51
+    source = write(tmp_path / "in.csv", ["code,mention", "a1,headache", f"{long},cold", "a3,bad\0", "a4,headace"])
+    table = MentionFile(source, column="mention", code_column="code")
+    job = Job(table, tmp_path / "out.stcm.csv", top_k=2, header=HEADER, chunk_rows=2)
+    summary = run(normalizer, job)
+    assert (summary.rows, summary.rejected) == (4, 1)
+    assert summary.lost["further candidates"] == 3
+    assert summary.lost["a source code of more than 50 characters"] == 1
+    rejects = [(row["line"], row["field"], row["value"], row["problem"]) for row in read(summary.rejects)]
+    assert rejects == [
+        ("3", "mention_code", long, "a source code of more than 50 characters"),
+        ("4", "mention", "bad\0", "a NUL byte in 'mention'"),
+    ]
+    assert [row["source_code"] for row in read(tmp_path / "out.stcm.csv")] == ["a1", "a4"]
+
+
+@pytest.mark.parametrize("name", ["out.stcm.csv", "out.r4.json"])
+def test_a_map_holds_no_answer_that_nobody_has_accepted(normalizer, source, tmp_path, name):
+    table = MentionFile(source, column="mention", code_column="code")
+    told = "answers that nobody has accepted (--with-review writes them)"
+    # Without a calibration none is accepted; a3 is NIL.
+    summary = run(normalizer, Job(table, tmp_path / name, header=replace(HEADER, with_review=False)))
+    assert summary.lost[told] == 3
+    first = (tmp_path / name).read_text()
+    assert [code for code in ("a1", "a2", "a3", "a4") if code in first] == ["a3"]
+    summary = run(normalizer, Job(table, tmp_path / name, header=HEADER), force=True)
+    assert told not in summary.lost
+    assert "a4" in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
+    terminology = RichTerminology()
+    tables = terminology.side_table
+    terminology.side_table = lambda name: tables(name) if told or name != "properties" else pa.table({})
+    index = build(terminology, HashEncoder(), tmp_path / "rich.index")
+    header = replace(HEADER, target_info=None)
+    source = write(tmp_path / "in.csv", ["mention", "Present", "Dulorin"])
+    job = Job(MentionFile(source), tmp_path / "out.stcm.csv", header=header)
+    summary = run(Normalizer(index, encoder=HashEncoder()), job)
+    written = [row["source_code"] for row in read(tmp_path / "out.stcm.csv")]
+    assert written == (["Dulorin"] if told else ["Present", "Dulorin"])
+    if told:
+        [reject] = read(summary.rejects)
+        assert (reject["line"], reject["value"]) == ("2", "BX:1")
+        assert "Standard Concept" in reject["problem"]
+
+
+def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_path):
+    with pytest.raises(UsageError, match="--source-vocabulary"):
+        run(normalizer, Job(MentionFile(source, column="mention"), tmp_path / "out.csv", "omop"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.parametrize("name", ["out.sssom.tsv", "out.r4.json", "out.r5.json"])
+def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(index_path, source, tmp_path, name):
+    encoder = HashEncoder()
+    bare = Header(set_id="https://x.org", licence="https://x.org/licence")
+    job = Job(MentionFile(source, column="mention"), tmp_path / name, header=bare)
+    with pytest.raises(UsageError, match="prefix 'T' has no declared URI; declare it: --prefix T="):
+        run(Normalizer(Index.open(index_path), encoder=encoder), job)
+    assert encoder.encoded == []
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_the_header_says_what_the_index_knows(normalizer):
+    header = header_of(
+        normalizer, Job(MentionFile("x.csv"), "o.csv", header=Header(set_id="https://x.org")), "2020-02-02"
+    )
+    assert (header.set_id, header.date, header.target_system) == ("https://x.org", "2020-02-02", "T")
+    assert header.sources == {"TEST": "1"}
+    assert header.target_info is None
+    assert "mention" in header.columns
+
+
+class Breaking(HashEncoder):
+    def encode(self, strings):
+        if "headace" in strings:
+            raise RuntimeError("crash")
+        return super().encode(strings)
+
+
+def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_path):
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.sssom.tsv", header=HEADER, chunk_rows=2)
+    with pytest.raises(RuntimeError, match="crash"):
+        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
+    journal = tmp_path / "out.sssom.tsv.journal"
+    first, *others = journal.read_text().splitlines()
+    journal.write_text("\n".join([json.dumps(json.loads(first) | {"date": "2001-02-03"}), *others]) + "\n")
+    run(normalizer, job, resume=True)
+    assert "#mapping_date: 2001-02-03" in (tmp_path / "out.sssom.tsv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"explain": True}, "explain"),
+        ({"audit": 5}, "audit"),
+        ({"header": Header(source_vocabulary="OTHER")}, "source vocabulary"),
+        ({"header": Header(prefixes={"X": "https://x.org/"})}, "prefixes"),
+        ({"table": {"context_column": "code"}}, "context column"),
+        ({"table": {"language_column": "code"}}, "language column"),
+        ({"table": {"frequency_column": "n"}}, "frequency column"),
+    ],
+)
+def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, changed, name):
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
+    with pytest.raises(RuntimeError, match="crash"):
+        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
+    if "table" in changed:
+        changed = {"table": MentionFile(source, column="mention", **changed["table"])}
+    normalizer.calibration = types.SimpleNamespace(fields={}) if name == "audit" else None
+    with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
+        run(normalizer, replace(job, **changed), resume=True)
+
+
+@pytest.mark.parametrize("name", ["ranking", "error", "target", "filters"])
+def test_resume_with_another_normalizer_is_refused(normalizer, index_path, source, tmp_path, name):
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
+    with pytest.raises(RuntimeError, match="crash"):
+        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
+    setattr(normalizer, name, 0.5)
+    with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
+        run(normalizer, job, resume=True)
+
+
+@pytest.fixture
+def sure(normalizer, monkeypatch) -> Normalizer:
+    """A normaliser that accepts what is exact, and doubts the rest."""
+    normalize = normalizer.normalize
+
+    def decide(mentions, **options):
+        decisions = {"exact": "accept", "nearest": "review", "nil": "nil"}
+        found = normalize(mentions, **options)
+        return [replace(one, decision=decisions[one.method], confidence=0.9) for one in found]
+
+    monkeypatch.setattr(normalizer, "normalize", decide)
+    normalizer.calibration = types.SimpleNamespace(
+        fields={"content_hash": "abc"}, assurance=lambda error: "certified", origin=""
+    )
+    return normalizer
+
+
+def test_decisions_are_counted(sure, source, tmp_path):
+    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"))
+    assert (summary.exact, summary.accepted, summary.review, summary.nil) == (2, 2, 1, 1)
+    sure.calibration = None
+    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"), force=True)
+    assert (summary.accepted, summary.review) == (None, None)
+
+
+def test_an_audit_is_drawn_from_the_accepted_rows(sure, tmp_path):
+    lines = ["mention", *(["headache", "headace", "cold", "qqqq"] * 25)]
+    job = Job(MentionFile(write(tmp_path / "in.csv", lines)), tmp_path / "out.csv", top_k=2, audit=10, chunk_rows=7)
+    summary = run(sure, job)
+    assert summary.audit == str(tmp_path / "out.csv.audit.csv")
+    assert summary.accepted == 50
+    rows = read(summary.audit)
+    written = {row["row"]: row for row in read(tmp_path / "out.csv") if row["rank"] == "1"}
+    assert len({row["row"] for row in rows}) == 10
+    for row in rows:
+        assert written[row["row"]]["decision"] == "accept"
+        assert written[row["row"]]["concept_id"] == row["concept_id"]
+        assert (row["accepted_rows"], row["sample_rows"], row["output"]) == ("50", "10", "out.csv")
+    assert Path(summary.audit).stat().st_mode & 0o777 == 0o600
+    # It is tied to the output as it is.
+    answered = [row | {"right": "yes"} for row in rows]
+    with open(tmp_path / "answered.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(answered)
+    assert read_audit(tmp_path / "answered.csv", output=tmp_path / "out.csv").sampled == 10
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.csv", "out.csv.audit.csv"]
+    # Another run draws the same rows; an audit that is there is kept unless forced.
+    with pytest.raises(UsageError, match=r"out.csv.audit.csv already exists"):
+        run(sure, replace(job, out=tmp_path / "new.csv", audit_out=Path(summary.audit)))
+    again = run(sure, replace(job, out=tmp_path / "new.csv", chunk_rows=50, audit_out=tmp_path / "mine.csv"))
+    assert again.audit == str(tmp_path / "mine.csv")
+    assert [row["row"] for row in read(tmp_path / "mine.csv")] == [row["row"] for row in rows]
+
+
+@pytest.mark.parametrize("moment", ["chunk", "before", "after"])
+def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch, moment):
+    source = write(tmp_path / "in.csv", ["mention", *(["headache", "headace", "cold", "qqqq"] * 25)])
+    job = Job(MentionFile(source), tmp_path / "out.csv", audit=10, chunk_rows=7)
+    run(sure, replace(job, out=tmp_path / "unbroken" / "out.csv"))
+    seen = []
+
+    def crash(*arguments, **options):
+        if moment == "after":
+            original(*arguments, **options)
+        seen.append(arguments)
+        if moment != "chunk" or len(seen) == 6:
+            raise RuntimeError("crash")
+        return original(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        name = "alphita.jobs.run." + ("accepted" if moment == "chunk" else "write_audit")
+        original = __import__("alphita.jobs.run", fromlist=["jobs"]).__dict__[name.rpartition(".")[2]]
+        patch.setattr(name, crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            run(sure, job)
+    summary = run(sure, job, resume=True)
+    assert summary.resumed_rows == (35 if moment == "chunk" else 100)
+    for name in ("out.csv", "out.csv.audit.csv"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.csv", "out.csv.audit.csv"]
+
+
+def test_an_audit_that_cannot_be_written(sure, source, tmp_path, monkeypatch):
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", audit=1, audit_out=source / "a.csv")
+    with pytest.raises(AlphitaError, match=rf"cannot write .*a\.csv: {source} is no folder"):
+        run(sure, job)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+    # What cannot be seen before, such as a full disk, comes when the output is there.
+    job = replace(job, audit_out=tmp_path / "new" / "a.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("alphita.artefact.refuse_existing", full)
+        with pytest.raises(AlphitaError, match=r"a\.csv: No space left on device; the output itself is written$"):
+            run(sure, job)
+    assert len(read(tmp_path / "out.csv")) == 4
+    assert run(sure, job, resume=True).audit == str(tmp_path / "new" / "a.csv")
+
+
+def full(*_arguments, **_options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_an_audit_of_nothing(sure, tmp_path):
+    source = write(tmp_path / "in.csv", ["mention", "qqqq"])
+    assert run(sure, Job(MentionFile(source), tmp_path / "out.csv", audit=10)).audit is None
+    assert not list(tmp_path.glob("*audit*"))
+    with pytest.raises(UsageError, match="needs an output file, not stdout"):
+        run(sure, Job(MentionFile(source), "-", audit=10))
+    sure.calibration = None
+    with pytest.raises(UsageError, match="without a calibration none is accepted; fit one: alphita calibrate --index"):
+        run(sure, Job(MentionFile(source), tmp_path / "o.csv", audit=10))

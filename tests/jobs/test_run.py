@@ -1,0 +1,699 @@
+"""Files in, files out: the formats, and jobs that are killed, starved and resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from alphita import registry
+from alphita.answer.normalizer import Normalizer
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.store import Index
+from alphita.jobs.journal import Journal
+from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.run import Job, run
+from alphita.mappings.record import REVIEW, Mapping
+from tests.doubles import HashEncoder
+from tests.jobs.run_job import HEADER, MoodyEncoder, table_of
+
+ROOT = Path(__file__).parents[2]
+FORMATS = registry.names("alphita.mappings.formats")
+# Their columns are the fields of the record.
+PLAIN = ("csv", "jsonl", "parquet")
+COLUMNS = [
+    "row",
+    "mention",
+    "rank",
+    "concept_id",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+]
+
+
+def content(path: Path) -> list[dict[str, object]]:
+    """Read an output of any format as rows; an empty CSV cell is None, numbers are numbers."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    numbers = {"row": int, "rank": int, "similarity": float, "confidence": float}
+    return [{name: numbers.get(name, str)(cell) if cell else None for name, cell in row.items()} for row in rows]
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two outputs hold the same bytes (of Parquet: the same table)."""
+    if one.suffix == ".parquet":
+        return pq.read_table(one).equals(pq.read_table(other))
+    return one.read_bytes() == other.read_bytes()
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    return write(
+        tmp_path / "in.csv", ["id,mention", "a1,headache", "a2,cold", "a3,qqqq", "a4,headace", "a5,bad\0", "a6,"]
+    )
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
+    out = tmp_path / "made" / f"out.{name}"
+    summary = run(normalizer, Job(MentionFile(source), out))
+    assert (summary.rows, summary.exact, summary.nearest, summary.nil, summary.rejected) == (6, 2, 1, 2, 1)
+    assert (summary.out, summary.resumed_rows) == (str(out), 0)
+    rows = content(out)
+    assert list(rows[0]) == COLUMNS
+    assert rows[0] == dict.fromkeys(COLUMNS) | {
+        "row": 1,
+        "mention": "headache",
+        "rank": 1,
+        "concept_id": "T:2",
+        "concept_name": "Headache",
+        "matched_term": "Headache",
+        "similarity": 1.0,
+        "method": "exact",
+        "scope": "exact",
+        "language": "en",
+        "source": "TEST",
+        "code": "2",
+        "routes": rows[0]["routes"],
+    }
+    assert rows[0]["routes"].startswith("exact")
+    assert rows[1]["homonyms"] == "T:5|T:4"
+    assert [(row["row"], row["concept_id"], row["method"]) for row in rows] == [
+        (1, "T:2", "exact"),
+        (2, "T:3", "exact"),
+        (3, None, "nil"),
+        (4, "T:2", "nearest"),
+        (6, None, "nil"),
+    ]
+    assert 0.5 < rows[3]["similarity"] < 1
+    assert rows[4]["similarity"] is None
+    assert sorted(path.name for path in out.parent.iterdir()) == [f"out.{name}", f"out.{name}.rejects.csv"]
+
+
+def test_every_plain_format_says_the_same(normalizer, source, tmp_path):
+    made = []
+    for name in PLAIN:
+        run(normalizer, Job(MentionFile(source, code_column="id"), tmp_path / f"out.{name}", top_k=3))
+        made.append(content(tmp_path / f"out.{name}"))
+    # In CSV an empty string and a missing value look alike.
+    made = [[{key: None if value == "" else value for key, value in row.items()} for row in rows] for rows in made]
+    assert made[0] == made[1] == made[2]
+    assert [(row["row"], row["mention_code"], row["rank"], row["concept_id"]) for row in made[0]][3:6] == [
+        (2, "a2", 1, "T:3"),
+        (2, "a2", 2, "T:5"),
+        (2, "a2", 3, "T:4"),
+    ]
+
+
+def test_columns_are_the_fields_of_the_record():
+    assert Job(MentionFile("x.csv"), "o.csv").columns() == COLUMNS
+    full = Job(MentionFile("x.csv", code_column="id", frequency_column="n"), "o.csv", explain=True).columns()
+    assert full == [name for name in Mapping.__dataclass_fields__ if name not in REVIEW]
+    assert set(full) - set(COLUMNS) == {"mention_code", "frequency", "explanation"}
+
+
+def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
+    summary = run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"))
+    assert summary.rejects == str(tmp_path / "out.csv.rejects.csv")
+    rejects = Path(summary.rejects)
+    assert rejects.stat().st_mode & 0o777 == 0o600
+    assert content(rejects) == [
+        {"file": str(source), "line": "6", "field": None, "value": "bad\0", "problem": "a NUL byte"}
+    ]
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def test_private_keeps_values_out_of_the_rejects(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["mention,x", "secret\0,1", "secret,2,3", '"sec"ret,1', "cold,1"])
+    run(normalizer, Job(MentionFile(source), tmp_path / "out.csv", private=True))
+    rejects = (tmp_path / "out.csv.rejects.csv").read_text()
+    assert rejects.count("\n") == 4
+    assert "secret" not in rejects
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_old_rejects_do_not_outlive_their_output(normalizer, source, tmp_path):
+    out = tmp_path / "out.csv"
+    run(normalizer, Job(MentionFile(source), out))
+    clean = write(tmp_path / "clean.csv", ["mention", "cold"])
+    assert run(normalizer, Job(MentionFile(clean), out), force=True).rejects is None
+    assert not (tmp_path / "out.csv.rejects.csv").exists()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
+    words = ["headache", "cold", "headace", "qqqq", "bad\0", "diabetes mellitus typ 2", ""]
+    source = write(tmp_path / "in.csv", ["code,mention", *(f"{n},{words[n % 7]}" for n in range(100))])
+    whole, cut = tmp_path / f"whole.{name}", tmp_path / f"cut.{name}"
+    first = run(normalizer, Job(MentionFile(source), whole, top_k=2))
+    second = run(normalizer, Job(MentionFile(source), cut, top_k=2, chunk_rows=7))
+    assert content(whole) == content(cut)
+    assert first.rejected == second.rejected == 14
+    assert Path(first.rejects).read_bytes() == Path(second.rejects).read_bytes()
+
+
+def test_a_file_without_rows_gives_a_header(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["mention"])
+    for name in PLAIN:
+        assert run(normalizer, Job(MentionFile(source), tmp_path / f"out.{name}")).rows == 0
+        assert content(tmp_path / f"out.{name}") == []
+    assert (tmp_path / "out.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert pq.read_schema(tmp_path / "out.parquet").names == COLUMNS
+
+
+def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("alphita.jobs.run.CHUNK_CHARACTERS", 150_000)
+    cells = ["headache " * 11_112, "cold", "headache " * 11_112, "headache"]
+    source = write(tmp_path / "in.csv", ["mention", *cells])
+    summary = run(normalizer, Job(MentionFile(source), tmp_path / "out.jsonl"))
+    assert summary.rows == 4
+    rows = content(tmp_path / "out.jsonl")
+    assert [row["mention"] for row in rows] == cells
+    assert rows[0]["concept_id"] == "T:2"
+
+
+def test_an_existing_output_is_kept_unless_forced(normalizer, source, tmp_path):
+    out = write(tmp_path / "out.csv", ["mine"])
+    with pytest.raises(UsageError, match=r"out.csv already exists; choose another name or use --force"):
+        run(normalizer, Job(MentionFile(source), out))
+    with pytest.raises(UsageError, match="already exists"):
+        run(normalizer, Job(MentionFile(source), out), resume=True)
+    assert out.read_text() == "mine\n"
+    run(normalizer, Job(MentionFile(source), out), force=True)
+    assert len(content(out)) == 5
+
+
+def test_the_input_is_never_the_output(normalizer, source):
+    with pytest.raises(UsageError, match="is the input"):
+        run(normalizer, Job(MentionFile(source), source), force=True)
+
+
+def test_no_file_serves_two_ends(normalizer, source, tmp_path):
+    out, before = tmp_path / "out.csv", source.read_bytes()
+    for audit_out, what in (
+        (source, "the input"),
+        (out, "the output"),
+        (tmp_path / "x" / ".." / "out.csv.rejects.csv", "the rejects"),
+    ):
+        job = Job(MentionFile(source), out, audit=1, audit_out=audit_out)
+        normalizer.calibration = types.SimpleNamespace()
+        with pytest.raises(UsageError, match=f"is {what}; choose another name for the rows to audit"):
+            run(normalizer, job, force=True)
+    normalizer.calibration = None
+    with pytest.raises(UsageError, match="is the input; choose another name for the report"):
+        run(normalizer, Job(MentionFile(source), "-", report=source))
+    rejects = write(tmp_path / "out.csv.rejects.csv", ["mention", "cold"])
+    with pytest.raises(UsageError, match="is the input; choose another name for the rejects"):
+        run(normalizer, Job(MentionFile(rejects), out))
+    assert source.read_bytes() == before
+
+
+def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, tmp_path):
+    out = write(tmp_path / "out.csv", ["earlier"])
+    for name in ("out.csv", "other.csv"):
+        with pytest.raises(InputError, match=r"missing\.csv: cannot read the input: No such file"):
+            run(normalizer, Job(MentionFile(tmp_path / "missing.csv"), tmp_path / name), force=True)
+    assert out.read_text() == "earlier\n"
+
+
+@pytest.mark.parametrize(
+    ("out", "name", "message"),
+    [
+        ("out.csv", "docx", "unknown format 'docx'; choose from"),
+        ("out.docx", "", r"cannot tell the format of .*out.docx by its name; say --format, one of"),
+        (".", "csv", "is a folder"),
+    ],
+)
+def test_wrong_outputs(normalizer, source, tmp_path, out, name, message):
+    with pytest.raises(UsageError, match=message):
+        run(normalizer, Job(MentionFile(source), tmp_path / out, name))
+
+
+@pytest.mark.parametrize("out", ["", ".", "..", "/"])
+def test_an_output_without_a_name_is_refused(normalizer, source, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is a folder; name a file"):
+        run(normalizer, Job(MentionFile(source), out, "csv"), force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize("out", ["out.csv", "-"])
+def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, source, tmp_path, monkeypatch, out):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    out = out if out == "-" else tmp_path / out
+    for report, kind, problem in (
+        (tmp_path, UsageError, "is a folder; name a file"),
+        (source / "new" / "r.json", AlphitaError, rf"cannot write .*r\.json: {source} is no folder"),
+    ):
+        with pytest.raises(kind, match=problem):
+            run(normalizer, Job(MentionFile(source), out, report=report))
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(AlphitaError, match=rf"r\.json: the folder {tmp_path} may not be written; choose another"):
+        run(normalizer, Job(MentionFile(source), out, report=tmp_path / "new" / "r.json"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_an_input_that_cannot_be_used_leaves_nothing(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["a,b", "1,2"])
+    with pytest.raises(UsageError, match="unknown column 'c'"):
+        run(normalizer, Job(MentionFile(source, column="c"), tmp_path / "out.csv"))
+    with pytest.raises(InputError, match="No such file"):
+        run(normalizer, Job(MentionFile(tmp_path / "none.csv"), tmp_path / "out.csv"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def stdin(monkeypatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text)))
+
+
+def test_from_stdin(normalizer, tmp_path, monkeypatch):
+    stdin(monkeypatch, b"headache\ncold\n")
+    assert run(normalizer, Job(MentionFile("-"), tmp_path / "out.csv")).exact == 2
+    with pytest.raises(UsageError, match="stdin cannot be resumed"):
+        run(normalizer, Job(MentionFile("-"), tmp_path / "new.csv"), resume=True)
+
+
+def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_path, monkeypatch):
+    known = tmp_path / "known.csv"
+    known.write_text("short,long\nhx,history\n")
+
+    def fresh():
+        return Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=known)
+
+    used, expansions = fresh(), []
+    source = write(tmp_path / "in.csv", ["mention", "diabetes mellitus type 2 (DMT2)", "DMT2"])
+    run(used, Job(MentionFile(source), tmp_path / "one.csv"))
+    for normalizer in (used, fresh()):
+        stdin(monkeypatch, b"mention\nDMT2\n")
+        run(normalizer, Job(MentionFile("-"), tmp_path / "two.csv"), force=True)
+        expansions.append(content(tmp_path / "two.csv")[0]["expansion"])
+    assert content(tmp_path / "one.csv")[1]["expansion"] == "diabetes mellitus type 2"
+    assert expansions == [None, None]
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_to_stdout(normalizer, source, tmp_path, capfdbinary, name):
+    job = Job(MentionFile(source), "-", name)
+    with_file = run(normalizer, replace(job, out=tmp_path / "out"))
+    capfdbinary.readouterr()
+    assert run(normalizer, job).exact == with_file.exact
+    written, said = capfdbinary.readouterr()
+    assert written == (tmp_path / "out").read_bytes()
+    assert b"rejected: " in said
+    assert b"in.csv:6: a NUL byte" in said
+
+
+def test_from_a_pipe(normalizer, tmp_path):
+    pipe = tmp_path / "in.csv"
+    os.mkfifo(pipe)
+    content = b"mention\ncongestive cold failure (CCF)\nheadache\ncold\n"
+    writing = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writing.start()
+    summary = run(normalizer, Job(MentionFile(pipe), tmp_path / "out.csv"))
+    writing.join()
+    assert (summary.rows, summary.exact) == (3, 2)
+    with pytest.raises(UsageError, match="a pipe cannot be resumed"):
+        run(normalizer, Job(MentionFile(pipe), tmp_path / "new.csv"), resume=True)
+
+
+def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, capfd):
+    source = write(tmp_path / "in.csv", ["code,mention", *["a,bad\0"] * 7, "c,cold", "b,headache"])
+    table = MentionFile(source, column="mention", code_column="code")
+    header = replace(HEADER, target_info=lambda one: None if one == "T:3" else HEADER.target_info(one))
+    for private in (False, True):
+        run(normalizer, Job(table, "-", "usagi", header=header, private=private))
+        written, said = capfd.readouterr()
+        assert written.count("\n") == 2
+        told = [line for line in said.splitlines() if "in.csv:" in line]
+        assert [line.partition(":")[0] for line in told] == ["rejected"] * 7 + ["not written"]
+        assert "in.csv:2: a NUL byte in 'mention' (field 'mention'" in told[0]
+        assert "in.csv:9: a concept without OMOP's concept id (field 'concept_id'" in told[-1]
+        assert ("bad" in said) != private
+
+
+def test_parquet_does_not_go_to_stdout(normalizer, source):
+    with pytest.raises(UsageError, match="cannot be written to stdout"):
+        run(normalizer, Job(MentionFile(source), "-", "parquet"))
+    with pytest.raises(UsageError, match="stdout cannot be resumed"):
+        run(normalizer, Job(MentionFile(source), "-"), resume=True)
+
+
+class Breaking(HashEncoder):
+    """Fails at its n-th batch, as a crash would."""
+
+    def __init__(self, good: int) -> None:
+        super().__init__()
+        self.good = good
+
+    def encode(self, strings):
+        self.good -= 1
+        if self.good < 0:
+            raise RuntimeError("crash")
+        return super().encode(strings)
+
+
+@pytest.fixture
+def many(tmp_path) -> Path:
+    chance = random.Random(3)
+    words = ["headache", "cold", "seizure", "diabetes mellitus type 2", "cephalgia", "zzz"]
+    lines = []
+    for number in range(3_000):
+        word = list(chance.choice(words))
+        word.insert(chance.randrange(len(word)), chance.choice("abcdefgh "))
+        mention = "".join(word) if number % 97 else "nul \0"
+        # Most come again and again, some only here.
+        alone = f" {number}" if number % 10 == 0 else ""
+        lines.append(f"{number},{mention}{alone},{chance.choice(['', 'noted'])},{number % 3}")
+    return write(tmp_path / "many.csv", ["code,mention,context,frequency", *lines])
+
+
+def broken(index_path, many, out, good: int = 3, **options) -> Job:
+    job = Job(MentionFile(many, column="mention"), out, chunk_rows=100, **options)
+    with pytest.raises(RuntimeError, match="crash"):
+        run(Normalizer(Index.open(index_path), encoder=Breaking(good)), job)
+    assert not Path(out).exists()
+    return job
+
+
+def test_a_broken_job_goes_on_where_it_was(index_path, many, tmp_path):
+    normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
+    out = tmp_path / "out.csv"
+    job = broken(index_path, many, out)
+    assert (tmp_path / "out.csv.journal").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "out.csv.part").stat().st_mode & 0o777 == 0o600
+    assert "headache" not in (tmp_path / "out.csv.journal").read_text()
+    with pytest.raises(
+        UsageError, match=r"an unfinished job is there .*go on with --resume, or begin anew with --force"
+    ):
+        run(normalizer, job)
+    summary = run(normalizer, job, resume=True)
+    assert (summary.rows, summary.resumed_rows, summary.rejected) == (3_000, 300, 31)
+    run(normalizer, replace(job, out=tmp_path / "unbroken.csv"))
+    assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
+    assert Path(summary.rejects).read_bytes() == (tmp_path / "unbroken.csv.rejects.csv").read_bytes()
+    assert not (tmp_path / "out.csv.journal").exists()
+
+
+def test_force_begins_anew(index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    summary = run(Normalizer(Index.open(index_path), encoder=HashEncoder()), job, force=True)
+    assert (summary.rows, summary.resumed_rows) == (3_000, 0)
+
+
+# In Usagi's file, rows that come again are one, also where rejects stand between them.
+AGAIN = ["c1,cold,1", "c1,cold,2", "c1,bad\0,4", "c1,cold,8", "c2,headache,", "c2,headache,3", "c3,qqqq,1", "c3,qqqq,1"]
+
+
+def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normalizer, tmp_path, capfdbinary):
+    source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
+    job = Job(table, tmp_path / "whole", "usagi", top_k=3, header=HEADER)
+    whole = run(normalizer, job)
+    assert whole.lost["mentions given again, with the first one's row"] == 4
+    content = (tmp_path / "whole").read_bytes()
+    assert [line.split(b",")[:3] for line in content.splitlines()[1:]] == [
+        [b"c1", b"cold", b"11"],
+        [b"c2", b"headache", b"3"],
+        [b"c3", b"qqqq", b"2"],
+    ]
+    for rows in (1, 2, 3, 5):
+        found = run(normalizer, replace(job, out=tmp_path / f"{rows}", chunk_rows=rows))
+        assert (tmp_path / f"{rows}").read_bytes() == content
+        assert found.lost == whole.lost
+        assert not list(tmp_path.glob("*.part"))
+        capfdbinary.readouterr()
+        assert run(normalizer, replace(job, out="-", chunk_rows=rows)).lost == whole.lost
+        assert capfdbinary.readouterr().out == content
+
+
+@pytest.mark.parametrize("good", range(1, 9))
+def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path, monkeypatch, good):
+    source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
+    job = Job(table, tmp_path / "out", "usagi", top_k=3, header=HEADER, chunk_rows=1)
+    whole = run(normalizer, replace(job, out=tmp_path / "whole"))
+    done, add = [], Journal.add
+
+    def breaking(journal, chunk):
+        add(journal, chunk)
+        done.append(chunk)
+        if len(done) == good:
+            raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", breaking)
+        with pytest.raises(RuntimeError, match="crash"):
+            run(normalizer, job)
+    assert b"cold" not in (tmp_path / "out.journal").read_bytes()
+    # Killed once more, when all is written but that it is complete.
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "mark_complete", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(normalizer, job, resume=True)
+    found = run(normalizer, job, resume=True)
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert found.lost == whole.lost
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):
+    assert run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"), resume=True).rows == 6
+
+
+def test_resume_and_force_exclude_each_other(normalizer, source, tmp_path):
+    with pytest.raises(UsageError, match="give one of them"):
+        run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"), resume=True, force=True)
+
+
+def test_resume_with_other_options_is_refused(index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    index = Index.open(index_path)
+    same = Normalizer(index, encoder=HashEncoder())
+    with pytest.raises(UsageError, match="cannot resume: top was 1 when the job began and is 2 now"):
+        run(same, replace(job, top_k=2), resume=True)
+    with pytest.raises(UsageError, match=r"cannot resume: floor was 0.5 when the job began and is 0.6 now"):
+        run(Normalizer(index, encoder=HashEncoder(), floor=0.6), job, resume=True)
+    with pytest.raises(UsageError, match=r"cannot resume: code column was None .* is 'code' now"):
+        run(same, replace(job, table=MentionFile(many, code_column="code")), resume=True)
+    index.content_hash = "other"
+    with pytest.raises(UsageError, match="cannot resume: index hash was"):
+        run(Normalizer(index, encoder=HashEncoder()), job, resume=True)
+
+
+@pytest.mark.parametrize("change", ["first", "last", "shorter", "cut"])
+def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_path, change):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    lines = many.read_text().splitlines()
+    changed = {
+        "first": [lines[0], "0,other", *lines[2:]],
+        "last": [*lines[:300], lines[300].replace(",", ",x", 1), *lines[301:]],
+        "shorter": lines[:250],
+        "cut": lines[:201],
+    }
+    write(many, changed[change])
+    with pytest.raises(UsageError, match=r"many.csv is not the input this job began with"):
+        run(normalizer, job, resume=True)
+    assert (tmp_path / "out.csv.journal").exists()
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_journal_line_that_was_cut_does_not_count(normalizer, index_path, many, tmp_path):
+    run(normalizer, Job(MentionFile(many, column="mention"), tmp_path / "unbroken.csv", chunk_rows=100))
+    job = broken(index_path, many, tmp_path / "out.csv")
+    journal = tmp_path / "out.csv.journal"
+    journal.write_bytes(journal.read_bytes()[:-5])
+    with open(tmp_path / "out.csv.part", "ab") as part:
+        part.write(b"half a li")
+    assert run(normalizer, job, resume=True).resumed_rows == 200
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
+
+
+def test_a_part_or_journal_that_was_tampered_with_is_refused(normalizer, index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    os.truncate(tmp_path / "out.csv.part", 10)
+    with pytest.raises(InputError, match="shorter than the journal says; begin anew with --force"):
+        run(normalizer, job, resume=True)
+    (tmp_path / "out.csv.journal").write_text('{"job": 5}\n{"a": 1}\n')
+    with pytest.raises(InputError, match="not a journal of alphita"):
+        run(normalizer, job, resume=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_crash_while_the_output_is_put_in_place(normalizer, source, tmp_path, monkeypatch, name, moment):
+    out, unbroken = tmp_path / f"out.{name}", tmp_path / f"unbroken.{name}"
+    job = Job(MentionFile(source, code_column="id"), out, name, header=HEADER)
+    run(normalizer, replace(job, out=unbroken))
+    writer = registry.load("alphita.mappings.formats", name)
+    finish = writer.finish
+
+    def crash(header, part, target):
+        if moment == "after":
+            finish(header, part, target)
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        if moment == "before":
+            patch.setattr("alphita.jobs.run._finish", lambda *_: crash(None, None, None))
+        else:
+            patch.setattr(writer, "finish", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            run(normalizer, job)
+    assert run(normalizer, job, resume=True).resumed_rows == 6
+    assert same(out, unbroken)
+    assert sorted(path.name for path in tmp_path.glob("*out*")) == [out.name, f"{out.name}.rejects.csv"]
+
+
+def test_two_jobs_do_not_write_one_output(normalizer, source, tmp_path):
+    out = tmp_path / "out.csv"
+
+    class Second(HashEncoder):
+        def encode(self, strings):
+            with pytest.raises(AlphitaError, match="another alphita is writing this output now"):
+                run(normalizer, Job(MentionFile(source), out), force=True)
+            return super().encode(strings)
+
+    assert run(Normalizer(normalizer.index, encoder=Second()), Job(MentionFile(source), out)).rows == 6
+    assert len(content(out)) == 5
+
+
+def start(index_path: Path, source: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.jobs.run_job", str(index_path), str(source), str(out), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def durable_chunks(out: Path) -> int:
+    journal = out.with_name(out.name + ".journal")
+    return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kill_9_and_resume_give_the_unbroken_output(index_path, many, tmp_path, name):
+    unbroken = tmp_path / f"unbroken.{name}"
+    moody = Normalizer(Index.open(index_path), encoder=MoodyEncoder())
+    run(moody, Job(table_of(many), unbroken, name, top_k=2, chunk_rows=50, header=HEADER))
+    out = tmp_path / f"out.{name}"
+    chance = random.Random(len(name))
+    kills = 0
+    goals = (3, 20, 41) if name == "csv" else (41,)
+    for goal in goals:
+        process = start(index_path, many, out, "resume")
+        while durable_chunks(out) < goal and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.02)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not out.exists()
+    assert kills == len(goals)
+    assert 41 <= durable_chunks(out) < 60
+    process = start(index_path, many, out, "resume")
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "rows=3000" in said
+    assert "resumed_rows=0" not in said
+    assert same(out, unbroken)
+    rejects = [path.with_name(path.name + ".rejects.csv").read_bytes() for path in (out, unbroken)]
+    assert rejects[0] == rejects[1]
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_200000_rows_killed_again_and_again(index_path, tmp_path, name):
+    chance = random.Random(7)
+    words = ["headache", "cold", "seizure", "diabetes mellitus type 2", "cephalgia", "café", "zzz", "bad \0"]
+    source = tmp_path / "in.csv"
+    with open(source, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["code", "mention", "context", "frequency"])
+        for number in range(200_000):
+            writer.writerow([number, f"{chance.choice(words)} {chance.randrange(2_000)}", "", ""])
+    unbroken, out = tmp_path / f"unbroken.{name}", tmp_path / f"out.{name}"
+    assert start(index_path, source, unbroken, "", "", "5000").wait(timeout=600) == 0
+    kills = 0
+    while True:
+        process = start(index_path, source, out, "resume", "", "5000")
+        goal = durable_chunks(out) + chance.randrange(1, 8)
+        while durable_chunks(out) < goal and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.random() * 0.5)
+        # Where the output is, all is done but the end of the process.
+        if out.exists() or process.poll() is not None:
+            process.wait(timeout=600)
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert process.returncode == 0
+    assert kills >= 5
+    assert same(out, unbroken)
+    if name in PLAIN:
+        assert len(content(out)) > 200_000
+
+
+def test_a_full_disk_gives_one_error_and_no_half_output(index_path, normalizer, many, tmp_path):
+    moody = Normalizer(normalizer.index, encoder=MoodyEncoder())
+    run(moody, Job(table_of(many), tmp_path / "unbroken.csv", top_k=2, chunk_rows=50))
+    out = tmp_path / "out.csv"
+    process = start(index_path, many, out, "", "100000")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == f"error: could not write {out}: File too large; make room and go on with --resume"
+    assert not out.exists()
+    assert durable_chunks(out) > 3
+    _, errors = start(index_path, many, out, "resume").communicate(timeout=60)
+    assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes(), errors
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_disk_full_from_the_start_leaves_nothing(index_path, many, tmp_path, name):
+    process = start(index_path, many, tmp_path / f"out.{name}", "", "100")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert "File too large; nothing was changed" in errors.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,810 @@
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import DamerauLevenshtein
+from sklearn.metrics import f1_score
+
+from alphita.errors import InputError, UsageError
+from alphita.terminology import store
+from alphita.terminology.model import REPLACED_BY, XREF, Tables
+from alphita.terminology.splits import Split, hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.evaluation.benchmarks import _terminology_targets as names
+from alphita_lab.evaluation.benchmarks.held_out_translations import hold_out_translations
+from alphita_lab.evaluation.scoring.linking import Queries, Targets
+from alphita_lab.evaluation.scoring.results import Result, figures_of
+from alphita_lab.evaluation.systems import load_system
+
+FILES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
+NAMES = (
+    "xl_bel",
+    "mantra",
+    "chip_cdn",
+    "held_out_synonyms",
+    "held_out_translations",
+    "misspelt_names",
+    "hpo_gsc_plus",
+    "e3c_concepts",
+    "omop_exact_matching",
+)
+OF_FILES = ("xl_bel", "mantra", "chip_cdn", "hpo_gsc_plus", "e3c_concepts", "omop_exact_matching")
+
+
+def save(path: Path, terms: Sequence[tuple[Any, ...]], **side: Sequence[tuple[Any, ...]]) -> Terminology:
+    """Save a terminology of terms; the first of a concept leads, and one that begins with "old " is obsolete."""
+    ids = list(dict.fromkeys(term[0] for term in terms))
+    columns = ["concept", "string", "language", "status", "scope", "source"]
+    frame = pl.DataFrame(list(terms), schema=columns, orient="row")
+    first = pl.int_range(pl.len()).over("concept") == 0
+    obsolete = pl.when(pl.col("string").str.starts_with("old ")).then(pl.lit("obsolete"))
+    frame = frame.with_columns(preferred=first, type=obsolete)
+    retired = {one for (one,) in side.pop("retired", [])}
+    concepts = pl.DataFrame({"id": ids, "retired": [one in retired for one in ids]}).with_columns(source=pl.lit("T"))
+    schemas = {
+        "xrefs": ["concept", "predicate", "object"],
+        "aliases": ["concept", "alias"],
+        "replacements": ["concept", "predicate", "object"],
+        "semantic_types": ["concept", "semantic_type"],
+    }
+    tables = {
+        name: pl.DataFrame(list(rows), schema=schemas[name], orient="row").with_columns(source=pl.lit("T"))
+        for name, rows in side.items()
+    }
+    store.save(Tables(concepts, frame, **tables), path, force=True)
+    return store.load_terminology(path)
+
+
+def term(
+    concept: str,
+    string: str,
+    language: str = "en",
+    status: str = "official",
+    scope: str = "exact",
+    source: str = "SNOMEDCT",
+) -> tuple[str, ...]:
+    return concept, string, language, status, scope, source
+
+
+@pytest.fixture(scope="module")
+def umls(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    return save(
+        tmp_path_factory.mktemp("umls") / "umls.terminology",
+        [
+            term("UMLS:C0000001", "Grumbling knee"),
+            term("UMLS:C0000001", "Knie, grummelndes", "de", source="MSHGER"),
+            term("UMLS:C0000002", "Blueberry shrub", source="MESH"),
+            term("UMLS:C0000003", "Lantern"),
+            term("UMLS:C0000005", "Noisy knee"),
+            term("UMLS:C0000008", "Retired thing"),
+        ],
+        retired=[("UMLS:C0000008",)],
+        semantic_types=[("UMLS:C0000001", "Finding"), ("UMLS:C0000002", "Plant")],
+    )
+
+
+@pytest.fixture(scope="module")
+def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    return save(
+        tmp_path_factory.mktemp("hpo") / "hpo.terminology",
+        [
+            term("HP:0000101", "Grumbling knee"),
+            term("HP:0000101", "Crepitating knee"),
+            term("HP:0000105", "Noisy knee"),
+            term("HP:0000103", "Obsolete old knee"),
+            term("HP:0000104", "Obsolete older knee"),
+            term("HP:0000106", "Old knee"),
+            term("HP:0000107", "Obsolete oldest knee"),
+        ],
+        retired=[("HP:0000103",), ("HP:0000104",), ("HP:0000107",)],
+        aliases=[("HP:0000105", "HP:0000102")],
+        replacements=[("HP:0000103", REPLACED_BY, "HP:0000106"), ("HP:0000107", REPLACED_BY, "HP:0000103")],
+        xrefs=[
+            ("HP:0000101", XREF, "UMLS:C0000001"),
+            ("HP:0000105", XREF, "UMLS:C0000001"),
+            ("HP:0000104", XREF, "UMLS:C0000001"),
+            ("HP:0000104", XREF, "UMLS:C0000002"),
+        ],
+    )
+
+
+def load(name: str, data: Path | None = FILES, terminology: Terminology | None = None, **options: Any) -> Any:
+    module = load_benchmark(name)
+    return module.load(Source(data, terminology, name, module.INFO.where), module.Options(**options))
+
+
+def run(data: names.Data, system: str = "tfidf", name: str = "mantra") -> Result:
+    return load_benchmark(name).evaluate(data, load_system(system), None)
+
+
+def values(result: Result) -> dict[tuple[str, str], float | None]:
+    return {(figure.subset, figure.metric): figure.value for figure in figures_of(result)}
+
+
+def edited(tmp_path: Path, name: str, change: tuple[str, str], file: str) -> Path:
+    """Copy a benchmark's files with a string changed in one of them."""
+    shutil.copytree(FILES / name, tmp_path / name)
+    path = tmp_path / name / file
+    old = path.read_text(encoding="utf-8")
+    assert change[0] in old
+    path.write_text(old.replace(*change), encoding="utf-8")
+    return tmp_path
+
+
+# --- the scores of sets -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_set_scores_are_those_of_a_plain_count(data: st.DataObject) -> None:
+    ids = ["a", "b", "c", "d"]
+    n = data.draw(st.integers(1, 8))
+    gold = [data.draw(st.sets(st.sampled_from(ids), min_size=1)) for _ in range(n)]
+    mentions = [data.draw(st.sampled_from([*ids, "no such name"])) for _ in range(n)]
+    queries = Queries([(mention,) for mention in mentions], [(frozenset(one),) for one in gold])
+    sets = names.Data(queries, Targets(ids, ids), {}, sizes=[len(one) for one in gold])
+    found = {key[1]: value for key, value in values(run(sets, "exact_match")).items() if key[0] == "all"}
+    answers = [{mention} & set(ids) for mention in mentions]
+    tp = sum(len(answer & one) for answer, one in zip(answers, gold, strict=True))
+    fp = sum(len(answer - one) for answer, one in zip(answers, gold, strict=True))
+    fn = sum(len(one - answer) for answer, one in zip(answers, gold, strict=True))
+    precision, recall = tp / (tp + fp) if tp + fp else 0.0, tp / (tp + fn)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    assert found["set F1"] == pytest.approx(f1)
+    table = [[[one in group for one in ids] for group in groups] for groups in (gold, answers)]
+    assert found["set F1"] == pytest.approx(f1_score(*map(np.array, table), average="micro", zero_division=0))
+    # The released scorer: a line for each gold id, right if the answer is that id.
+    lines = [(mention, one) for mention, group in zip(mentions, gold, strict=True) for one in group]
+    assert found["one-line score"] == pytest.approx(sum(mention == one for mention, one in lines) / len(lines))
+
+
+def test_sets_of_nothing_are_not_scored() -> None:
+    assert np.isnan(names.set_f1(np.zeros((2, 3))))
+    assert np.isnan(names.one_line(np.zeros((2, 2))))
+
+
+# --- names of a terminology -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["T:1", "T:2", "T:3", "T:4"]),
+            st.sampled_from(["Alpha", "alpha", "beta", "Gamma-1", "δ"]),
+            st.sampled_from(["en", "it", "de"]),
+            st.sampled_from(["official", "candidate", "machine"]),
+            st.sampled_from(["exact", "broad"]),
+            st.sampled_from(["MSH1", "MSH2", "X"]),
+        ),
+        min_size=1,
+        max_size=14,
+    ),
+    st.sets(st.sampled_from(["T:1", "T:2"])),
+    st.booleans(),
+    st.integers(0, 3),
+    st.sampled_from([0.5, 1.0]),
+)
+def test_names_and_translations_are_those_of_a_plain_walk(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, ...]],
+    retired: set[str],
+    machine: bool,
+    seed: int,
+    fraction: float,
+) -> None:
+    """The plain walk is over the terms as they were stored, for a store drops repeated ones."""
+    terminology = save(tmp_path_factory.getbasetemp() / "drawn.terminology", rows, retired=[(one,) for one in retired])
+    stored = [
+        (terminology.concept_id(concept), entry)
+        for concept, entry in zip(terminology.term_concept.tolist(), terminology.terms.to_pylist(), strict=True)
+    ]
+    live = [(one, entry) for one, entry in stored if one not in retired]
+    split = hold_out_translations(terminology, "it", machine=machine, fraction=fraction, seed=seed)
+    elsewhere = {clean(entry["string"]) for _, entry in live if entry["language"] != "it"}
+    wanted: dict[tuple[str, str], str] = {}
+    for one, entry in live:
+        fits = entry["language"] == "it" and entry["scope"] == "exact" and (machine or entry["status"] != "machine")
+        if fits:
+            wanted.setdefault((one, clean(entry["string"])), entry["string"])
+    if fraction == 1:
+        expected = [(one, string) for (one, key), string in wanted.items() if key not in elsewhere]
+        assert list(zip(split.concept_ids, split.strings, strict=True)) == expected
+        assert split.facts["dropped_as_equal_to_a_kept_term"] == len(wanted) - len(expected)
+    else:
+        drawn = set(split.concept_ids)
+        full = hold_out_translations(terminology, "it", machine=machine, seed=seed)
+        pairs = zip(full.concept_ids, full.strings, strict=True)
+        assert [pair for pair in pairs if pair[0] in drawn] == list(zip(split.concept_ids, split.strings, strict=True))
+    kept = [
+        (one, entry["string"])
+        for one, entry in live
+        if entry["language"] != "it" and entry["source"].startswith("MSH") and clean(entry["string"]) != "beta"
+    ]
+    chosen = {"not_languages": ["it"], "sources": ["MSH*"], "exclude": {"beta"}}
+    if not kept:
+        with pytest.raises(UsageError, match=r"no name of drawn\.terminology is left to rank against"):
+            names.names_of(terminology, **chosen)
+        return
+    targets, removed = names.names_of(terminology, **chosen)
+    assert list(zip(targets.ids, targets.names, strict=True)) == kept
+    beta = [
+        1
+        for _, entry in live
+        if clean(entry["string"]) == "beta" and entry["source"].startswith("MSH") and entry["language"] != "it"
+    ]
+    assert removed == len(beta)
+
+
+def test_gold_ids_are_found_in_a_terminology(hpo: Terminology) -> None:
+    gold = {one: one for one in ("HP:0000101", "HP:0000102", "HP:0000103", "HP:0000104", "UMLS:C0000001", "HP:9")}
+    found = names.terminology_dictionary(hpo, gold, names.NameFilter())
+    assert found.how == {
+        "HP:0000101": "live",
+        "HP:0000102": "alternative id",
+        "HP:0000103": "replaced",
+        "HP:0000104": "retired",
+        "UMLS:C0000001": "cross-reference",
+        "HP:9": "unknown",
+    }
+    assert found.gold(["HP:0000102"]) == {"HP:0000105"}
+    assert found.gold(["HP:0000103"]) == {"HP:0000106"}
+    twice = names.terminology_dictionary(hpo, {"HP:0000107": "HP:0000107"}, names.NameFilter())
+    assert twice.how == {"HP:0000107": "replaced"}
+    assert twice.gold(["HP:0000107"]) == {"HP:0000106"}
+    assert found.gold(["UMLS:C0000001"]) == {"HP:0000101", "HP:0000105"}  # not HP:0000104, which is retired
+    assert found.gold(["HP:0000104", "HP:9"]) == {"HP:0000104", "HP:9"}
+    assert found.notes["gold ids"] == 6
+    assert "Obsolete old knee" not in found.targets.names
+
+
+def test_languages_and_sources_are_chosen(umls: Terminology) -> None:
+    found = names.terminology_dictionary(umls, {}, names.NameFilter(languages="de", sources="MSH*, X"))
+    assert found.targets.names == ["Knie, grummelndes"]
+    with pytest.raises(UsageError, match=r"languages: fi; sources: MESH, X"):
+        names.terminology_dictionary(umls, {}, names.NameFilter(languages="fi", sources="X,MESH"))
+
+
+# --- each benchmark on its files --------------------------------------------------------------------------------------
+
+
+def test_xl_bel_with_a_file_of_names() -> None:
+    data = load("xl_bel")
+    assert data.queries.columns["language"] == ["de"] * 2 + ["en"] * 5
+    assert data.queries.gold[1] == (frozenset({"C0000009", "C0000002"}),)
+    assert data.notes["gold ids, unknown"] == 2
+    assert data.notes["queries that repeat another"] == 1
+    assert data.notes["queries of unknown semantic type"] == 7
+    assert data.notes["languages that are not there"] == "es, fi, ja, ko, ru, th, tr, zh"
+    assert data.notes["names left out, empty"] == 1
+    result = run(data)
+    assert result.rows["covered"].to_list() == [True] * 6 + [False]
+    found = values(result)
+    assert found["language=en", "accuracy@1"] == pytest.approx(4 / 5)
+    assert found["covered=False", "accuracy@1"] == 0
+
+
+def test_xl_bel_without_plants(umls: Terminology) -> None:
+    everything = load("xl_bel", terminology=umls)
+    assert everything.notes["targets"] == "the names of umls.terminology"
+    assert everything.queries.columns["species"] == [False, True, False, True, None, False, None]
+    assert "species" in everything.subsets
+    data = load("xl_bel", terminology=umls, species="without")
+    assert [parts[0] for parts in data.queries.parts] == [
+        "Knie, grummelndes",
+        "grumbling knee",
+        "lantern",
+        "grumbling knee",
+        "unheard of",
+    ]
+    assert data.notes["queries left out as plants and animals"] == 2
+    assert data.notes["queries of unknown semantic type"] == 2
+    assert values(run(data))["language=de", "accuracy@1"] == 1
+    with pytest.raises(UsageError, match="needs semantic types"):
+        load("xl_bel", species="without")
+
+
+def test_umls_names_are_taken_from_where_they_fit(umls: Terminology, hpo: Terminology, tmp_path: Path) -> None:
+    assert load("xl_bel", terminology=umls, names="file").notes["targets"] == "the names of open_cui_names.tsv"
+    assert load("xl_bel", terminology=hpo).notes["targets"] == "the names of open_cui_names.tsv"
+    crossed = load("xl_bel", terminology=hpo, names="terminology")
+    assert crossed.notes["gold ids, cross-reference"] == 1
+    shutil.copy(FILES / "xl_bel" / "en_1k_test_query.txt", tmp_path)
+    assert load("xl_bel", tmp_path, hpo).notes["targets"] == "the names of hpo.terminology"
+    with pytest.raises(UsageError, match="--terminology"):
+        load("xl_bel", names="terminology")
+    with pytest.raises(InputError, match="open_cui_names"):
+        load("xl_bel", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["xl_bel", "mantra", "e3c_concepts", "omop_exact_matching"])
+def test_a_file_of_names_has_no_languages_and_sources(name: str) -> None:
+    with pytest.raises(UsageError, match="names come from a file"):
+        load(name, languages="en")
+
+
+def test_mantra_as_on_github() -> None:
+    data = load("mantra")
+    found = {
+        (part, mention): (next(iter(gold)), size)
+        for (mention,), gold, part, size in zip(
+            data.queries.parts, data.queries.gold, data.queries.columns["part"], data.sizes, strict=True
+        )
+    }
+    assert found == {
+        ("es EMEA", "rodilla gruñona"): (frozenset({"C0000001", "C0000005"}), 2),
+        ("es EMEA", "linterna"): (frozenset({"C0000003"}), 1),
+        ("de Medline", "Laterne"): (frozenset({"C0000003"}), 1),
+    }
+    assert sorted(data.queries.columns["group"], key=str) == ["DISO", None, "OBJC"]
+    assert data.notes["languages that are not there"] == "English, French, Dutch"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("file", ["mantra_en_fr.tsv", "Medline_GSC_fr_man.xml"])
+def test_mantra_in_other_layouts(tmp_path: Path, file: str, packed: bool) -> None:
+    for path in (FILES / "mantra" / "other_layouts" / file, FILES / "mantra" / "open_cui_names.tsv"):
+        shutil.copy(path, tmp_path)
+    if packed:
+        (tmp_path / f"{file}.gz").write_bytes(gzip.compress((tmp_path / file).read_bytes()))
+        (tmp_path / file).unlink()
+    data = load("mantra", tmp_path)
+    queries = list(
+        zip([parts[0] for parts in data.queries.parts], data.queries.columns["part"], data.sizes, strict=True)
+    )
+    if file.endswith("xml"):
+        assert queries == [("genou grognon", "fr Medline", 2), ("lanterne", "fr Medline", 1)]
+        assert data.queries.gold[0] == (frozenset({"C0000001", "C0000005"}),)
+        assert data.queries.columns["group"] == ["DISO", "OBJC"]
+        return
+    assert queries == [("grumbling knee", "en EMEA", 2), ("lantern", "en Patents", 1), ("rien", "fr Medline", 1)]
+    assert data.notes["annotations left out for want of a CUI"] == 1
+    result = run(data)
+    found = values(result)
+    # Two answers are right, of three given and four gold ids.
+    assert found["all", "set F1"] == pytest.approx(2 * 2 / (2 * 2 + 0 + 2))
+    assert found["all", "one-line score"] == pytest.approx(2 / 4)
+    assert found["all", "accuracy@1"] == pytest.approx(2 / 3)
+    assert result.rows["fn"].to_list() == [1, 0, 1]
+    assert result.metrics[0].name == load_benchmark("mantra").INFO.main_metric
+
+
+def test_chip_procedures_and_symptoms() -> None:
+    data = load("chip_cdn")
+    assert data.sizes == [1, 2, 1]
+    assert data.queries.seen == [True, False, False]
+    assert data.notes["standard names that stand in the list twice"] == 1
+    assert data.notes["gold names that the list lacks"] == 1
+    assert len(data.targets.names) == 3
+    result = run(data, name="chip_cdn")
+    assert result.rows["covered"].to_list() == [True, True, False]
+    assert values(result)["standard_names=one", "accuracy@1"] == 0.5
+    assert result.metrics[0].name == load_benchmark("chip_cdn").INFO.main_metric
+    symptoms = load("chip_cdn", task="symptoms")
+    assert [parts[0] for parts in symptoms.queries.parts] == ["膝盖咕咕响", "眼睛像灯笼"]
+    assert symptoms.notes["queries left out, empty"] == 1
+    assert values(run(symptoms, "bm25"))["all", "accuracy@1"] == 1
+
+
+def test_hpo_ids_of_2016(hpo: Terminology) -> None:
+    data = load("hpo_gsc_plus", terminology=hpo)
+    assert sorted(data.queries.columns["id"]) == ["alternative id", "live", "replaced", "retired", "unknown"]
+    assert data.notes["queries whose id is live"] == 1
+    result = run(data)
+    assert values(result)["covered=True", "accuracy@1"] == 1
+    assert result.rows["covered"].sum() == 3
+    with pytest.raises(UsageError, match="--terminology"):
+        load("hpo_gsc_plus")
+
+
+def test_e3c(umls: Terminology) -> None:
+    data = load("e3c_concepts", terminology=umls)
+    assert [parts[0] for parts in data.queries.parts] == ["grumbling knee", "lantern"]
+    assert data.queries.columns["semantic_type"] == ["Finding", None]
+    left_out = {key: value for key, value in data.notes.items() if key.startswith("mentions left out")}
+    assert list(left_out.values()) == [1, 1, 1]
+    everything = load("e3c_concepts", layer="all")
+    assert everything.queries.parts[-1] == ('"quoted" lantern',)
+    assert everything.subsets == ("layer",)
+    assert len(load("e3c_concepts", layer="layer2").queries) == 1
+
+
+def test_omop(tmp_path: Path, umls: Terminology) -> None:
+    data = load("omop_exact_matching", terminology=umls)
+    assert data.notes["targets"] == "the target names of the file itself"
+    assert data.queries.gold == [(frozenset({"101"}),), (frozenset({"102", "101"}),)]
+    assert data.queries.columns["predicate"] == ["exactMatch", "broadMatch"]
+    assert data.notes["terms left out, without a target"] == 1
+    assert values(run(data))["all", "accuracy@1"] == 1
+    omop = save(
+        tmp_path / "omop.terminology",
+        [term("SNOMEDCT:1", "Blue lantern"), term("OMOP:102", "Left lantern")],
+        aliases=[("SNOMEDCT:1", "OMOP:101")],
+    )
+    data = load("omop_exact_matching", terminology=omop)
+    assert data.queries.gold == [(frozenset({"SNOMEDCT:1"}),), (frozenset({"OMOP:102", "SNOMEDCT:1"}),)]
+    assert load("omop_exact_matching", terminology=omop, names="file").targets.ids == ["101", "102"]
+    with pytest.raises(UsageError, match="--terminology"):
+        load("omop_exact_matching", names="terminology")
+
+
+# --- held out ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    rows = []
+    for number in range(60):
+        rows += [
+            term(f"T:{number:02}", f"Name of {number}"),
+            term(f"T:{number:02}", f"Other word {number}"),
+            term(f"T:{number:02}", f"Nome di {number}", "it", "candidate" if number % 2 else "machine"),
+            term(f"T:{number:02}", f"Name von {number}", "de"),
+        ]
+    # Equal after cleaning to a name of another concept, of scope related: it is held out of neither.
+    rows += [term("T:00", "coma", "it"), term("T:01", "Coma", scope="related")]
+    return save(tmp_path_factory.mktemp("many") / "many.terminology", rows)
+
+
+def test_held_out_synonyms_are_not_among_the_targets(many: Terminology, tmp_path: Path) -> None:
+    data = load("held_out_synonyms", None, many, fraction=0.5, seed=3)
+    split = hold_out_synonyms(many, fraction=0.5, seed=3)
+    assert [parts[0] for parts in data.queries.parts] == split.strings
+    assert [set(gold[0]) for gold in data.queries.gold] == [{one} for one in split.concept_ids]
+    assert not {clean(name) for name in data.targets.names} & split.cleaned
+    assert data.notes["names taken out of the targets"] == len(split) == many.n_terms - len(data.targets.names)
+    assert data.notes["split"] == split.hash
+    assert run(data).rows["covered"].all()
+    split.save(tmp_path / "x.split")
+    again = load("held_out_synonyms", None, many, split=tmp_path / "x.split", seed=99)
+    assert again == data
+    assert load("held_out_synonyms", None, many, fraction=0.5, seed=4).queries.parts != data.queries.parts
+
+
+def test_a_saved_split_scores_its_test_part_only(many: Terminology, tmp_path: Path) -> None:
+    split = Split(["Other word 1", "Other word 2", "lost"], ["T:01", "T:02", "T:99"], ["test", "calibration", "test"])
+    split.save(tmp_path / "x.split")
+    data = load("held_out_synonyms", None, many, split=tmp_path / "x.split")
+    assert data.queries.parts == [("Other word 1",), ("lost",)]
+    assert data.notes["names taken out of the targets"] == 2
+    assert run(data).rows["covered"].to_list() == [True, False]
+
+
+def test_held_out_translations(many: Terminology, tmp_path: Path) -> None:
+    data = load("held_out_translations", None, many, language="it")
+    assert data.queries.parts == [(f"Nome di {number}",) for number in range(1, 60, 2)]
+    assert data.notes["split, dropped as equal to a kept term"] == 1
+    assert not any(name.startswith("Nome") for name in data.targets.names)
+    assert run(data).rows["covered"].all()
+    both = load("held_out_translations", None, many, language="it", machine=True, target_language="de")
+    assert len(both.queries) == 60
+    assert all(" von " in name for name in both.targets.names)
+    half = load("held_out_translations", None, many, language="it", machine=True, fraction=0.5)
+    assert 15 < len(half.queries) < 45
+    Split(["Nome di 7", "Name of 7"], ["T:07", "T:07"], ["test"] * 2).save(tmp_path / "x.split")
+    saved = load("held_out_translations", None, many, language="it", split=tmp_path / "x.split")
+    assert saved.notes["names taken out of the targets"] == 1
+    assert len(saved.queries) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("held_out_synonyms", {}), ("held_out_translations", {"language": "it"})]
+)
+def test_a_split_is_scored_on_what_its_concepts_were_merged_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, str]
+) -> None:
+    rows = [term("A:1", "bone"), term("A:1", "osso", "it"), term("A:2", "knee"), term("A:2", "ginocchio", "it")]
+    rows += [term("A:3", "shin"), term("A:4", "old shin"), term("A:3", "tibia", "it"), term("A:5", "elbow")]
+    merged = save(
+        tmp_path / "merged.terminology",
+        rows,
+        retired=[("A:4",)],
+        aliases=[("A:1", "B:1"), ("A:2", "B:2")],
+        replacements=[("A:4", REPLACED_BY, "A:3")],
+        semantic_types=[("A:1", "Body Part")],
+    )
+    held_out = ["osso", "ginocchio", "tibia"]
+    Split(held_out, ["B:1", "B:2", "A:4"], ["test"] * 3).save(tmp_path / "x.split")
+    data = load(name, None, merged, split=tmp_path / "x.split", **options)
+    assert data.queries.gold == [(frozenset({one}),) for one in ("A:1", "A:2", "A:3")]
+    assert data.queries.columns["semantic_type"] == ["Body Part", None, None]
+    assert {key: value for key, value in data.notes.items() if key.startswith("gold ids")} == {
+        "gold ids": 3,
+        "gold ids, alternative id": 2,
+        "gold ids, replaced": 1,
+    }
+    assert run(data).rows["covered"].all()
+    assert capsys.readouterr().err == ""
+    Split([*held_out, "lost"], ["B:1", "B:2", "A:4", "Z:9"], ["test"] * 4).save(tmp_path / "y.split")
+    data = load(name, None, merged, split=tmp_path / "y.split", **options)
+    assert data.notes["queries whose concept has no name among the targets"] == 1
+    assert f"{name}: 1 of 4 held-out names are of concepts" in capsys.readouterr().err
+    assert run(data).rows["covered"].to_list() == [True, True, True, False]
+    # The calibration part is of this terminology, the test part is not.
+    Split(["osso", "lost"], ["B:1", "Z:9"], ["calibration", "test"]).save(tmp_path / "z.split")
+    with pytest.raises(InputError, match=r"z\.split: of 1 held-out names none is of a concept .*Z:9"):
+        load(name, None, merged, split=tmp_path / "z.split", **options)
+
+
+def test_misspelt_names(many: Terminology) -> None:
+    data = load("misspelt_names", None, many, language="it")
+    assert data.notes["names drawn"] == len(data.queries) + data.notes["names left out"]
+    assert len(data.queries) > 20
+    words = {clean(name) for name in data.targets.names}
+    concepts = dict(zip(map(clean, data.targets.names), data.targets.ids, strict=True))
+    for (string,), (gold,), written in zip(
+        data.queries.parts, data.queries.gold, data.queries.columns["written"], strict=True
+    ):
+        assert string not in words
+        assert gold == {concepts[written]}
+        # One letter more, less or other, or two swapped, behind the first one of its word.
+        assert DamerauLevenshtein.distance(string, written) == 1
+        assert [word[:1] for word in string.split()] == [word[:1] for word in written.split()]
+    assert run(data).rows["covered"].all()
+    again = load("misspelt_names", None, many, language="it")
+    assert again.queries == data.queries
+    assert load("misspelt_names", None, many, language="it", seed=1).queries.parts != data.queries.parts
+    few = load("misspelt_names", None, many, language="it", number=7)
+    assert few.notes["names drawn"] == 7
+    twice = load("misspelt_names", None, many, language="it", slips=3)
+    apart = [
+        DamerauLevenshtein.distance(string, written)
+        for (string,), written in zip(twice.queries.parts, twice.queries.columns["written"], strict=True)
+    ]
+    assert 1 < max(apart) <= 3
+
+
+def test_a_misspelt_name_of_several_concepts_is_right_for_each_live_one_in_the_language(tmp_path: Path) -> None:
+    rows = [term("T:1", "Marasmus"), term("T:2", "marasmus"), term("T:3", "marasmus", "de"), term("T:4", "Marasmus")]
+    made = save(tmp_path / "x.terminology", [*rows, term("T:5", "gut")], retired=[("T:4",)])
+    data = load("misspelt_names", None, made, language="en")
+    # A word of three letters is not misspelt, and of one name of two concepts two are drawn.
+    assert [gold for (gold,) in data.queries.gold] == [{"T:1", "T:2"}] * 2
+    assert data.notes["names left out"] == 1
+    assert {one for (gold,) in load("misspelt_names", None, made).queries.gold for one in gold} == {"T:1", "T:2", "T:3"}
+
+
+def test_misspelt_names_that_cannot_be(tmp_path: Path) -> None:
+    short = save(tmp_path / "x.terminology", [term("T:1", "gut")])
+    with pytest.raises(UsageError, match=r"no name of x\.terminology can be misspelt"):
+        load("misspelt_names", None, short)
+    with pytest.raises(UsageError, match="'fr'"):
+        load("misspelt_names", None, short, language="fr")
+
+
+def test_obsolete_translations_are_not_held_out(tmp_path: Path) -> None:
+    rows = [term("T:1", "bone"), term("T:1", "osso", "it"), term("T:1", "old osso", "it")]
+    split = hold_out_translations(save(tmp_path / "x.terminology", rows), "it", seed=0)
+    assert split.strings == ["osso"]
+
+
+def test_a_translation_of_several_concepts_is_one_query(tmp_path: Path) -> None:
+    rows = [
+        term(one, name, language) for one in ("T:1", "T:2") for name, language in ((f"n{one}", "en"), ("osso", "it"))
+    ]
+    data = load("held_out_translations", None, save(tmp_path / "x.terminology", rows), language="it")
+    assert data.queries.parts == [("osso",)]
+    assert data.queries.gold == [(frozenset({"T:1", "T:2"}),)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"language is '', and many.terminology has names in de, en, it"),
+        ({"language": "fi"}, "language is 'fi'"),
+        ({"language": "it", "target_language": "fi"}, "target_language is 'fi'"),
+        ({"language": "it", "target_language": "it"}, "target_language 'it' is of language='it'"),
+    ],
+)
+def test_translations_need_two_languages(many: Terminology, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load("held_out_translations", None, many, **options)
+
+
+def test_nothing_to_hold_out(umls: Terminology, tmp_path: Path) -> None:
+    lonely = save(tmp_path / "x.terminology", [term("T:1", "one"), term("T:1", "One", "it")])
+    for name, options in (("held_out_synonyms", {}), ("held_out_translations", {"language": "it"})):
+        with pytest.raises(UsageError, match="is held out"):
+            load(name, None, lonely, **options)
+        with pytest.raises(UsageError, match="needs a terminology"):
+            load(name, None, None, **options)
+
+
+def test_a_split_of_another_terminology_is_refused(many: Terminology, umls: Terminology, tmp_path: Path) -> None:
+    hold_out_synonyms(many, seed=1).save(tmp_path / "x.split")
+    for name, options in (("held_out_synonyms", {}), ("held_out_translations", {"language": "de"})):
+        with pytest.raises(InputError, match=r"no concept of this split is in umls\.terminology"):
+            load(name, None, umls, split=tmp_path / "x.split", **options)
+    with pytest.raises(InputError):
+        load("held_out_synonyms", None, many, split=tmp_path)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_a_missing_file_is_told_with_where_to_get_it(name: str, tmp_path: Path, hpo: Terminology) -> None:
+    with pytest.raises(InputError, match=f"the benchmark {name} finds no ") as caught:
+        load(name, tmp_path, hpo)
+    assert "https://" in str(caught.value)
+    with pytest.raises(UsageError, match="--data"):
+        load(name, None, hpo)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "change", "message"),
+    [
+        ("xl_bel", "en_1k_test_query.txt", ("C0000003||", "C0000003\t"), r"query.txt:3: is not CUI\|\|mention"),
+        ("xl_bel", "en_1k_test_query.txt", ("||lantern", "||  "), r"query.txt:3: is not CUI\|\|mention"),
+        ("xl_bel", "de_1k_test_query.txt", ("C0000009|", "|"), r"query.txt:2: is not CUI\|\|mention"),
+        ("xl_bel", "open_cui_names.tsv", ("cui\tname", "id\tname"), "has no column 'cui'"),
+        ("xl_bel", "open_cui_names.tsv", ("\tLantern", ""), "tsv:5: 1 cells, but the header has 2"),
+        (
+            "mantra",
+            "Mantra-GSC/German/Medline_EN_DE_ec22-cui-best_man/0002_d7.u1.ann",
+            ("\tLaterne", ""),
+            "ann:1: is not",
+        ),
+        ("chip_cdn", "code.txt", ("01.2\t", "01.2 "), "code.txt:2: is not a code, a tab and a name"),
+        ("chip_cdn", "chip_cdn_dev.csv", ("原始词", "text"), "has no column '原始词'"),
+        ("chip_cdn", "chip_cdn_dev.csv", ("左膝盖手术\t", "左膝盖手术,"), "dev.csv:2: 1 cells"),
+        ("hpo_gsc_plus", "ann/1000001", (" | ", "\t"), "1000001:1: is not"),
+        ("e3c_concepts", "e3c_english.tsv", ("mention\tcui", "text\tcui"), "has no column 'mention'"),
+        ("e3c_concepts", "e3c_english.tsv", ("layer1", "3"), "neither layer1 nor layer2"),
+        ("e3c_concepts", "e3c_english.tsv", ("grumbling knee", ""), "tsv:2: is empty"),
+        ("omop_exact_matching", "exact_matching_gs.csv", ("predicate_b", "other"), "has no column 'predicate_b'"),
+        ("omop_exact_matching", "exact_matching_gs.csv", ("exactMatch", "narrowMatch"), "csv:2: is no predicate"),
+        ("omop_exact_matching", "exact_matching_gs.csv", ("102,", "SNOMED,"), "csv:3: has no number"),
+        ("omop_exact_matching", "exact_matching_gs.csv", ("Grumbling knee", ""), "csv:4: is empty"),
+    ],
+)
+def test_another_layout_is_refused(
+    name: str, file: str, change: tuple[str, str], message: str, tmp_path: Path, hpo: Terminology
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load(name, edited(tmp_path, name, change, file), hpo)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<Corpus><document>", "not XML"),
+        ('<Corpus><document><unit><text>ab</text><e offset="0" len="1"/></unit></document></Corpus>', "lacks offset"),
+        (
+            '<Corpus><document><unit><text>ab</text><e offset="9" len="1" cui="C"/></unit></document></Corpus>',
+            "outside",
+        ),
+        ("<Corpus/>", "holds no annotation"),
+    ],
+)
+def test_mantra_xml_that_is_not_right(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "EMEA_GSC_de_man.xml").write_text(content)
+    with pytest.raises(InputError, match=message):
+        load("mantra", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("French", "Italian"), "is no language of MANTRA"),
+        (("Patents", "Books"), "is no part of MANTRA"),
+        (("\tlantern\t", "\t\t"), "tsv:4: has no mention"),
+    ],
+)
+def test_mantra_table_that_is_not_right(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    old = (FILES / "mantra" / "other_layouts" / "mantra_en_fr.tsv").read_text(encoding="utf-8")
+    (tmp_path / "mantra.tsv").write_text(old.replace(*change), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load("mantra", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "options"),
+    [
+        ("xl_bel", "*_query.txt", {}),
+        ("xl_bel", "open_cui_names.tsv", {}),
+        ("chip_cdn", "code.txt", {}),
+        ("chip_cdn", "chip_cdn_dev.csv", {}),
+        ("chip_cdn", "mappings.json", {"task": "symptoms"}),
+        ("hpo_gsc_plus", "ann/*", {}),
+        ("e3c_concepts", "e3c_english.tsv", {}),
+        ("omop_exact_matching", "exact_matching_gs.csv", {}),
+    ],
+)
+def test_an_empty_file_is_refused(
+    name: str, file: str, options: dict[str, Any], tmp_path: Path, hpo: Terminology
+) -> None:
+    shutil.copytree(FILES / name, tmp_path / name)
+    for path in (tmp_path / name).glob(file):
+        head = path.read_text(encoding="utf-8").splitlines()[0] if file.endswith((".tsv", ".csv")) else ""
+        path.write_text(head)
+    with pytest.raises(InputError):
+        load(name, tmp_path, hpo, **options)
+
+
+def test_symptoms_that_are_not_in_json(tmp_path: Path) -> None:
+    for old, new in (("[{", "[["), ("[{", '[{"x": 1}, {')):
+        shutil.rmtree(tmp_path / "chip_cdn", ignore_errors=True)
+        shutil.copytree(FILES / "chip_cdn", tmp_path / "chip_cdn")
+        path = tmp_path / "chip_cdn" / "mappings.json"
+        path.write_text("{}" if new.startswith('[{"x') else path.read_text(encoding="utf-8").replace(old, new))
+        with pytest.raises(InputError):
+            load("chip_cdn", tmp_path, task="symptoms")
+
+
+def test_a_language_that_xl_bel_has_not(tmp_path: Path) -> None:
+    (tmp_path / "it_1k_test_query.txt").write_text("C0000001||ginocchio\n")
+    with pytest.raises(InputError, match="is no language of XL-BEL"):
+        load("xl_bel", tmp_path)
+
+
+def test_gzipped_and_with_a_mark_of_byte_order(tmp_path: Path) -> None:
+    import gzip
+
+    shutil.copytree(FILES / "xl_bel", tmp_path / "xl_bel")
+    for path in (tmp_path / "xl_bel").iterdir():
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + path.read_bytes()))
+        path.unlink()
+    assert load("xl_bel", tmp_path).queries == load("xl_bel").queries
+
+
+# --- what is published ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_numbers_fit_the_metrics(name: str) -> None:
+    module = load_benchmark(name)
+    parts = {
+        f"part={language} {corpus}"
+        for language in ("es", "fr", "nl", "de")
+        for corpus in ("Medline", "EMEA", "Patents")
+    }
+    for one in module.PUBLISHED:
+        assert 0 < one.value < 1
+        assert one.metric in ("accuracy@1", "set F1", "one-line score")
+        assert one.subset in parts | {"language=de", "language=es", "language=en"}
+        assert one.differs
+    assert module.INFO.task == "normalization"
+
+
+def linked(data: names.Data) -> tuple[Any, ...]:
+    return data.queries.parts, data.queries.gold, data.targets.ids, data.targets.names
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "chosen"),
+    [
+        ("held_out_translations", "language", linked),
+        ("misspelt_names", "language", linked),
+        ("synonym_similarity", "language", lambda data: (data.anchors, data.synonyms, data.others)),
+        ("clustering_pairs", "languages", lambda data: (data.terms.strings, data.gold.tolist())),
+        ("case_table", "languages", lambda data: {tag: sorted(terms) for tag, terms in data.terms.items()}),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_language_stands_for_its_variants(
+    tmp_path: Path, name: str, option: str, chosen: Callable[[Any], Any]
+) -> None:
+    found = []
+    for first, second in (("it", "it"), ("it-CH", "it-IT")):
+        rows = []
+        for number, letter in enumerate("bcdfghlmnprstvz"):
+            rows += [
+                term(f"T:{number}", f"word{letter} one"),
+                term(f"T:{number}", f"parola{letter} uno", first),
+                term(f"T:{number}", f"parola{letter} due", second),
+            ]
+        found.append(chosen(load(name, None, save(tmp_path / first / "x.terminology", rows), **{option: "it"})))
+    assert found[0] == found[1]
+    assert "parolab" in str(found[0])

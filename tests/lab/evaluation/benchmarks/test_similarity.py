@@ -1,0 +1,497 @@
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology.loaders import obo
+from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.text import DEFAULT_RULES
+from alphita.textio import read_text
+from alphita_lab.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
+from alphita_lab.evaluation.benchmarks._dictionary import read_names
+from alphita_lab.evaluation.scoring import pairs, results
+from alphita_lab.evaluation.scoring.pairs import Pairs
+from alphita_lab.evaluation.scoring.results import Result, figures_of
+from alphita_lab.evaluation.systems.encoder import EncoderSystem
+from alphita_lab.evaluation.systems.tfidf import TfidfSystem
+from tests.doubles import HashEncoder
+from tests.reference import pairs as slow
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
+NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6, allow_subnormal=False))
+
+
+class Hashes:
+    """A system with vectors; strings that hold `unknown` have none."""
+
+    name = "hashes"
+    rules = DEFAULT_RULES
+
+    def __init__(self, unknown: str = "\0") -> None:
+        self.facts: dict[str, object] = {}
+        self.unknown = unknown
+
+    def encode(self, strings):
+        vectors = HashEncoder().encode(strings)
+        vectors[[self.unknown in string for string in strings]] = np.nan
+        return vectors
+
+    def neighbours(self, queries, terms, k):
+        raise AssertionError("pairs are compared")
+
+    def similarity(self, left, right):
+        return (self.encode(left) * self.encode(right)).sum(axis=1)
+
+
+class Concepts:
+    """A system with vectors of ids only."""
+
+    name = "ids"
+
+    def __init__(self, unknown: str = "") -> None:
+        self.facts: dict[str, object] = {}
+        self.unknown = unknown
+
+    def encode_concepts(self, ids):
+        vectors = HashEncoder().encode(ids)
+        vectors[[one == self.unknown for one in ids]] = np.nan
+        return vectors
+
+
+def source(module, folder: Path | None = FIXTURES, terminology: Terminology | None = None) -> Source:
+    name = module.__name__.rsplit(".", 1)[-1]
+    return Source(folder, terminology, name, module.INFO.where)
+
+
+def score(module, system, folder: Path = FIXTURES, terminology: Terminology | None = None, **options) -> Result:
+    chosen = module.Options(**options)
+    return module.evaluate(module.load(source(module, folder, terminology), chosen), system, chosen)
+
+
+def figures(result: Result) -> dict[tuple[str, str], float | None]:
+    return {(one.metric, one.subset): one.value for one in figures_of(result)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_resamples():
+    """Intervals are not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "RESAMPLES", 5)
+        yield
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the fixtures that a test may change."""
+    return Path(shutil.copytree(FIXTURES, tmp_path / "data"))
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    """CUIs of the fixtures: one after UMLS: , one bare, the others not there."""
+    lines = [
+        "format-version: 1.2",
+        "ontology: t",
+        "",
+        "[Term]",
+        "id: UMLS:C9000001",
+        "name: Heart pain",
+        'synonym: "pain of the heart" EXACT []',
+        "",
+        "[Term]",
+        "id: UMLS:C9000002",
+        "name: Cardiac ache",
+        "",
+        "[Term]",
+        "id: C9000003",
+        "name: Skin rash",
+        'synonym: "rash" EXACT []',
+        "",
+    ]
+    folder = tmp_path_factory.mktemp("related") / "t.terminology"
+    path = folder.with_suffix(".obo")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with Rejects() as rejects:
+        save(obo.load([path], obo.Options(), rejects), folder)
+    return load_terminology(folder)
+
+
+# --- correlations ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30))
+def test_correlations_as_their_definitions(rows) -> None:
+    first, second = (np.array([row[side] for row in rows]) for side in (0, 1))
+    for ours, theirs in ((pairs.pearson, slow.pearson), (pairs.spearman, slow.spearman)):
+        wanted = theirs(first.tolist(), second.tolist())
+        assert ours(first, second) == pytest.approx(wanted, abs=1e-6, nan_ok=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1, width=32)), min_size=3, max_size=40))
+def test_correlations_of_scipy(rows) -> None:
+    first, second = (np.array([row[side] for row in rows], float) for side in (0, 1))
+    if np.ptp(first) == 0 or np.ptp(second) < 1e-6:
+        return
+    assert pairs.spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-9)
+    assert pairs.pearson(first, second) == pytest.approx(stats.pearsonr(first, second).statistic, abs=1e-9)
+
+
+def test_a_constant_has_no_correlation() -> None:
+    assert math.isnan(pairs.pearson(np.ones(4), np.arange(4.0)))
+    assert math.isnan(pairs.spearman(np.arange(1.0), np.arange(1.0)))
+
+
+def test_all_is_the_mean_of_the_sets_whatever_their_scales() -> None:
+    one = Pairs("one", list("abc"), list("xyz"), [1000, 2000, 3000])
+    other = Pairs("other", list("defg"), list("uvwx"), [4, 3, 2, 1], columns={"language": ["it"] * 4})
+    alike = [np.array([0.1, 0.2, 0.3], np.float32), np.array([0.4, 0.3, np.nan, 0.35], np.float32)]
+    result = pairs.result_of([one, other], alike, (pairs.SPEARMAN, pairs.PEARSON), subsets=("language",))
+    found = figures(result)
+    assert found["Spearman", "dataset=one"] == 1
+    assert found["Spearman", "dataset=other"] == pytest.approx(slow.spearman([4, 3, 1], [0.4, 0.3, 0.35]))
+    assert found["Spearman", "all"] == pytest.approx((1 + found["Spearman", "dataset=other"]) / 2)
+    assert found["Pearson", "language=it"] == pytest.approx(slow.pearson([4, 3, 1], [0.4, 0.3, 0.35]))
+    assert result.notes["pairs without an answer in other"] == result.notes["pairs without an answer"] == 1
+    assert result.rows["language"].to_list() == [None] * 3 + ["it"] * 4
+    with pytest.raises(ValueError, match="one length"):
+        Pairs("short", ["a"], ["b", "c"], [1])
+
+
+def test_mean_of_names_leaves_out_what_has_no_vector() -> None:
+    vectors = np.array([[3, 0], [0, 2], [np.nan, 1], [1, 1], [np.nan, np.nan]], np.float32)
+    found = pairs.mean_of_names(vectors, np.array([0, 2, 4, 5]))
+    np.testing.assert_allclose(found, [[0.5, 0.5], [0.5**0.5, 0.5**0.5], [np.nan, np.nan]], rtol=1e-6)
+    assert pairs.cosine(found[0], found[1]) == pytest.approx(1)
+    assert math.isnan(pairs.cosine(found[0], found[2]))
+
+
+# --- relatedness -----------------------------------------------------------------------------------------------------
+
+
+def test_relatedness_reads_every_published_layout() -> None:
+    result = score(relatedness, Hashes())
+    sizes = dict(result.rows["dataset"].value_counts().iter_rows())
+    assert sizes == {
+        "UMNSRS similarity": 5,
+        "UMNSRS relatedness": 4,
+        "MayoSRS": 3,
+        "MiniMayoSRS physicians": 3,
+        "MiniMayoSRS coders": 3,
+        "EHR-RelB": 3,
+        "Bio-SimLex": 4,
+        "Bio-SimVerb": 3,
+    }
+    row = result.rows.filter(dataset="EHR-RelB").row(1, named=True)
+    assert (row["left"], row["right"]) == ("Eye bleeding", "Bone ache")
+    assert row["gold"] == pytest.approx(1 / 3)
+    assert result.rows.filter(dataset="UMNSRS similarity")["right"][-1] == "Skin, itching of"
+    assert result.rows.filter(dataset="MiniMayoSRS coders")["gold"].to_list() == [3.7, 3, 1.2]
+    assert result.notes["pairs of UMNSRS relatedness left out for want of a string or score"] == 1
+    assert result.notes["pairs of UMNSRS relatedness that stand there twice"] == 1
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    wanted = slow.spearman(rows["gold"].to_list(), rows["similarity"].to_list())
+    assert figures(result)["Spearman", "dataset=UMNSRS similarity"] == pytest.approx(wanted)
+
+
+def test_relatedness_of_a_lexical_system() -> None:
+    result = score(relatedness, TfidfSystem())
+    assert len(result.rows) == 28
+    assert result.rows["similarity"].null_count() == 0
+
+
+def test_relatedness_says_which_sets_are_missing(copied) -> None:
+    for name in ("MayoSRS.csv", "EHR-RelB.tsv"):
+        (copied / "relatedness" / name).unlink()
+    notes = score(relatedness, Hashes(), copied).notes
+    assert notes["MayoSRS"].startswith("not run: no MayoSRS.csv")
+    assert "github.com/babylonhealth" in notes["EHR-RelB"]
+    assert "UMNSRS similarity" not in notes
+    shutil.rmtree(copied / "relatedness")
+    with pytest.raises(InputError, match=r"finds no UMNSRS_similarity\.csv or .*MayoSRS\.csv.*conservancy"):
+        score(relatedness, Hashes(), copied)
+    with pytest.raises(UsageError, match="--data"):
+        score(relatedness, Hashes(), None)  # type: ignore[arg-type]
+
+
+def test_relatedness_of_a_gzipped_file(copied) -> None:
+    path = copied / "relatedness" / "MayoSRS.csv"
+    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert "MayoSRS" in set(score(relatedness, Hashes(), copied).rows["dataset"])
+    Path(f"{path}.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="cannot be read"):
+        score(relatedness, Hashes(), copied)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Mean,CUI1,CUI2,TERM1\n1,C1,C2,a\n", r"MayoSRS.csv:1: has no column 'TERM2'.*columns TERM1, TERM2, Mean"),
+        ("Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,a\n", r"MayoSRS.csv:2: a line of 4 fields"),
+        ("Mean,CUI1,CUI2,TERM1,TERM2\nhigh,C1,C2,a,b\n", r"MayoSRS.csv:2: the score is not a number.*'high'"),
+        ("Mean,CUI1,CUI2,TERM1,TERM2\ninf,C1,C2,a,b\n", "the score is not a number"),
+        ("Mean,CUI1,CUI2,TERM1,TERM2\n,C1,C2,a,b\n", "holds no pair"),
+        ("", "has no column"),
+        ('Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,"a"b,c\n', "not a row of a table"),
+    ],
+)
+def test_relatedness_of_another_layout(copied, text, message) -> None:
+    (copied / "relatedness" / "MayoSRS.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        score(relatedness, Hashes(), copied)
+
+
+def test_relatedness_of_bytes_that_are_no_text(copied) -> None:
+    (copied / "relatedness" / "Bio-SimLex.txt").write_bytes(b"a\xff\tb\t1\n")
+    with pytest.raises(InputError, match=r"Bio-SimLex\.txt:1: not UTF-8"):
+        score(relatedness, Hashes(), copied)
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path) -> None:
+    (tmp_path / "x.txt").write_bytes("\ufeffone\ntwo\n".encode() + b"Cr\xe8me\nfour")
+    with pytest.raises(InputError, match=r"x\.txt:3: not UTF-8: .*'Cr\ufffdme'"):
+        read_text(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "checksum", "plain"])
+def test_a_damaged_gzip_file_is_told(tmp_path, damage) -> None:
+    packed = bytearray(gzip.compress("\n".join(f"{number}\tname of {number}" for number in range(999)).encode()))
+    if damage == "cut":
+        packed = packed[:-20]
+    elif damage == "overwritten":
+        packed[len(packed) // 2 :] = b"\xff" * (len(packed) - len(packed) // 2)
+    elif damage == "checksum":
+        packed[-6] ^= 0xFF
+    (tmp_path / "names.tsv.gz").write_bytes(b"1\tname" if damage == "plain" else packed)
+    for read in (read_text, read_names):
+        with pytest.raises(InputError, match=r"names\.tsv\.gz: cannot be read"):
+            read(tmp_path / "names.tsv.gz")
+
+
+def test_pairs_without_an_answer_are_left_out_and_counted() -> None:
+    result = score(relatedness, Hashes(unknown="heart"))
+    whole = score(relatedness, Hashes())
+    assert result.rows["left"].to_list() == whole.rows["left"].to_list()
+    assert result.notes["pairs without an answer in UMNSRS similarity"] == 2
+    rows = result.rows.filter(dataset="UMNSRS similarity").drop_nulls("similarity")
+    wanted = slow.spearman(rows["gold"].to_list(), rows["similarity"].to_list())
+    assert figures(result)["Spearman", "dataset=UMNSRS similarity"] == pytest.approx(wanted)
+
+
+def test_concept_systems_are_asked_for_ids() -> None:
+    result = score(relatedness, Concepts(unknown="C9000003"))
+    assert result.notes["compared"].startswith("by concept")
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    assert rows["similarity"].is_null().to_list() == [False, True, False, False, True]
+    one, other = Concepts().encode_concepts(["C9000001", "C9000002"])
+    assert rows["similarity"][0] == pytest.approx(float(one @ other), abs=1e-6)
+    # These have no CUIs, and one pair of EHR-RelB lacks one.
+    assert result.rows.filter(dataset="Bio-SimLex")["similarity"].null_count() == 4
+    assert result.notes["pairs without an answer in EHR-RelB"] == 1
+
+
+def test_relatedness_by_concept_averages_names(terminology) -> None:
+    result = score(relatedness, Hashes(), terminology=terminology, by="concept")
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    assert rows["similarity"].is_null().to_list() == [False, False, True, True, True]
+    mean = Hashes().encode(["heart pain", "pain of the heart"]).mean(axis=0)
+    other = Hashes().encode(["cardiac ache"])[0]
+    assert rows["similarity"][0] == pytest.approx(mean @ other / np.linalg.norm(mean), abs=1e-6)
+    assert result.notes["concepts of the sets in the terminology"] == 3
+    assert result.notes["concepts of the sets"] == 9
+    with pytest.raises(UsageError, match="needs a system that has vectors"):
+        score(relatedness, TfidfSystem(), terminology=terminology, by="concept")
+    with pytest.raises(UsageError, match="--terminology"):
+        score(relatedness, Hashes(), by="concept")
+    with pytest.raises(UsageError, match="language of the terminology"):
+        score(relatedness, Hashes(), terminology=terminology, by="concept", language="it")
+
+
+def test_relatedness_by_how_many_terms_the_terminology_has(terminology) -> None:
+    result = score(relatedness, Hashes(), terminology=terminology)
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    known = {"heart pain", "pain of the heart", "cardiac ache", "skin rash", "rash"}
+    counts = [sum(term.lower() in known for term in pair) for pair in zip(rows["left"], rows["right"], strict=True)]
+    assert set(counts) == {0, 1, 2}
+    said = [f"UMNSRS similarity, {('none', 'one', 'both')[count]}" for count in counts]
+    assert rows["terms in the terminology"].to_list() == said
+    both = rows.filter(rows["terms in the terminology"] == "UMNSRS similarity, both")
+    wanted = slow.spearman(both["gold"].to_list(), both["similarity"].to_list())
+    found = figures(result)
+    assert found["Spearman", "terms in the terminology=UMNSRS similarity, both"] == pytest.approx(wanted)
+    without = score(relatedness, Hashes())
+    assert found["Spearman", "all"] == figures(without)["Spearman", "all"]
+    assert "terms in the terminology" not in without.rows.columns
+
+
+def test_relatedness_in_translation(tmp_path) -> None:
+    path = FIXTURES / "relatedness" / "translations.csv"
+    result = score(relatedness, Hashes(), translations=path)
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    # The second is listed the other way round; the one with an empty cell is left out with those that are not listed.
+    assert rows["left"].to_list() == ["Dolore al cuore", "Dolore al cuore", "Eruzione cutanea"]
+    assert rows["right"].to_list() == ["Dolore cardiaco", "Eruzione cutanea", "Pelle, prurito"]
+    assert rows["gold"].to_list() == [1400.5, 310, 600]
+    assert result.notes["pairs of UMNSRS similarity left out for want of a translation"] == 2
+    assert result.notes["pairs of Bio-SimLex left out for want of a translation"] == 4
+    assert "Bio-SimLex" not in set(result.rows["dataset"])
+    other = tmp_path / "t.csv"
+    for text, message in (
+        ("Term1,Term2,Translation1\na,b,c\n", "no column 'Translation2'"),
+        ("Term1,Term2,Translation1,Translation2\na,b,c\n", "a line of 3 fields"),
+        ("Term1,Term2,Translation1,Translation2\na,b,c,d\n", "translates no pair"),
+    ):
+        other.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            score(relatedness, Hashes(), translations=other)
+    with pytest.raises(UsageError, match="one of the two"):
+        score(relatedness, Hashes(), translations=path, by="concept")
+
+
+# --- sts -------------------------------------------------------------------------------------------------------------
+
+
+def test_sts_reads_every_published_layout() -> None:
+    result = score(sts, Hashes())
+    sizes = dict(result.rows["dataset"].value_counts().iter_rows())
+    assert sizes == {"BIOSSES": 4, "MedSTS": 3, "SICK": 3, "STS-B en": 3, "STS-B it": 3}
+    assert set(result.rows.filter(dataset="SICK")["language"]) == {"en"}
+    assert result.rows.filter(dataset="SICK")["gold"].to_list() == [4.7, 1.1, 3.5]
+    assert result.rows.filter(dataset="STS-B en")["right"][0] == "A baker, a tall one, kneads the dough."
+    assert result.rows.filter(dataset="BIOSSES")["left"][2] == 'The "old" drug works.'
+    assert result.notes["strings of BIOSSES freed of quotes"] == 1
+    found = figures(result)
+    for name in sizes:
+        rows = result.rows.filter(dataset=name)
+        wanted = slow.pearson(rows["gold"].to_list(), rows["similarity"].to_list())
+        assert found["Pearson", f"dataset={name}"] == pytest.approx(wanted)
+    assert ("Pearson", "language=it") in found
+    assert score(sts, TfidfSystem()).rows["similarity"].null_count() == 0
+
+
+def test_quotes_of_a_sentence_itself_are_kept(tmp_path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text('1\t"bulbs" and "onions"\t"the ""old"" drug"\n', encoding="utf-8")
+    pairs, counts = _pair_files.read_pairs([path], "X", _pair_files.Layout("\t", 1, 2, 0))
+    assert (pairs.left, pairs.right, counts.quoted) == (['"bulbs" and "onions"'], ['the "old" drug'], 1)
+
+
+def test_sts_by_part_and_language(copied) -> None:
+    result = score(sts, Hashes(), part="all", languages="en")
+    sizes = dict(result.rows["dataset"].value_counts().iter_rows())
+    assert sizes == {"BIOSSES": 4, "MedSTS": 3, "SICK": 5, "STS-B en": 5}
+    dev = score(sts, Hashes(), part="dev")
+    assert dev.rows.filter(dataset="SICK")["gold"].to_list() == [1]
+    assert dev.notes["MedSTS"].startswith("not run: ")
+    with pytest.raises(UsageError, match="language of STS-B"):
+        score(sts, Hashes(), languages="xx")
+    for path in (copied / "sts").glob("stsb-*"):
+        path.unlink()
+    assert score(sts, Hashes(), copied).notes["STS-B"].startswith("not run: ")
+    # The STS benchmark's own file, with a source after the sentences in some lines, and quotes that belong to them.
+    own = 'main-captions\tMSRvid\t2012test\t0001\t2.500\tA girl sings.\tA "girl" hums.\n'
+    own += "main-news\tx\ty\t2\t5\tA b.\tA c.\tsource\n"
+    (copied / "sts" / "sts-test.csv").write_text(own, encoding="utf-8")
+    rows = score(sts, Hashes(), copied).rows.filter(dataset="STS-B en")
+    assert rows["gold"].to_list() == [2.5, 5]
+    assert rows["right"].to_list() == ['A "girl" hums.', "A c."]
+
+
+def test_sts_without_any_file(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"the benchmark sts finds no BIOSSES/test\.tsv.*BLUE"):
+        score(sts, Hashes(), tmp_path)
+
+
+def test_strings_that_an_encoder_cuts_are_counted() -> None:
+    class Encoder:
+        max_length = 4
+
+        def tokenize(self, strings):
+            return [[0] * min(4, len(string.split())) for string in strings]
+
+    system = EncoderSystem(Encoder(), "e", rules=DEFAULT_RULES, facts={})  # type: ignore[arg-type]
+    notes = sts.cut_strings(system, ["a b", "a b c d e", "a b c d", "a b c d"])
+    assert notes == {"strings cut to 4 tokens (or just as long)": "2 of 3; open the system with max_length=128"}
+    assert sts.cut_strings(system, ["a"]) == {}
+    assert sts.cut_strings(Hashes(), ["a b c d e"]) == {}
+
+
+# --- mednli_s --------------------------------------------------------------------------------------------------------
+
+
+def test_mednli_s_is_the_share_of_premises_nearer_to_what_they_entail() -> None:
+    system = Hashes()
+    result = score(mednli_s, system)
+    assert len(result.rows) == 3
+    right = []
+    for row in result.rows.iter_rows(named=True):
+        texts = [row[name].lower() for name in ("premise", "entailed", "contradicted")]
+        premise, entailed, contradicted = HashEncoder().encode(texts)
+        right.append(bool(premise @ entailed > premise @ contradicted))
+    assert result.rows["right"].to_list() == right
+    assert figures(result)["accuracy", "all"] == pytest.approx(np.mean(right))
+    assert score(mednli_s, TfidfSystem()).notes["triples without an answer"] == 0
+
+
+def test_mednli_s_without_answers_and_with_ties(copied) -> None:
+    path = copied / "mednli_s" / "mli_test_v1.jsonl"
+    premise = "The liver is large."
+    with path.open("a", encoding="utf-8") as file:
+        for hypothesis, label in (
+            ("Same.", "entailment"),
+            ("Same.", "contradiction"),
+            ("More.", "entailment"),
+            ("", "neutral"),
+        ):
+            file.write(json.dumps({"sentence1": premise, "sentence2": hypothesis, "gold_label": label}) + "\n")
+    result = score(mednli_s, Hashes(unknown="saline"), copied)
+    assert result.rows["right"].null_count() == 1
+    assert result.rows["right"][-1] is False
+    assert result.notes["triples with equal similarity"] == 1
+    assert result.notes["triples without an answer"] == 1
+    assert result.notes["hypotheses without their opposite, left out"] == 1
+    assert result.notes["lines with an empty sentence, left out"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("no json", "mli_test_v1.jsonl:1: not a JSON object with sentence1"),
+        ('{"sentence1": "a", "gold_label": "neutral"}', "not a JSON object with sentence1"),
+        ("[1, 2]", "not a JSON object with sentence1"),
+        ('{"sentence1": "a", "sentence2": "b", "gold_label": "-"}', "not a label of MedNLI"),
+        ('{"sentence1": 1, "sentence2": "b", "gold_label": "neutral"}', "the sentences are not strings"),
+        ('{"sentence1": "a", "sentence2": "b", "gold_label": "neutral"}', "has no premise with an entailed"),
+    ],
+)
+def test_mednli_s_of_another_layout(copied, line, message) -> None:
+    (copied / "mednli_s" / "mli_test_v1.jsonl").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        score(mednli_s, Hashes(), copied)
+
+
+def test_mednli_s_without_its_file() -> None:
+    with pytest.raises(InputError, match=r"finds no mli_dev_v1\.jsonl.*physionet"):
+        score(mednli_s, Hashes(), part="dev")
+
+
+# --- what papers report ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [relatedness, sts, mednli_s])
+def test_published_numbers_are_of_figures_that_there_are(module) -> None:
+    result = score(module, Hashes())
+    found = set(figures(result))
+    assert {(one.metric, one.subset) for one in module.PUBLISHED} <= found
+    assert all(-1 <= one.value <= 1 for one in module.PUBLISHED)
+    assert module.INFO.main_metric == result.metrics[0].name

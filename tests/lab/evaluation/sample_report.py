@@ -1,0 +1,132 @@
+"""A small report with everything that can stand in one; the strings try to break out of the markup."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from alphita_lab.evaluation.run import _written
+from alphita_lab.evaluation.scoring import confusions
+from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, compare, figures_of
+
+EVIL = '<script>alert("x")</script> & \'"|*_'
+
+
+def linking_result(share: float, seed: int, n: int = 60) -> Result:
+    same, own = np.random.default_rng(0), np.random.default_rng(seed)
+    hard = same.random(n)
+    rows = pl.DataFrame(
+        {
+            "query": range(n),
+            "mention": ["word " * (number % 4) + EVIL for number in range(n)],
+            "gold": [f"X:{number % 7}" for number in range(n)],
+            "gold_name": [None if number % 10 == 9 else f"name {EVIL}" for number in range(n)],
+            "overlap": [None if number % 10 == 9 else number % 10 / 8 for number in range(n)],
+            "predicted": [[f"X:{number % 5}"] for number in range(n)],
+            "matched": [[f"found {EVIL}"] for _ in range(n)],
+            "similarity": own.random(n),
+            "covered": [number % 10 != 9 for number in range(n)],
+            **{f"right@{k}": hard < share + 0.1 * k for k in (1, 3, 5)},
+            "seen": [number % 4 == 0 for number in range(n)],
+            "language": ["it" if number % 2 else "en" for number in range(n)],
+        }
+    )
+    metrics = tuple(Metric(f"accuracy@{k}", (f"right@{k}",)) for k in (1, 3, 5))
+    notes = {"queries": n, "covered": int(rows["covered"].sum()), "own note": share}
+    means = [Figure("accuracy@1", "mean of folds", share, n), Figure("theta", "best", 0.5, n)]
+    curves = {"theta F1": ([0.1, 0.5, 0.9], [0.2, share, 0.3])}
+    tables = {"nearest to fever": pl.DataFrame({"en": ["pyrexia *", "<chill>"], "it": ["febbre *", ""]})}
+    histograms = {"similarity": ([0.0, 0.5, 1.0], {"synonyms": [1, 3], "others": [4, 0]})}
+    return Result(rows, metrics, ("language", "seen", "covered"), means, notes, curves, tables, histograms)
+
+
+def entry(name: str, results: dict[str, Result], baseline: str | None, **changes: Any) -> dict[str, Any]:
+    systems: list[dict[str, Any]] = [
+        {
+            "name": system,
+            "facts": {"kind": "encoder", "pooling": "mean"},
+            "seconds": 83.2,
+            "notes": result.notes,
+            "figures": [dataclasses.asdict(figure) for figure in figures_of(result)],
+            "against": None
+            if baseline in (None, system)
+            else {"baseline": baseline, "differences": compare(result, results[baseline])},
+            "errors": confusions.analyse(result, "normalization"),
+            "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
+            "tables": {
+                title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
+                for title, table in result.tables.items()
+            },
+            "histograms": {
+                key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
+                for key, (edges, counts) in result.histograms.items()
+            },
+            "metrics": [_written(metric) for metric in result.metrics],
+        }
+        for system, result in results.items()
+    ]
+    return {
+        "name": name,
+        "title": f"what {name} is {EVIL}",
+        "task": "normalization",
+        "citation": "Somebody 2001",
+        "main_metric": "accuracy@1",
+        "tested_on_real_data": True,
+        "options": {"k": 5},
+        "published": [],
+        "not_run": None,
+        "where": "at https://example.org",
+        "systems": systems,
+    } | changes
+
+
+def published(system: str, value: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "system": system,
+        "metric": "accuracy@1",
+        "value": value,
+        "source": "Author et al. 2020, table 1",
+        "subset": "all",
+        "differs": None,
+        "slip": None,
+    } | changes
+
+
+def sample() -> dict[str, Any]:
+    ours, theirs = f"ours {EVIL}", "tfidf"
+    results = {ours: linking_result(0.6, 1), theirs: linking_result(0.3, 2)}
+    papers = [
+        published("PaperBERT", 0.6355),
+        published("Other", 0.5, differs=f"other folds {EVIL}", slip="two tables differ"),
+        published("Third", 0.47, source="Author et al. 2021, table 2", differs=f"other folds {EVIL}"),
+        published("PaperBERT", 0.7, subset="language=it"),
+        published("PaperBERT", 0.6, subset="mean of folds"),
+    ]
+    first = entry("links", results, theirs, published=papers)
+    first["systems"].append({"name": "vectors", "not_applicable": "needs a system for text"})
+    second = entry("alone", {theirs: linking_result(0.5, 3)}, None, tested_on_real_data=False, task="similarity")
+    missing = entry(
+        "missing",
+        {},
+        None,
+        not_run="the benchmark missing finds no file here",
+        tested_on_real_data=False,
+        published=[published("PaperBERT", 0.8)],
+    )
+    return {
+        "format_version": 1,
+        "provenance": {
+            "commit": "a" * 40,
+            "command": ["alphita", "evaluate", EVIL],
+            "config": {"models": [EVIL]},
+            "seed": 0,
+            "data": {"links/file.txt": "b" * 64},
+            "machine": {"cores": 2},
+            "alphita_version": "0.1",
+            "packages": {"numpy": "2"},
+        },
+        "benchmarks": [first, second, missing],
+    }

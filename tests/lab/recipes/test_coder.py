@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from alphita import artefact
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import UsageError
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita_lab.objectives.multi_similarity import term_term
+from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
+from alphita_lab.recipes import coder
+from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.terms.names import TrainingNames
+from alphita_lab.training.terms.triples import TripleSampler, usable_triples
+
+SMALL = {
+    "k": 16,
+    "m": 4,
+    "steps": 60,
+    "warmup_steps": 6,
+    "accumulation": 1,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 5,
+    "checkpoint_every": 10,
+}
+
+
+def lines(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    """The first logged loss equals both losses computed here, row by row, without sharing repeated rows."""
+    config = coder.Config(**SMALL | {"steps": 1, "warmup_steps": 0, "log_every": 1, "dropout": 0.0, "mu": 0.5})
+    figures = coder.train(terminology, str(model), tmp_path / "m", config)
+    names = TrainingNames(terminology)
+    triples = usable_triples(terminology.triples, names.offsets, len(terminology.relation_labels), inverse=True)
+    batch = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed).batch(0)
+    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
+    forward = TermForward(encoder, precision="fp32")
+    with torch.no_grad():
+        heads, tails = (
+            forward(encoder.tokenize([names.strings[term] for term in terms]))
+            for terms in (batch.head_term, batch.tail_term)
+        )
+    head, relation, tail = (torch.from_numpy(a) for a in (batch.head, batch.relation, batch.tail))
+    expected_term = term_term(torch.cat([heads, tails]), torch.cat([head, tail]))
+    matrices = RelationMatrices(2 * len(terminology.relation_labels), encoder.dim, kind="diagonal")
+    expected_relation = term_relation_term(heads, relation, tails, tail, matrices)
+    assert figures["term_loss"] == pytest.approx(float(expected_term), rel=1e-4)
+    assert figures["relation_loss"] == pytest.approx(float(expected_relation.detach()), rel=1e-4)
+    assert figures["loss"] == pytest.approx(float(expected_term + 0.5 * expected_relation.detach()), rel=1e-4)
+
+
+def test_a_repeated_row_is_encoded_once(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
+    seen: list[int] = []
+    lay_out = TermForward.lay_out
+
+    def counting(self: TermForward, ids, lengths):
+        rows = np.split(ids, np.cumsum(lengths)[:-1])
+        assert len({tuple(row) for row in rows}) == len(rows)
+        seen.append(len(rows))
+        return lay_out(self, ids, lengths)
+
+    monkeypatch.setattr(TermForward, "lay_out", counting)
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 5}))
+    # One term to try the encoder, then 4 distinct triples a batch: at most 8 concepts of at most 3 names, of 32 rows.
+    assert len(seen) == 1 + 5
+    assert seen[0] == 1
+    assert 4 <= min(seen[1:]) <= max(seen) <= 24
+
+
+def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
+    plain = TrainingNames(terminology, exclude=split.cleaned)
+    noised: list[str] = []
+
+    def spying(string: str, _: object) -> str:
+        noised.append(string)
+        return f"{string} today"
+
+    monkeypatch.setattr("alphita_lab.training.terms.names.noisy", spying)
+    config = coder.Config(**SMALL | {"steps": 2, "noise": 1.0})
+    coder.train(terminology, str(model), tmp_path / "m", config, split=split)
+    assert sorted(noised) == sorted(plain.strings)
+    assert f"training on {2 * len(plain.strings):,} names" in capsys.readouterr().err
+    assert artefact.verify(tmp_path / "m", "model")["config"]["noise"] == 1.0
+
+
+def test_a_run_that_was_begun_before_there_was_noise_goes_on(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
+) -> None:
+    seen: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "alphita_lab.training.engine.runs.fingerprint", lambda facts: seen.append(facts["config"]) or "x"
+    )
+    for noise in (0.0, 0.5):
+        coder.train(
+            terminology, str(model), tmp_path / f"m{noise}", coder.Config(**SMALL | {"steps": 1, "noise": noise})
+        )
+    assert ["noise" in config for config in seen] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["full", "low_rank"])
+def test_relation_matrices_are_saved_with_their_labels(
+    kind: str, terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    tensors = load_file(tmp_path / "m" / "relations.safetensors")
+    labels = artefact.open_manifest(tmp_path / "m", "model")["relation_labels"]
+    assert labels == ["is_a", "inverse of is_a"]
+    assert all(len(tensor) == len(labels) for tensor in tensors.values())
+
+
+def test_without_relations_there_are_no_matrices(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    figures = coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 2, "mu": 0}))
+    assert "relation_loss" not in figures
+    assert not (tmp_path / "m" / "relations.safetensors").exists()
+
+
+def test_start_share_averages_the_starting_weights_in(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    for share in (0.0, 0.25):
+        config = coder.Config(**SMALL | {"steps": 5, "start_share": share})
+        coder.train(terminology, str(model), tmp_path / f"{share}", config)
+    start, plain, mixed = (
+        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "0.0", tmp_path / "0.25")
+    )
+    for name, value in mixed.items():
+        np.testing.assert_allclose(value, 0.75 * plain[name] + 0.25 * start[name], atol=1e-6)
+    assert any(np.abs(plain[name] - start[name]).max() > 1e-3 for name in plain)
+
+
+def test_dev_synonyms_are_scored_and_not_trained(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    config = coder.Config(**SMALL | {"steps": 4, "evaluate_every": 2, "dev_synonyms": 8})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    scores = [line["dev_acc1"] for line in lines(tmp_path / "m") if "dev_acc1" in line]
+    assert len(scores) == 2
+    names = TrainingNames(terminology, dev=8, seed=config.seed)
+    assert len(names.dev_strings) == 8
+    assert not set(names.dev_strings) & set(names.strings)
+
+
+def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    config = coder.Config(**SMALL | {"steps": 1})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    with pytest.raises(UsageError, match="already exists"):
+        coder.train(terminology, str(model), tmp_path / "m", config)
+    coder.train(terminology, str(model), tmp_path / "m", config, force=True)
+    assert (tmp_path / "m.old-1").is_dir()
+    with pytest.raises(UsageError, match="no such encoder"):
+        coder.train(terminology, "minlim", tmp_path / "n", config)
+
+
+def test_sentence_transformers_opens_the_model(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 3}))
+    strings = ["heart pain", "haemorrhage of the eye", "x"]
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(strings, normalize_embeddings=True)
+    ours = TermEncoder.load(tmp_path / "m", precision="fp32").encode(strings)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)

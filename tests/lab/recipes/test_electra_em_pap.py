@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from alphita import artefact
+from alphita.config import resolve
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.terminology import store
+from alphita.terminology.model import Tables
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita_lab.encoder.electra import Generator
+from alphita_lab.recipes import electra_em_pap
+from alphita_lab.training.text import corpora, span_sequences
+from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+from alphita_lab.training.text.span_sequences import Sequences
+from tests.search.conftest import products_of, save_bilingual
+
+SMALL: dict[str, Any] = {
+    "vocabulary": 160,
+    "layers": 2,
+    "hidden": 32,
+    "heads": 2,
+    "max_length": 32,
+    "batch": 8,
+    "attribute_batch": 8,
+    "steps": 6,
+    "warmup_steps": 1,
+    "rho": 0.3,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "log_every": 1,
+    "checkpoint_every": 3,
+}
+DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
+SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
+FORMS = ("tablet", "syrup", "cream")
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    """Eight drugs in three forms; a drug treats three symptoms, whatever its form."""
+    titles = [f"{drug} {form}" for drug, form in itertools.product(DRUGS, FORMS)]
+    names = [*titles, *SYMPTOMS, *FORMS]
+    number = {name: f"P:{place:02}" for place, name in enumerate(names)}
+    triples = []
+    for place, (drug, form) in enumerate(itertools.product(range(8), FORMS)):
+        triples += [(number[titles[place]], "treats", number[SYMPTOMS[(drug + step) % 8]]) for step in (0, 1, 3)]
+        triples.append((number[titles[place]], "has_form", number[form]))
+    rows = [(one, name, True) for name, one in number.items()] + [
+        (number[form], f"{form} form", False) for form in FORMS
+    ]
+    terms = pl.DataFrame(rows, schema=["concept", "string", "preferred"], orient="row")
+    terms = terms.with_columns(language=pl.lit("en"), source=pl.lit("P"))
+    concepts = pl.DataFrame({"id": sorted(number.values())}).with_columns(source=pl.lit("P"))
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
+        source=pl.lit("P")
+    )
+    path = tmp_path_factory.mktemp("data") / "drugs.terminology"
+    store.save(Tables(concepts, terms, relations=relations), path)
+    return store.load_terminology(path)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    lines = [
+        f"day {day}: the {form} of {drug} against {symptom} was taken again"
+        for day, (drug, symptom, form) in enumerate(itertools.product(DRUGS, SYMPTOMS, FORMS))
+    ]
+    file = tmp_path_factory.mktemp("corpus") / "notes.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def config(corpus: Path, **changes: object) -> electra_em_pap.Config:
+    return electra_em_pap.Config(**SMALL | {"corpus": str(corpus)} | changes)
+
+
+def log(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
+    assert resolve(electra_em_pap.Config, sets=["scratch=false", "hidden=33"]).hidden == 33
+
+
+def cut_at_step_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a training be broken off."""
+    step = ReplacedTokenSteps.__call__
+
+    def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == 2:
+            raise KeyboardInterrupt
+        return step(self, number, share)
+
+    monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
+
+
+def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
+    cut_at_step_two(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(corpus))
+    monkeypatch.undo()
+    moved = Path(shutil.copy(corpus, tmp_path / "moved.txt"))
+    # What is there is not made again.
+    monkeypatch.setattr(span_sequences, "pack", None)
+    electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(moved), resume=True)
+    assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
+
+
+def test_lines_that_cannot_be_used_are_told_and_counted(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    lines = [json.dumps({"text": line}) for line in corpus.read_text().splitlines()]
+    file = tmp_path / "notes.jsonl"
+    file.write_text("\n".join([*lines, '{"txt": "fever"}', "[1]", "not JSON"]) + "\n")
+    settings = config(file, rho=0.0)
+    told = f"3 lines of the corpus cannot be used; each is in {tmp_path / 'm.rejects.csv'} with its number"
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, dry_run=True)
+    assert "3 lines of the corpus cannot be used; --dry-run lists none" in capsys.readouterr().err
+    assert not (tmp_path / "m.rejects.csv").exists()
+    cut_at_step_two(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
+    assert told in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(span_sequences, "pack", None)
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, resume=True)
+    assert told in capsys.readouterr().err
+    assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["rejected"] == 3
+    assert [row.split(",")[1] for row in (tmp_path / "m.rejects.csv").read_text().splitlines()] == [
+        "line",
+        "193",
+        "194",
+        "195",
+    ]
+
+
+def test_a_corpus_of_which_no_line_can_be_used(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text('{"txt": "fever"}\n' * 4)
+    with pytest.raises(InputError, match=r"no word to learn from; 4 lines .* each is in .*m\.rejects\.csv with"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file))
+    assert len((tmp_path / "m.rejects.csv").read_text().splitlines()) == 5
+    with pytest.raises(InputError, match=r"no text to train on: 0 documents.* 4 lines that cannot be used; look at"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file, scratch=False))
+
+
+def test_a_vocabulary_without_room_for_the_characters_says_what_it_needs(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"vocabulary=20 is below the \d+ characters .* the 5 special") as error:
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=20))
+    least = int(str(error.value).split("set vocabulary=")[1].split()[0])
+    with pytest.raises(UsageError, match=f"set vocabulary={least} or more"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=least - 1))
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=least, steps=1))
+    sizes = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert sizes["vocab_size"] == least
+
+
+def test_products_have_names_in_the_languages(model: Path, corpus: Path, tmp_path: Path, monkeypatch) -> None:
+    english = [("P:1", "ear drops"), ("P:2", "cough syrup"), ("V:1", "earache"), ("V:2", "cough"), ("V:3", "fever")]
+    italian = [("P:1", "gocce auricolari"), ("P:2", "sciroppo"), ("V:1", "otalgia"), ("V:2", "tosse")]
+    triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:2", "use", "V:3")]
+    save_bilingual(english, italian, triples, tmp_path / "x.terminology")
+    bilingual = store.load_terminology(tmp_path / "x.terminology")
+    seen: set[str] = set()
+    tokenize = TermEncoder.tokenize
+    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: seen.update(rows) or tokenize(self, rows))
+    settings = config(corpus, languages="it", steps=2, rho=0.5)
+    electra_em_pap.train(bilingual, str(model), tmp_path / "m", settings)
+    assert {string for _, string in italian} <= seen
+    assert not {string for _, string in english} & seen
+    assert artefact.open_manifest(tmp_path / "m", "model")["products"]["unnamed"] == 1
+
+
+def test_what_is_wrong_with_the_products_is_told_before_text_is_read(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(corpora, "documents", None)
+    lone = products_of([("Otocalm", "route", "auricular")], tmp_path / "t.terminology")
+    settings = config(corpus, rho=0.5, dev_attributes=5, keep="best", evaluate_every=2)
+    with pytest.raises(InputError, match="no value of a product can be held out") as error:
+        electra_em_pap.train(lone, str(model), tmp_path / "m", settings)
+    assert error.value.field == "dev_attributes"
+    with pytest.raises(UsageError, match="unknown attribute 'treat'; did you mean 'treats'"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, attributes="treat"))
+    assert list(tmp_path.glob("m*")) == []
+
+
+def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    settings = config(
+        corpus,
+        steps=1000,
+        rho=0.5,
+        gamma=2.0,
+        dev_sequences=8,
+        dev_attributes=12,
+        pooling="mean",
+        dropout=0.0,
+        log_every=10,
+        checkpoint_every=0,
+    )
+    figures = electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
+    assert figures["dev_replaced_auc"] > 0.75
+    # Of eight symptoms, up to five are candidates.
+    assert figures["dev_attribute_acc1"] > 0.5
+    lines = log(tmp_path / "m")
+    found = [[line[name] for line in lines if name in line] for name in ("generator_loss", "attribute_loss")]
+    assert all(np.mean(values[-5:]) < 0.7 * np.mean(values[:3]) for values in found)
+    manifest = artefact.verify(tmp_path / "m", "model")
+    assert manifest["recipe"] == "electra_em_pap"
+    assert manifest["config"] == settings.model_dump()
+    assert manifest["terminology"] == terminology.content_hash
+    assert manifest["sequences"]["entities"] > 300
+    assert manifest["products"]["training"] > 80
+    files = {path.stem for path in (tmp_path / "m").glob("*.safetensors")}
+    assert files == {"model", "generator", "replaced_head", "attribute_projection"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+    encoder = TermEncoder.load(tmp_path / "m", precision="fp32")
+    assert encoder.max_length == 32
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path / "m"), device="cpu")
+    np.testing.assert_allclose(opened.encode(["dry skin"]), encoder.encode(["dry skin"]), atol=1e-5)
+
+
+def test_entities_and_words_are_masked_whole_unless_told_otherwise(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    packed: list[Sequences] = []
+    read = span_sequences.read
+    monkeypatch.setattr(span_sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
+    for name, changes in (
+        ("all", {}),
+        ("words", {"entities": False}),
+        ("none", {"entities": False, "segmenter": "none"}),
+    ):
+        electra_em_pap.train(terminology, str(model), tmp_path / name, config(corpus, steps=1, rho=0.0, **changes))
+    longest, words, none = (np.diff(one.spans, axis=1) for one in packed)
+    # "itching eye" and "alvexin" are several tokens.
+    assert longest.max() >= words.max() > 1
+    assert len(longest) < len(words)
+    assert len(none) == 0
+    for name in ("all", "words", "none"):
+        assert not (tmp_path / name / "attribute_projection.safetensors").exists()
+
+
+def test_what_is_held_out_shows_nowhere(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    split = hold_out_synonyms(terminology, fraction=1.0, seed=1)
+    assert any(string.endswith(" form") for string in split.cleaned)
+    held = "tablet form"
+    assert held in split.cleaned
+    file = tmp_path / "more.txt"
+    file.write_text(corpus.read_text() + "the tablet form was zzyzx\n" * 5)
+    seen: set[str] = set()
+    tokenize = TermEncoder.tokenize
+    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: seen.update(rows) or tokenize(self, rows))
+    counted: list[str] = []
+    documents = corpora.documents
+    monkeypatch.setattr(corpora, "documents", lambda *a, **k: (counted.append("read"), documents(*a, **k))[1])
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file, steps=2), split=split)
+    assert not seen & split.cleaned
+    manifest = artefact.open_manifest(tmp_path / "m", "model")
+    assert manifest["split"] == split.hash
+    assert manifest["sequences"]["pieces_with_held_out"] >= 1
+    assert counted
+
+
+def test_an_encoder_goes_on_with_its_own_generator(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    first = config(corpus)
+    electra_em_pap.train(terminology, str(model), tmp_path / "first", first)
+    made: list[Generator] = []
+    of = Generator.of
+    monkeypatch.setattr(Generator, "of", lambda *a, **k: made.append(of(*a, **k)) or made[-1])
+    frozen = {"scratch": False, "steps": 1, "learning_rate": 1e-30, "warmup_steps": 0}
+    electra_em_pap.train(terminology, str(tmp_path / "first"), tmp_path / "second", config(corpus, **frozen))
+    for name in ("model", "generator", "replaced_head", "attribute_projection"):
+        one, other = (load_file(tmp_path / run / f"{name}.safetensors") for run in ("first", "second"))
+        for key, value in one.items():
+            torch.testing.assert_close(other[key], value, msg=f"{name} {key}")
+    assert len(made) == 1
+    # Another size: a new one.
+    electra_em_pap.train(
+        terminology, str(tmp_path / "first"), tmp_path / "third", config(corpus, generator=1.0, **frozen)
+    )
+    assert len(load_file(tmp_path / "third" / "generator.safetensors")) < 60
+
+
+def test_a_bert_and_an_electra_checkpoint_go_on(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    from transformers import ElectraConfig, ElectraForPreTraining
+
+    folder = tmp_path / "electra"
+    tokens = len(TermEncoder.load(model).tokenize([""])[0])
+    vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
+    torch.manual_seed(0)
+    ElectraForPreTraining(
+        ElectraConfig(
+            vocab_size=vocabulary,
+            embedding_size=16,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=48,
+            max_position_embeddings=64,
+        )
+    ).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
+    assert tokens >= 2
+    for start in (model, folder):
+        out = tmp_path / f"from_{start.name}"
+        figures = electra_em_pap.train(terminology, str(start), out, config(corpus, scratch=False))
+        assert np.isfinite(figures["loss"])
+        before, after = TermEncoder.load(start).encode(["fever"]), TermEncoder.load(out).encode(["fever"])
+        assert before.shape == after.shape
+        assert not np.allclose(before, after)
+
+
+def test_the_encoders_vocabulary_is_taken_where_none_is_trained(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=0, steps=1))
+    made, given = (TermEncoder.load(folder) for folder in (tmp_path / "m", model))
+    assert made.tokenize(["dry skin"]) == given.tokenize(["dry skin"])
+    assert made.content_hash != given.content_hash
+
+
+def test_a_loss_that_is_not_finite_names_no_text(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    logits = ReplacedTokenSteps._logits
+    monkeypatch.setattr(ReplacedTokenSteps, "_logits", lambda self, *given: logits(self, *given) * float("nan"))
+    with pytest.raises(AlphitaError, match=r"no longer finite at step 1 on the terms sequence \d+"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, rho=0.0))
+    assert "alvexin" not in (tmp_path / "m.training" / "not_finite.txt").read_text()
+
+
+def test_bad_input_is_a_clear_error(terminology: Terminology, model: Path, corpus: Path, tmp_path: Path) -> None:
+    def fails(error: type[AlphitaError], told: str, **changes: object) -> None:
+        with pytest.raises(error, match=told):
+            electra_em_pap.train(terminology, str(model), tmp_path / "m", electra_em_pap.Config(**given | changes))
+
+    given = SMALL | {"corpus": str(corpus)}
+    fails(UsageError, "set corpus=", corpus="")
+    fails(InputError, "no such file", corpus=str(tmp_path / "no.txt"))
+    (tmp_path / "empty.txt").write_text("\n \n")
+    fails(InputError, "no word to learn from", corpus=str(tmp_path / "empty.txt"))
+    fails(InputError, "none of them left to train on", dev_sequences=10_000)
+    fails(UsageError, "treat", attributes="treat")
+    fails(UsageError, "below the", vocabulary=20)
+
+
+def test_a_terminology_without_relations_trains_on_text_alone(model: Path, corpus: Path, tmp_path: Path) -> None:
+    concepts = pl.DataFrame({"id": ["P:1"], "source": ["P"]})
+    terms = pl.DataFrame({"concept": ["P:1"], "string": ["fever"], "language": ["en"], "source": ["P"]})
+    store.save(Tables(concepts, terms.with_columns(preferred=pl.lit(value=True))), tmp_path / "x.terminology")
+    lone = store.load_terminology(tmp_path / "x.terminology")
+    with pytest.raises(InputError, match="there are no products"):
+        electra_em_pap.train(lone, str(model), tmp_path / "m", config(corpus))
+    assert electra_em_pap.train(lone, str(model), tmp_path / "n", config(corpus, rho=0.0))["loss"] > 0

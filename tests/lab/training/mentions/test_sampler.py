@@ -1,0 +1,131 @@
+"""Prototypes and virtual batches: different synonyms first, all from the seed and the number."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alphita.errors import UsageError
+from alphita_lab.training.mentions import sampler as mention_sampler
+from alphita_lab.training.mentions.sampler import MentionSampler, OfForms, spread
+
+# The form of each window, and the concepts of each form; form 5 names two, concept 3 has one window, concept 4 none.
+FORMS = [0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4, 5, 5]
+CONCEPTS = [[0], [0], [0], [3], [1], [1, 2]]
+
+
+def mentions(forms=FORMS, concepts=CONCEPTS, n=5):
+    offsets = np.cumsum([0, *map(len, concepts)])
+    flat = np.array([concept for some in concepts for concept in some], np.int32)
+    return np.array(forms, np.int32), OfForms(offsets, flat, n)
+
+
+def windows_of(concept: int) -> list[int]:
+    return [window for window, form in enumerate(FORMS) if concept in CONCEPTS[form]]
+
+
+def test_prototypes_are_of_different_synonyms_where_there_are_some():
+    for seed in range(20):
+        sampler = MentionSampler(*mentions(), seed=seed, prototypes_a_concept=3)
+        by_concept = {
+            concept: sampler.prototypes[sampler.prototype_concepts == concept].tolist() for concept in range(5)
+        }
+        assert [len(found) for found in by_concept.values()] == [3, 3, 2, 0, 0]
+        assert all(set(found) <= set(windows_of(concept)) for concept, found in by_concept.items())
+        assert sorted(FORMS[window] for window in by_concept[0]) == [0, 1, 2]
+        assert Counter(FORMS[window] for window in by_concept[1]).most_common(1)[0][1] == 2
+        assert sampler.without_positives == 1
+
+
+def test_positives_use_other_synonyms_first():
+    sampler = MentionSampler(*mentions(), seed=0, positives=6)
+    seen = set()
+    for number in range(50):
+        batch = sampler[number]
+        assert len(batch.prototypes) == 4
+        for prototype, concept, found in zip(batch.prototypes, batch.concepts, batch.positives, strict=True):
+            others = [window for window in windows_of(concept) if window != prototype]
+            assert len(found) == len(set(found.tolist())) == min(6, len(others))
+            assert set(found.tolist()) <= set(others)
+            same = [FORMS[window] == FORMS[prototype] for window in found]
+            assert same == sorted(same)
+            different = sum(FORMS[window] != FORMS[prototype] for window in others)
+            assert same.count(False) == min(6, different)
+            seen.add((int(prototype), tuple(found.tolist())))
+    assert len(seen) > 60
+
+
+def test_prototypes_of_some_steps_are_those_of_their_batches():
+    sampler = MentionSampler(*mentions(), seed=4, batch=2)
+    for first, end in ((0, 1), (2, 3 * sampler.steps_an_epoch), (1, 3)):
+        batches = [sampler[number].prototypes.tolist() for number in range(first, end)]
+        assert sampler.drawn(first, end).tolist() == sorted({one for batch in batches for one in batch})
+
+
+def test_an_epoch_is_shuffled_once(monkeypatch):
+    sampler = MentionSampler(*mentions(), seed=4, batch=2)
+    made: list[list[int]] = []
+    real = np.random.default_rng
+
+    def noted(seed):
+        made.append(list(seed))
+        return real(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", noted)
+    for number in range(3 * sampler.steps_an_epoch):
+        sampler[number]
+    assert [seed[2] for seed in made if seed[1] == mention_sampler._EPOCH] == [0, 1, 2]
+
+
+def test_a_step_follows_from_the_seed_and_its_number():
+    one, other = MentionSampler(*mentions(), seed=4), MentionSampler(*mentions(), seed=4)
+    numbers = [7, 0, 3, 7]
+    for number in numbers:
+        first, second = one[number], other[number]
+        assert first.prototypes.tolist() == second.prototypes.tolist()
+        assert [a.tolist() for a in first.positives] == [b.tolist() for b in second.positives]
+    backwards = MentionSampler(*mentions(), seed=4)
+    for number in reversed(range(20)):
+        assert backwards[number].prototypes.tolist() == one[number].prototypes.tolist()
+    changed = MentionSampler(*mentions(), seed=5)
+    assert any(one[n].prototypes.tolist() != changed[n].prototypes.tolist() for n in range(3))
+
+
+def test_an_epoch_draws_every_prototype_once():
+    sampler = MentionSampler(*mentions(), seed=1, batch=2)
+    assert (len(sampler.prototypes), sampler.steps_an_epoch) == (8, 4)
+    for epoch in range(3):
+        drawn = np.concatenate([sampler[4 * epoch + step].prototypes for step in range(4)])
+        assert sorted(drawn.tolist()) == sorted(sampler.prototypes.tolist())
+    assert sampler[0].prototypes.tolist() != sampler[4].prototypes.tolist()
+
+
+def test_fewer_prototypes_than_a_step_takes():
+    sampler = MentionSampler(*mentions([0, 0], [[0]], 1), seed=0, batch=4)
+    assert sampler.steps_an_epoch == 1
+    assert sorted(sampler[3].prototypes.tolist()) == [0, 1]
+    assert [len(found) for found in sampler[3].positives] == [1, 1]
+
+
+def test_wrong_use():
+    with pytest.raises(UsageError, match="positives must be 1 or more, not 0"):
+        MentionSampler(*mentions(), seed=0, positives=0)
+    with pytest.raises(UsageError, match="no concept of the mentions has two windows"):
+        MentionSampler(*mentions([0, 1], [[0], [1]], 2), seed=0)
+
+
+@given(st.lists(st.integers(0, 4), max_size=20), st.integers(0, 100))
+def test_every_form_has_its_turn(forms, seed):
+    windows = np.arange(len(forms))
+    order = spread(windows, np.array(forms, np.int64), np.random.default_rng(seed))
+    assert sorted(order.tolist()) == windows.tolist()
+    counts: Counter[int] = Counter()
+    turns = []
+    for window in order.tolist():
+        turns.append(counts[forms[window]])
+        counts[forms[window]] += 1
+    assert turns == sorted(turns)

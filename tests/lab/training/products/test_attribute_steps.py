@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import InputError
+from alphita_lab.objectives.attribute_prediction import AttributeProjection
+from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine.ranks import Ranks
+from alphita_lab.training.products import attribute_steps
+from alphita_lab.training.products.attribute_data import Products
+from alphita_lab.training.products.attribute_steps import AttributeSteps, load_projection
+from alphita_lab.training.products.table import NOT_THERE, ProductTable
+from tests.reference import attribute_prediction as reference
+from tests.tiny import FINDINGS, SITES, tiny_model
+
+
+def spread(folder: Path) -> Path:
+    """Make a model's weights ten times as large, so that its random vectors lie well apart."""
+    path = folder / "model.safetensors"
+    weights = {name: 10 * value if value.ndim > 1 else value for name, value in load_file(path).items()}
+    save_file(weights, path, metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return spread(tiny_model(tmp_path_factory.mktemp("model") / "tiny", dropout=0.2))
+
+
+def table_of(rows: list[tuple[str, str, str]]) -> ProductTable:
+    strings = sorted({end for title, _, value in rows for end in (title, value)})
+    names = sorted({name for _, name, _ in rows})
+    triples = sorted((strings.index(title), names.index(name), strings.index(value)) for title, name, value in rows)
+    return ProductTable(
+        strings,
+        strings,
+        names,
+        names,
+        np.array(triples),
+        np.zeros(len(strings), bool),
+        np.empty((0, 2), np.int64),
+        {"unnamed": 0, "value_is_title": 0, "repeated": 0},
+    )
+
+
+@pytest.fixture(scope="module")
+def products() -> Products:
+    """Remedies for several findings at one or two sites."""
+    rows = []
+    for number, site in enumerate(SITES):
+        for finding, learned in FINDINGS:
+            title = f"{finding} remedy {number}"
+            rows += [(title, "for the", site), (title, "for the", SITES[(number + 3) % len(SITES)])]
+            rows += [(title, "treats", f"{site} {learned}"), (title, "treats", f"{site} {finding}")]
+    return Products(table_of(rows), dev=8, seed=0)
+
+
+def steps_of(
+    model: Path, products: Products, *, dropout: float = 0.0, seed: int = 3, pooling: str = "cls", **options
+) -> AttributeSteps:
+    encoder = TermEncoder.load(model, precision="fp32", pooling=pooling)
+    forward = TermForward(encoder, precision="fp32", dropout=dropout)
+    forward.module.train()
+    torch.manual_seed(0)
+    projection = AttributeProjection(encoder.dim)
+    options = {"batch": 6} | options
+    return AttributeSteps(forward, projection, products, seed=seed, **options)
+
+
+def run(steps: AttributeSteps, numbers: range = range(2)) -> dict[str, torch.Tensor]:
+    steps.start(numbers.start, numbers.stop)
+    scalars = [steps(number, 0.5) for number in numbers]
+    steps.stop()
+    losses = {f"{name} {number}": one[name] for number, one in enumerate(scalars) for name in one}
+    return losses | gradients(steps)
+
+
+def gradients(steps: AttributeSteps) -> dict[str, torch.Tensor]:
+    modules = {"encoder": steps.forward.module, "projection": steps.projection}
+    return {
+        f"{name}.{key}": parameter.grad.clone()
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize("at_once", [30, 150])
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(model: Path, products: Products, at_once: int) -> None:
+    whole, parts = (run(steps_of(model, products, tokens_at_once=size)) for size in (100_000, at_once))
+    assert whole.keys() == parts.keys()
+    assert float(whole["projection.dense.weight"].abs().max()) > 1e-2
+    for name, expected in whole.items():
+        torch.testing.assert_close(parts[name], expected, atol=1e-5, rtol=1e-5, msg=name)
+
+
+def test_loss_and_gradients_are_those_of_every_value_encoded_by_itself(model: Path, products: Products) -> None:
+    """Against equation 3 with nothing shared or broadcast: title, name and value encoded anew for each value."""
+    steps = steps_of(model, products)
+    ours = run(steps, range(1))
+    drawn, pairs = draw_of(steps, 0)
+    plain = steps_of(model, products)
+    table = products.table
+
+    def encoded(text: str) -> torch.Tensor:
+        return plain.forward(plain.forward.encoder.tokenize([text]))[0]
+
+    total = torch.zeros(())
+    for place, number in enumerate(pairs.tolist()):
+        title, name = (table.strings[products.pairs[number, 0]], table.names[products.pairs[number, 1]])
+        distance = {True: [], False: []}
+        for value, sign in zip(drawn.value[drawn.pair == place], drawn.positive[drawn.pair == place], strict=True):
+            head = encoded(f"{title} {name}")
+            left, right = plain.projection(head[None]), plain.projection(encoded(table.strings[value])[None])
+            distance[bool(sign)].append((left - right).pow(2).sum().sqrt())
+        near = torch.stack([-torch.log(torch.sigmoid(4 - one)) for one in distance[True]]).mean()
+        far = torch.stack([-torch.log(torch.sigmoid(one - 4)) for one in distance[False]]).mean()
+        total = total + (near + far) / len(pairs)
+    (total * 0.5).backward()
+    assert float(ours["loss 0"]) == pytest.approx(float(total.detach()), rel=1e-5)
+    for name, expected in gradients(plain).items():
+        torch.testing.assert_close(ours[name], expected, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def draw_of(steps: AttributeSteps, number: int):
+    """What batch `number` draws: the values, and the pairs they are drawn for."""
+    seen = {}
+    draw = steps.products.draw
+
+    def spy(pairs, **options):
+        seen["pairs"], seen["drawn"] = pairs, draw(pairs, **options)
+        return seen["drawn"]
+
+    steps.products.draw = spy
+    try:
+        steps.draw(number)
+    finally:
+        del steps.products.draw
+    return seen["drawn"], seen["pairs"]
+
+
+class OneOfTwo(Ranks):
+    """A process among two whose other has the vectors that a run of one has."""
+
+    def __init__(self, rank: int, vectors: list[torch.Tensor]) -> None:
+        super().__init__(rank, 2)
+        self.vectors = iter(vectors)
+
+    def gather(self, own: torch.Tensor, shares) -> torch.Tensor:
+        whole = next(self.vectors).clone()
+        assert 0 < len(own) < len(whole)
+        torch.testing.assert_close(whole[torch.from_numpy(shares[self.rank])], own, atol=1e-5, rtol=1e-5)
+        return whole
+
+
+class Kept(Ranks):
+    """A run of one that keeps the vectors of every batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vectors: list[torch.Tensor] = []
+
+    def gather(self, own: torch.Tensor, shares) -> torch.Tensor:
+        self.vectors.append(own.clone())
+        return own
+
+
+@pytest.mark.parametrize("at_once", [100_000, 40])
+def test_the_mean_of_two_processes_is_one(model: Path, products: Products, at_once: int) -> None:
+    alone = Kept()
+    one = run(steps_of(model, products, ranks=alone, tokens_at_once=100_000))
+    two = [
+        run(steps_of(model, products, ranks=OneOfTwo(rank, alone.vectors), tokens_at_once=at_once)) for rank in (0, 1)
+    ]
+    for name, expected in one.items():
+        mean = (two[0][name] + two[1][name]) / 2
+        torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_each_text_is_encoded_once_a_batch(model: Path, products: Products) -> None:
+    steps = steps_of(model, products)
+    drawn, pairs = draw_of(steps, 0)
+    table = products.table
+    heads = [(table.strings[t], table.names[n]) for t, n in products.pairs[pairs].tolist()]
+    values = [table.strings[value] for value in drawn.value.tolist()]
+    expected = {*values, *(f"{t} {n}" for t, n in heads)}
+    assert sorted(steps.names(0)) == sorted(expected)
+    assert len(set(values)) < len(values)
+    sizes = steps.sizes(0)
+    assert sizes["distinct"] == len(expected)
+    assert sizes["term rows"] == len(values) + len(pairs)
+    assert sizes["tokens"] == sum(map(len, steps.forward.encoder.tokenize(sorted(expected))))
+
+
+def test_batches_follow_from_seed_and_number(model: Path, products: Products) -> None:
+    one, again, other = (steps_of(model, products, seed=seed) for seed in (3, 3, 4))
+    forth = [one.draw(number) for number in range(6)]
+    back = [again.draw(number) for number in reversed(range(6))][::-1]
+    for left, right in zip(forth, back, strict=True):
+        assert np.array_equal(left.terms, right.terms)
+        assert all(np.array_equal(left.arrays[name], right.arrays[name]) for name in left.arrays)
+    assert any(not np.array_equal(one.draw(number).terms, other.draw(number).terms) for number in range(6))
+    # An epoch holds every pair once.
+    epochs = int(np.ceil(one.batches)) + 1
+    pairs = np.concatenate([draw_of(one, number)[1] for number in range(epochs)])[: len(products.pairs)]
+    assert sorted(pairs.tolist()) == list(range(len(products.pairs)))
+
+
+def test_a_run_gone_on_with_has_the_steps_of_an_unbroken_one(model: Path, products: Products) -> None:
+    """With dropout: batch 3 is the same to the bit whether or not the ones before it were run."""
+    unbroken, resumed = (steps_of(model, products, dropout=0.3, tokens_at_once=150) for _ in range(2))
+    unbroken.start(0, 4)
+    for number in range(3):
+        unbroken(number, 1.0)
+        for module in (unbroken.forward.module, unbroken.projection):
+            module.zero_grad()
+    expected = unbroken(3, 1.0)
+    unbroken.stop()
+    resumed.start(3, 4)
+    assert all(torch.equal(value, expected[name]) for name, value in resumed(3, 1.0).items())
+    resumed.stop()
+    ours, theirs = gradients(resumed), gradients(unbroken)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_missing_negatives_are_told(model: Path) -> None:
+    rows = [("a", "for", "heart"), ("a", "for", "liver"), ("b", "for", "skin")]
+    steps = steps_of(model, Products(table_of(rows)), batch=2)
+    found = run(steps, range(1))
+    # a lacks 3 of 4 negatives: there is "skin" only; b has both of its two.
+    assert float(found["missing_negatives 0"]) == 3
+    assert float(found["rows 0"]) == 2 + 3 + 3
+
+
+def test_a_cap_on_values(model: Path) -> None:
+    rows = [("a", "for", site) for site in SITES[:5]] + [("b", "for", site) for site in SITES[5:]]
+    steps = steps_of(model, Products(table_of(rows)), batch=2, most=2, negatives=1)
+    drawn, _ = draw_of(steps, 0)
+    assert [int(((drawn.pair == pair) & drawn.positive).sum()) for pair in (0, 1)] == [2, 2]
+    assert int((~drawn.positive).sum()) == 4
+
+
+def test_titles_that_leave_no_room_for_the_name_are_counted(model: Path) -> None:
+    rows = [("heart", "of the", "pain"), ("x x x x x x x x", "of the", "ache"), ("liver", "of the", "ache")]
+    for length, expected in ((64, 0), (9, 1)):
+        encoder = TermEncoder.load(model, precision="fp32", pooling="cls", max_length=length)
+        forward = TermForward(encoder, precision="fp32")
+        steps = AttributeSteps(forward, AttributeProjection(32), Products(table_of(rows)), batch=1, seed=0)
+        assert steps.cut == expected
+
+
+# --- the sign does not leak ----------------------------------------------------------------------------------------
+
+
+def balanced() -> Products:
+    """Title i has the values i, i + 1 and i + 3 of 24, in a ring: no value is positive more often than another."""
+    count = 24
+    values = [f"{site} {finding}" for site in SITES for finding, _ in FINDINGS]
+    rows = [(f"remedy {i} x", "treats", values[(i + step) % count]) for i in range(count) for step in (0, 1, 3)]
+    return Products(table_of(rows))
+
+
+def projected(steps: AttributeSteps, numbers: range, *, leak: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return f(E(v)) of all values that batches draw, and their signs, as the loss sees them.
+
+    With `leak` the encoded value is multiplied by its label, 1 or -1, before the projection.
+    """
+    steps.forward.module.eval()
+    vectors, signs = [], []
+    with torch.no_grad():
+        every = steps.forward(steps.forward.encoder.tokenize(steps.texts))
+        for number in numbers:
+            batch = steps.draw(number)
+            encoded = every[torch.from_numpy(batch.terms)][torch.from_numpy(batch.arrays["value"])]
+            positive = torch.from_numpy(batch.arrays["positive"])
+            if leak:
+                encoded = encoded * (2 * positive[:, None] - 1)
+            vectors.append(steps.projection(encoded).numpy())
+            signs.append(positive.numpy())
+    return np.concatenate(vectors), np.concatenate(signs)
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_a_linear_probe_cannot_tell_positives_from_negatives(model: Path, leak: bool) -> None:
+    """A frozen random encoder and projection; the probe sees f(E(v)) alone and is tested on other batches.
+
+    Every value is positive equally often, and by symmetry negative equally often, so that being frequent tells nothing;
+    what is left to find is a difference in how the two are made. A label that goes into the vector is found at once.
+    """
+    steps = steps_of(model, balanced(), batch=12)
+    seen, signs = projected(steps, range(40), leak=leak)
+    tested, truth = projected(steps, range(40, 80), leak=leak)
+    assert signs.mean() == pytest.approx(1 / 3, abs=0.01)
+    probe = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000).fit(seen, signs)
+    area = roc_auc_score(truth, probe.decision_function(tested))
+    if leak:
+        assert area > 0.95
+        return
+    # Four standard deviations of the area when nothing tells (Hanley and McNeil 1982).
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    deviation = np.sqrt((positives + negatives + 1) / (12 * positives * negatives))
+    assert abs(area - 0.5) < 4 * deviation < 0.1
+    shuffled = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000)
+    shuffled.fit(seen, np.random.default_rng(0).permutation(signs))
+    control = roc_auc_score(truth, shuffled.decision_function(tested))
+    assert abs(area - control) < 8 * deviation
+
+
+def test_a_string_has_one_vector_whatever_its_sign(model: Path, products: Products) -> None:
+    """With dropout on: what is a value here and a negative there is one row of the batch."""
+    steps = steps_of(model, products, dropout=0.3)
+    batch = steps.draw(0)
+    value, positive = batch.arrays["value"], batch.arrays["positive"]
+    both = set(value[positive].tolist()) & set(value[~positive].tolist())
+    assert both
+    assert len(set(batch.terms.tolist())) == len(batch.terms)
+
+
+# --- scoring -------------------------------------------------------------------------------------------------------
+
+
+def test_score_is_the_rank_among_the_candidates(
+    model: Path, products: Products, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attribute_steps, "TOKENS_AT_ONCE", 50)
+    steps = steps_of(model, products, dropout=0.5)
+    found = steps.score()
+    assert steps.forward.module.training
+    table, encoder = products.table, steps.forward.encoder
+    W, b = (tensor.detach().double().numpy() for tensor in (steps.projection.dense.weight, steps.projection.dense.bias))
+
+    steps.forward.module.eval()
+
+    def encoded(text: str) -> np.ndarray:
+        with torch.no_grad():
+            return encoder.module(*encoder.pad(encoder.tokenize([text])))[0].double().numpy()
+
+    ranks = []
+    assert len(products.dev) == 8
+    for (title, name, _), row in zip(products.dev.triples.tolist(), products.dev.candidates.tolist(), strict=True):
+        t, n = table.strings[title], table.names[name]
+        head = encoded(f"{t} {n}")
+        distances = [reference.d(head, encoded(table.strings[one]), W, b) for one in row if one != NOT_THERE]
+        ranks.append(reference.realistic_rank(distances))
+    assert found["dev_attribute_acc1"] == pytest.approx(np.mean([rank == 1 for rank in ranks]))
+    assert found["dev_attribute_mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+
+
+def test_nothing_held_out_gives_no_score(model: Path) -> None:
+    assert steps_of(model, Products(table_of([("a", "for", "heart"), ("b", "for", "liver")]))).score() == {}
+
+
+def test_training_finds_held_out_values(model: Path) -> None:
+    """Values are words of the titles; a hundred steps lift the held-out ones from chance."""
+    rows = [
+        (f"{finding} of the {site} {letter}", "site", value)
+        for finding, _ in FINDINGS
+        for site in SITES
+        for letter in "abc"
+        for value in (site, f"{site} {letter}")
+    ]
+    steps = steps_of(model, Products(table_of(rows), dev=20, seed=1), batch=16, pooling="mean")
+    before = steps.score()["dev_attribute_mrr"]
+    parameters = [*steps.forward.module.parameters(), *steps.projection.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=3e-3)
+    steps.start(0, 100)
+    losses = []
+    for number in range(100):
+        losses.append(float(steps(number, 1.0)["loss"]))
+        optimizer.step()
+        optimizer.zero_grad()
+    steps.stop()
+    assert before < 0.25
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    assert steps.score()["dev_attribute_mrr"] > before + 0.25
+
+
+def test_a_projection_is_found_beside_its_model(tmp_path: Path) -> None:
+    assert load_projection(tmp_path, 32) is None
+    projection = AttributeProjection(32, 16)
+    path = tmp_path / f"{attribute_steps.NAME}.safetensors"
+    save_file(projection.state_dict(), path)
+    found = load_projection(tmp_path, 32)
+    assert found is not None
+    assert torch.equal(found.dense.weight, projection.dense.weight)
+    with pytest.raises(InputError, match="no projection of vectors of 31 numbers"):
+        load_projection(tmp_path, 31)
+    save_file({"weight": torch.zeros(3)}, path)
+    with pytest.raises(InputError, match="train the model again"):
+        load_projection(tmp_path, 32)
+    path.write_bytes(b"damaged")
+    with pytest.raises(InputError, match="train the model again"):
+        load_projection(tmp_path, 32)

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import InputError, Rejects, UsageError
+from alphita_lab.evaluation.benchmarks._pair_files import Layout, read_pairs
+from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples, read
+
+MULTI_MT = 'A dog runs.,"A dog, running.",4.5\n"He said ""no"".",He refused.,3.0\nIt rains.,It is dry.,0\n'
+BENCHMARK = (
+    'main-news\tmade\t2012test\t0001\t5.000\tA "hard" cough.\tA severe cough.\n'
+    "main-news\tmade\t2012test\t0002\t1.25\tA cough.\tA rash.\tlicence\tmore\n"
+)
+SICK = (
+    "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\tSemEval_set\n"
+    "1\tA man walks\tA man is walking\tENTAILMENT\t5.0\tTRAIN\n"
+    "2\tA man walks\tA boy sleeps\tNEUTRAL\t2.0\tTRAIN\n"
+    "3\tA cat eats\tA cat is eating\tENTAILMENT\t4.0\tTRIAL\n"
+    "4\tA cat eats\tNobody eats\tCONTRADICTION\t1\tTEST\n"
+)
+
+
+def written(folder: Path, text: str, name: str = "pairs.txt") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_sts_b_without_a_header(tmp_path) -> None:
+    made = read(written(tmp_path, MULTI_MT, "stsb-en-train.csv"), Rejects())
+    assert made.left == ["A dog runs.", 'He said "no".', "It rains."]
+    assert made.right == ["A dog, running.", "He refused.", "It is dry."]
+    np.testing.assert_allclose(made.scores, [0.9, 0.6, 0], atol=1e-7)
+    assert made.scores.dtype == np.float32
+
+
+def test_sts_b_as_the_benchmark_lays_it_out(tmp_path) -> None:
+    made = read(written(tmp_path, BENCHMARK, "sts-train.csv"), Rejects())
+    assert (made.left, made.right) == (['A "hard" cough.', "A cough."], ["A severe cough.", "A rash."])
+    np.testing.assert_allclose(made.scores, [1, 0.25])
+
+
+def test_quotes_of_the_text_itself_stay_as_evaluation_reads_them(tmp_path) -> None:
+    text = '"bulbs" and "onions"\t"the ""old"" drug"\t5\nan ""odd"" one\t"\t0\n'
+    path = written(tmp_path, "sentence1\tsentence2\tscore\n" + text)
+    made = read(path, Rejects())
+    assert (made.left, made.right) == (['"bulbs" and "onions"', 'an ""odd"" one'], ['the "old" drug', '"'])
+    pairs, _ = read_pairs([path], "x", Layout("\t", "sentence1", "sentence2", "score"))
+    assert (pairs.left, pairs.right) == (made.left, made.right)
+
+
+@pytest.mark.parametrize(("part", "scores"), [("train", [1, 0.25]), ("dev", [0.75]), ("test", [0])])
+def test_sick_from_1_to_5_by_part(tmp_path, part, scores) -> None:
+    np.testing.assert_allclose(read(written(tmp_path, SICK), Rejects(), part=part).scores, scores)
+
+
+def test_a_sick_file_of_one_part_is_taken_whole_and_an_unknown_part_refused(tmp_path) -> None:
+    single = "\n".join("\t".join(line.split("\t")[:5]) for line in SICK.splitlines())
+    assert len(read(written(tmp_path, single), Rejects(), part="test").left) == 4
+    with pytest.raises(UsageError, match="unknown part 'tran'; did you mean 'train'"):
+        read(written(tmp_path, SICK), Rejects(), part="tran")
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ","])
+def test_a_table_of_ones_own(tmp_path, delimiter) -> None:
+    rows = [["id", "Score", "sentence2", "sentence1"], ["7", "2.5", "other", '"one"'], ["8", "1.5", "d", "c"]]
+    path = written(tmp_path, "\ufeff" + "\n".join(map(delimiter.join, rows)) + "\n\n")
+    made = read(path, Rejects())
+    assert (made.left, made.right) == (["one", "c"], ["other", "d"])
+    np.testing.assert_allclose(made.scores, [0.5, 0.3], atol=1e-7)
+    np.testing.assert_allclose(read(path, Rejects(), scale=(-1, 4)).scores, [0.7, 0.5], atol=1e-7)
+
+
+def test_a_scale_of_0_to_1_must_be_said(tmp_path) -> None:
+    path = written(tmp_path, "sentence1\tsentence2\tscore\na\tb\t0.5\nc\td\t1\n")
+    with pytest.raises(InputError, match="all scores are at most 1, on a scale of 0 to 5") as error:
+        read(path, Rejects())
+    assert error.value.remedy == "say what the scale is"
+    np.testing.assert_allclose(read(path, Rejects(), scale=(0, 1)).scores, [0.5, 1])
+    np.testing.assert_allclose(read(path, Rejects(), scale=(0, 5)).scores, [0.1, 0.2])
+    with pytest.raises(UsageError, match="from the lowest to the highest score, not from 5 to 0"):
+        read(path, Rejects(), scale=(5, 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "value", "span"),
+    [
+        (MULTI_MT.replace("3.0", "5.1"), 2, "5.1", "0 to 5"),
+        (BENCHMARK.replace("1.25", "-0.5"), 2, "-0.5", "0 to 5"),
+        (SICK.replace("\t2.0\t", "\t0.5\t"), 3, "0.5", "1 to 5"),
+        ("sentence1\tsentence2\tscore\n\na\tb\t50\n", 3, "50", "0 to 5"),
+    ],
+)
+def test_a_score_out_of_range_is_named(tmp_path, text, line, value, span) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as error:
+        read(path, Rejects())
+    assert str(error.value).startswith(f"{path}:{line}: the score is out of range, {span} (field 'score'")
+    assert error.value.value == value
+    assert error.value.remedy
+
+
+def test_bad_rows_are_set_aside_and_the_others_read(tmp_path) -> None:
+    bad = (
+        "sentence1\tsentence2\tscore\na\tb\t3\n \tb\t2\na\t\t2\na\tb\t\na\tb\thigh\na\tb\tnan\na\tb\n"
+        '""\tb\t1\nc\td\t4\n'
+    )
+    rejects = Rejects(tmp_path / "rejects.csv")
+    with rejects:
+        made = read(written(tmp_path, bad), rejects)
+    assert (made.left, made.right) == (["a", "c"], ["b", "d"])
+    lines = (tmp_path / "rejects.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[1]) for line in lines] == [3, 4, 5, 6, 7, 8, 9]
+    assert rejects.count == 7
+    with pytest.raises(InputError, match="a sentence is empty"):
+        read(written(tmp_path, bad), Rejects(strict=True))
+
+
+def test_gzip_is_unpacked_and_damage_named(tmp_path) -> None:
+    path = tmp_path / "train.csv.gz"
+    path.write_bytes(gzip.compress(MULTI_MT.encode()))
+    assert len(read(path, Rejects()).left) == 3
+    path.write_bytes(gzip.compress(MULTI_MT.encode())[:-12])
+    with pytest.raises(InputError, match=r"train\.csv\.gz: cannot be read"):
+        read(path, Rejects())
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / "none.csv", Rejects())
+    path.write_bytes("naïve,é,3".encode("latin-1"))
+    with pytest.raises(InputError, match="damaged"):
+        read(path, Rejects())
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "a\tb\tc\n", "a,b\n1,2\n", "left,right,score\na,b,2\n", '{"a": 1}\n'])
+def test_a_file_of_another_kind_is_refused(tmp_path, text) -> None:
+    with pytest.raises(InputError, match="not a file of scored pairs") as error:
+        read(written(tmp_path, text), Rejects())
+    assert "sentence1, sentence2 and score" in error.value.remedy
+
+
+def test_a_broken_table_and_one_of_no_pair_are_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match="not a row of a table"):
+        read(written(tmp_path, 'a,b,3\n"c" d,e,2\n'), Rejects())
+    with pytest.raises(InputError, match="holds no scored pair"):
+        read(written(tmp_path, "sentence1\tsentence2\tscore\n\tb\t3\n"), Rejects())
+    with pytest.raises(InputError, match="holds no scored pair of the part 'dev'"):
+        read(written(tmp_path, SICK.replace("TRIAL", "TEST")), Rejects(), part="dev")
+
+
+def inference(*rows: tuple[str, str, str]) -> str:
+    return "".join(
+        json.dumps({"gold_label": label, "sentence1": one, "sentence2": other, "pairID": "x"}) + "\n"
+        for one, other, label in rows
+    )
+
+
+def test_inference_is_grouped_by_premise(tmp_path) -> None:
+    text = inference(
+        ("P", "follows", "entailment"),
+        ("Q", "against q", "contradiction"),
+        ("P", "maybe", "neutral"),
+        ("P", "against", "contradiction"),
+        ("Q", "follows q", "entailment"),
+        ("P", "follows too", "entailment"),
+        ("R", "against r", "contradiction"),
+    )
+    made = read(written(tmp_path, text, "mli_train_v1.jsonl"), Rejects())
+    assert made == Triples(["P", "Q"], ["follows", "follows q"], ["against", "against q"], alone=2)
+    packed = tmp_path / "mli_train_v1.jsonl.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert read(packed, Rejects()) == made
+
+
+def test_bad_lines_of_inference_are_set_aside(tmp_path) -> None:
+    good = inference(("P", "follows", "entailment"), ("P", "against", "contradiction"))
+    bad = (
+        inference(("P", " ", "entailment"), ("P", "h", "-"))
+        + '{"sentence1": "P"}\nnot json\n[1]\n'
+        + ('{"sentence1": 1, "sentence2": "b", "gold_label": "entailment"}\n')
+    )
+    rejects = Rejects()
+    made = read(written(tmp_path, bad + good, "some.jsonl"), rejects)
+    assert made == Triples(["P"], ["follows"], ["against"])
+    assert rejects.count == 6
+    with pytest.raises(InputError, match="no premise with an entailed and a contradicted hypothesis"):
+        read(written(tmp_path, bad, "some.jsonl"), Rejects())
+
+
+def test_triples_in_a_table(tmp_path) -> None:
+    rejects = Rejects()
+    text = "id\tContradicted\tpremise\tentailed\n1\tno\tP\tyes\n2\t\tQ\tyes\n3\tno\n4\tn\tR\ty\n"
+    made = read(written(tmp_path, text), rejects)
+    assert made == Triples(["P", "R"], ["yes", "y"], ["no", "n"])
+    assert rejects.count == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.text("ab\"', .é", min_size=1), st.text("ab\"', .é", min_size=1), st.integers(0, 5)), min_size=1
+    )
+)
+def test_what_is_written_as_a_csv_is_read_back(tmp_path_factory, rows) -> None:
+    import csv
+
+    path = tmp_path_factory.mktemp("data") / "stsb.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    wanted = [(one.strip(), other.strip(), score / 5) for one, other, score in rows if one.strip() and other.strip()]
+    rejects = Rejects()
+    if not wanted:
+        with pytest.raises(InputError):
+            read(path, rejects)
+        return
+    made = read(path, rejects)
+    assert isinstance(made, ScoredPairs)
+    assert [(a, b, round(float(c), 6)) for a, b, c in zip(made.left, made.right, made.scores, strict=True)] == wanted
+    assert rejects.count == len(rows) - len(wanted)
+
+
+SIZES = st.lists(st.integers(1, 23), min_size=1, max_size=4).map(
+    lambda sizes: {f"set {i}": n for i, n in enumerate(sizes)}
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=SIZES, rows=st.integers(1, 9), seed=st.integers(0, 1000))
+def test_in_proportion_an_epoch_is_every_row_once(sizes, rows, seed) -> None:
+    tasks = Tasks(sizes, rows=rows, seed=seed)
+    for epoch in range(3):
+        drawn = [tasks.batch(epoch * tasks.batches + number) for number in range(tasks.batches)]
+        seen = [(name, row) for name, places in drawn for row in places.tolist()]
+        assert sorted(seen) == sorted((name, row) for name, size in sizes.items() for row in range(size))
+        for name, size in sizes.items():
+            lengths = [len(places) for one, places in drawn if one == name]
+            assert len(lengths) == -(-size // rows)
+            assert max(lengths) <= rows
+            assert max(lengths) - min(lengths) <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=SIZES, rows=st.integers(1, 9), seed=st.integers(0, 1000))
+def test_in_equal_turns_each_round_has_every_set_once(sizes, rows, seed) -> None:
+    tasks = Tasks(sizes, rows=rows, seed=seed, turns="equal")
+    drawn = [tasks.batch(number) for number in range(2 * tasks.batches)]
+    for start in range(0, len(drawn), len(sizes)):
+        assert sorted(name for name, _ in drawn[start : start + len(sizes)]) == sorted(sizes)
+    for name, size in sizes.items():
+        each = -(-size // rows)
+        own = [places.tolist() for one, places in drawn if one == name]
+        # Its own epochs, end to end.
+        for start in range(0, len(own) - each + 1, each):
+            assert sorted(row for places in own[start : start + each] for row in places) == list(range(size))
+    first = Counter((name, row) for name, places in drawn[: tasks.batches] for row in places.tolist())
+    assert len(first) == sum(sizes.values())
+
+
+@pytest.mark.parametrize("turns", ["proportional", "equal"])
+def test_batches_follow_from_seed_and_number(turns) -> None:
+    sizes = {"sts": 40, "sick": 17, "mednli": 9}
+    one, other = (Tasks(sizes, rows=4, seed=3, turns=turns) for _ in range(2))
+    ahead = [one.batch(number) for number in range(60)]
+    for number in (59, 3, 17, 40, 0, 41):
+        name, rows = other.batch(number)
+        assert name == ahead[number][0]
+        np.testing.assert_array_equal(rows, ahead[number][1])
+    different = Tasks(sizes, rows=4, seed=4, turns=turns)
+    again = [different.batch(number) for number in range(60)]
+    assert [name for name, _ in again] != [name for name, _ in ahead]
+    assert [rows.tolist() for _, rows in again] != [rows.tolist() for _, rows in ahead]
+    # Another order in the next epoch, of sets and of rows.
+    period = one.batches if turns == "proportional" else 3
+    assert [name for name, _ in ahead[:period]] * 2 != [name for name, _ in ahead[period : 3 * period]]
+
+
+def test_rows_are_shuffled_anew_each_epoch_and_for_each_set() -> None:
+    tasks = Tasks({"one": 30, "other": 30}, rows=30, seed=0)
+    drawn = [tasks.batch(number) for number in range(6)]
+    assert len({tuple(rows.tolist()) for _, rows in drawn}) == 6
+
+
+def test_nothing_to_draw_from_and_unknown_turns_are_errors() -> None:
+    with pytest.raises(InputError, match="no set of sentences"):
+        Tasks({}, rows=4, seed=0)
+    with pytest.raises(InputError, match="nothing to draw from in 'sick'"):
+        Tasks({"sts": 3, "sick": 0}, rows=4, seed=0)
+    with pytest.raises(UsageError, match="unknown kind of turns 'equl'; did you mean 'equal'"):
+        Tasks({"sts": 3}, rows=4, seed=0, turns="equl")
+    with pytest.raises(ValueError, match="rows must be 1 or more, not 0"):
+        Tasks({"sts": 3}, rows=0, seed=0)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+from alphita.errors import InputError
+from alphita_lab.training.terms.distillation import ProjectionHead, targets
+from tests.reference import distillation as reference
+
+
+def vectors(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Names and texts around a direction that all share, of unlike spread along the axes, and who has a text."""
+    rng = np.random.default_rng(seed)
+    spread = np.linspace(2, 0.3, d)
+    names = rng.normal(size=(n, d)) * spread + 3
+    texts = names + rng.normal(size=(n, d)) * spread / 2
+    return names * rng.uniform(0.1, 9, (n, 1)), texts * rng.uniform(0.1, 9, (n, 1)), rng.random(n) < 0.7
+
+
+def same_up_to_sign(a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
+    """Columns are equal or opposite."""
+    signs = np.sign((a * b).sum(0))
+    np.testing.assert_allclose(a, b * signs, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_reference(seed: int) -> None:
+    names, texts, has = vectors(30, 5, seed)
+    made = targets(names, texts, has, dim=3)
+    z = reference.mixed(names, texts, has)
+    mu, C = reference.covariance(z)
+    values, components = reference.leading(C, 3)
+    np.testing.assert_allclose(made.mean, mu, atol=1e-12)
+    np.testing.assert_allclose(made.explained, values / np.trace(C), atol=1e-9)
+    same_up_to_sign(made.components.T, components.T, 1e-7)
+    same_up_to_sign(made.values, (np.array(z) - mu) @ components.T, 1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(9, 60), dim=st.integers(1, 8), block=st.integers(1, 70))
+def test_scikit_learns_pca_agrees(seed: int, n: int, dim: int, block: int) -> None:
+    names, texts, has = vectors(n, 8, seed)
+    made = targets(names, texts, has, dim=dim, block=block)
+    z = np.array(reference.mixed(names, texts, has))
+    oracle = PCA(dim, svd_solver="full").fit(z)
+    np.testing.assert_allclose(made.mean, oracle.mean_, atol=1e-12)
+    np.testing.assert_allclose(made.explained, oracle.explained_variance_ratio_, atol=1e-10)
+    # The same subspace, whatever the single directions where two variances lie close.
+    np.testing.assert_allclose(made.components @ made.components.T, np.eye(dim), atol=1e-10)
+    scores = oracle.transform(z)
+    gaps = np.diff(oracle.explained_variance_ratio_)
+    if dim == 8 or (gaps < -1e-3).all():
+        ours, theirs = made.values.astype(np.float64), scores
+        np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-4)
+    if (gaps < -1e-2).all():
+        same_up_to_sign(made.values[:, :-1], scores[:, :-1], 1e-5)
+    assert made.values.dtype == np.float32
+
+
+def test_large_enough_to_tell_directions_from_scikit_learn() -> None:
+    """384 numbers to 64, as a MiniLM's; float32 in."""
+    rng = np.random.default_rng(0)
+    names, texts = ((rng.normal(size=(900, 384)) * np.geomspace(3, 0.01, 384) + 1).astype(np.float32) for _ in range(2))
+    made = targets(names, texts, dim=64, block=100)
+    z = np.array(reference.mixed(names[:900], texts[:900], np.ones(900, bool)))
+    oracle = PCA(64, svd_solver="full").fit(z)
+    same_up_to_sign(made.components.T, oracle.components_.T, 1e-6)
+    same_up_to_sign(made.values, oracle.transform(z), 1e-6)
+    np.testing.assert_allclose(made.explained, oracle.explained_variance_ratio_, rtol=1e-9)
+
+
+def test_blocks_decide_nothing_and_signs_are_fixed() -> None:
+    names, texts, has = vectors(40, 6, 5)
+    whole, parts = (targets(names, texts, has, dim=6, block=block) for block in (100, 7))
+    np.testing.assert_allclose(whole.values, parts.values, atol=1e-6)
+    np.testing.assert_allclose(whole.components, parts.components, atol=1e-9)
+    furthest = np.abs(whole.components).argmax(1)
+    assert (whole.components[np.arange(6), furthest] > 0).all()
+    again = targets(names, texts, has, dim=6)
+    assert np.array_equal(again.values, whole.values)
+
+
+def test_targets_have_no_mean_and_lose_nothing_at_full_size() -> None:
+    names, texts, has = vectors(50, 6, 1)
+    made = targets(names, texts, has, dim=6)
+    np.testing.assert_allclose(made.values.mean(0), 0, atol=1e-7)
+    assert made.explained.sum() == pytest.approx(1, abs=1e-12)
+    z = np.array(reference.mixed(names, texts, has))
+    np.testing.assert_allclose(made.values @ made.components + made.mean, z, atol=1e-6)
+
+
+def test_a_concept_without_text_is_its_name_alone() -> None:
+    """And what stands in its row of the texts is not read."""
+    names, texts, has = vectors(20, 4, 2)
+    made = targets(names, texts, has, dim=4)
+    texts[~has] = np.nan
+    assert np.array_equal(targets(names, texts, has, dim=4).values, made.values)
+    row = int(np.flatnonzero(~has)[0])
+    name = names[row] / np.linalg.norm(names[row])
+    np.testing.assert_allclose(made.values[row], (name - made.mean) @ made.components.T, atol=1e-6)
+    none = targets(names, texts, np.zeros(20, bool), dim=4)
+    assert np.array_equal(none.values, targets(names, names, dim=4).values)
+
+
+def test_memory_maps_are_read_in_blocks(tmp_path) -> None:
+    """Far below what the whole of one table takes in float64."""
+    n, d = 60_000, 32
+    for name in ("names", "texts"):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).normal(size=(n, d)).astype(np.float32))
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("names", "texts")]
+    tracemalloc.start()
+    targets(*mapped, dim=4, block=1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * n * 4 + n + 8 * 10**6 < 8 * n * d
+
+
+@pytest.mark.parametrize(("value", "table"), [(0.0, 0), (np.nan, 0), (np.inf, 1), (0.0, 1)])
+def test_a_bad_vector_is_named(value: float, table: int) -> None:
+    tables = vectors(20, 4, 0)[:2]
+    tables[table][13] = value
+    with pytest.raises(InputError, match=f"a {('name', 'text')[table]} is 0 or not finite .*'concept 13'"):
+        targets(*tables, dim=2, block=5)
+
+
+def test_wrong_use_is_named() -> None:
+    names, texts, has = vectors(20, 4, 0)
+    with pytest.raises(ValueError, match=r"got \[\(20, 4\), \(19, 4\), \(20,\)\]"):
+        targets(names, texts[1:], has)
+    with pytest.raises(ValueError, match="dim must be from 1 to 4, the numbers of a vector, not 64"):
+        targets(names, texts, has)
+    with pytest.raises(InputError, match="4 concepts are too few for targets of 4 numbers"):
+        targets(names[:4], texts[:4], dim=4)
+    with pytest.raises(InputError, match="all concepts are equal"):
+        targets(np.ones((9, 3)), np.ones((9, 3)), dim=2)
+
+
+def test_the_head_is_linear_and_follows_from_its_seed() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    head, same, other = (ProjectionHead(6, 3, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(head.weight, same.weight)
+    assert torch.equal(head.bias, same.bias)
+    assert not torch.equal(head.weight, other.weight)
+    e = torch.randn(4, 6)
+    expected = e.numpy().astype(np.float64) @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    np.testing.assert_allclose(head(e).detach().numpy(), expected, atol=1e-6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert head(e.bfloat16()).dtype == torch.float32
+    large = ProjectionHead(400, 300, seed=0).weight.detach()
+    assert large.abs().max() <= 1 / 20
+    assert large.std().item() == pytest.approx(1 / 20 / 3**0.5, rel=0.01)
+    assert ProjectionHead(7, seed=0).weight.shape == (64, 7)
+    with pytest.raises(ValueError, match="must be 1 or more, not 0 and 64"):
+        ProjectionHead(0, seed=0)
+
+
+def test_a_head_that_starts_from_the_targets_meets_them_for_the_teachers_vectors() -> None:
+    names, texts, has = vectors(40, 6, 3)
+    made = targets(names, texts, has, dim=4)
+    head = ProjectionHead(6, 4, seed=0)
+    head.start_from(made)
+    z = torch.from_numpy(np.array(reference.mixed(names, texts, has), np.float32))
+    np.testing.assert_allclose(head(z).detach().numpy(), made.values, atol=1e-6)
+    assert head.weight.dtype == torch.float32
+    assert head.weight.requires_grad
+    assert head.bias.requires_grad
+    with pytest.raises(InputError, match=r"the teacher's vectors have 6 numbers, the student's 7.*set head=random"):
+        ProjectionHead(7, 4, seed=0).start_from(made)

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import InputError
+from alphita.index.neighbours import unit
+from alphita_lab.training.terms import mining
+from alphita_lab.training.terms.mining import (
+    AnchorSampler,
+    InvertedFile,
+    Meanings,
+    MinedNeighbours,
+    OnGpu,
+    oldest_needed,
+)
+
+DIM = 12
+
+
+class Vectors:
+    """An encoder of strings that are numbers; counts the strings it is given."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table, self.dim, self.encoded = table.astype(np.float32), table.shape[1], 0
+
+    def encode(self, strings: Sequence[str]) -> np.ndarray:
+        self.encoded += len(strings)
+        return self.table[[int(string) for string in strings]]
+
+
+def strings(n: int) -> list[str]:
+    return [str(number) for number in range(n)]
+
+
+def nearest_by_loops(table: np.ndarray, anchor: int, wanted: int) -> list[int]:
+    """All other names by cosine, in float64; equals by number."""
+    unit = [row / np.sqrt(row @ row) for row in table.astype(float)]
+    others = [name for name in range(len(table)) if name != anchor]
+    return sorted(others, key=lambda name: (-float(unit[anchor] @ unit[name]), name))[:wanted]
+
+
+def mined(table: np.ndarray, folder: Path, wanted: int = 5, exact_up_to: int = 10_000) -> MinedNeighbours:
+    return MinedNeighbours(strings(len(table)), wanted, folder, exact_up_to=exact_up_to)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_are_those_of_an_exhaustive_search(tmp_path: Path, monkeypatch, seed: int) -> None:
+    """In blocks of names and anchors, with lengths far from 1 and with anchors asked for twice."""
+    monkeypatch.setattr(mining, "NAMES_AT_ONCE", 17)
+    monkeypatch.setattr(mining, "ANCHORS_AT_ONCE", 7)
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(90, DIM)) * rng.uniform(0.1, 50, (90, 1))
+    anchors = rng.integers(0, 90, 40)
+    neighbours = mined(table, tmp_path)
+    neighbours.refresh(0, anchors, Vectors(table))
+    found = neighbours.of(anchors)
+    assert found.dtype == np.int32
+    assert [row.tolist() for row in found] == [nearest_by_loops(table, anchor, 5) for anchor in anchors]
+
+
+def test_an_anchor_is_never_its_own_neighbour_even_among_many_of_its_vector(tmp_path: Path) -> None:
+    """Names 0 to 29 have the same vector, so that an anchor among them may not be among the nearest found at all."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(60, DIM))
+    table[:30] = table[0]
+    neighbours = mined(table, tmp_path)
+    neighbours.refresh(0, np.arange(60), Vectors(table))
+    found = neighbours.of(np.arange(60))
+    assert found.shape == (60, 5)
+    for anchor, row in enumerate(found.tolist()):
+        assert anchor not in row
+        assert len(set(row)) == 5
+        if anchor < 30:
+            assert max(row) < 30
+        else:
+            # Of the thirty alike any may come.
+            expected = nearest_by_loops(table, anchor, 5)
+            assert [name for name in row if name >= 30] == [name for name in expected if name >= 30]
+
+
+def test_more_neighbours_than_names_gives_all_others(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(4, DIM))
+    neighbours = mined(table, tmp_path, wanted=30)
+    neighbours.refresh(0, np.arange(4), Vectors(table))
+    assert [sorted(row) for row in neighbours.of(np.arange(4)).tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+
+
+def test_a_resumed_run_reads_what_was_mined_and_does_not_encode(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    early, late = rng.normal(size=(2, 50, DIM))
+    anchors = np.arange(0, 50, 2)
+    before = mined(early, tmp_path)
+    before.refresh(20, anchors, Vectors(early))
+    resumed, moved_on = mined(late, tmp_path), Vectors(late)
+    resumed.refresh(20, anchors, moved_on)
+    np.testing.assert_array_equal(resumed.of(anchors), before.of(anchors))
+    assert moved_on.encoded == 0
+    assert resumed.step == 20
+    # The next mining sees the weights of its own step.
+    resumed.refresh(40, anchors, moved_on)
+    assert moved_on.encoded == 50
+    assert resumed.of(np.array([2]))[0].tolist() == nearest_by_loops(late, 2, 5)
+    assert not np.array_equal(resumed.of(anchors), before.of(anchors))
+
+
+def test_findings_that_are_gone_with_their_weights_are_an_error(tmp_path: Path) -> None:
+    neighbours = mined(np.ones((3, DIM)), tmp_path)
+    with pytest.raises(InputError, match="mined at step 20 is gone") as error:
+        neighbours.refresh(20, np.arange(3), None)
+    assert error.value.remedy
+    assert error.value.file == tmp_path / "neighbours-00000020.npy"
+
+
+def test_only_findings_that_a_run_may_go_back_to_are_kept(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(9, DIM))
+    neighbours = mined(table, tmp_path)
+    for step in (0, 10, 20, 30):
+        neighbours.refresh(step, np.arange(9), Vectors(table), needed_from=step - 15)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["neighbours-00000020.npy", "neighbours-00000030.npy"]
+
+
+def test_a_mining_that_was_cut_leaves_no_findings(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(30, DIM))
+
+    class Cut(Vectors):
+        def encode(self, strings: Sequence[str]) -> np.ndarray:
+            raise KeyboardInterrupt
+
+    neighbours = mined(table, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        neighbours.refresh(0, np.arange(9), Cut(table))
+    assert list(tmp_path.iterdir()) == []
+    assert neighbours.step == -1
+    neighbours.refresh(0, np.arange(9), Vectors(table))
+    assert neighbours.of(np.array([3]))[0].tolist() == nearest_by_loops(table, 3, 5)
+
+
+def test_guesses_have_the_size_of_findings_and_touch_no_disk(tmp_path: Path) -> None:
+    neighbours = mined(np.ones((40, DIM)), tmp_path / "none")
+    neighbours.guess(np.array([3, 3, 17]))
+    found = neighbours.of(np.array([17, 3, 3]))
+    assert found.shape == (3, 5)
+    assert 0 <= found.min() <= found.max() < 40
+    assert not (tmp_path / "none").exists()
+
+
+def clusters(n: int, seed: int) -> np.ndarray:
+    """Vectors in clusters of some ten, as names of concepts are."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n // 10, 32))
+    return centres[rng.integers(0, len(centres), n)] + 0.3 * rng.normal(size=(n, 32))
+
+
+def test_the_approximate_search_finds_nearly_all_and_looks_at_few(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(mining, "PROBED", 8)
+    table = clusters(5000, 0)
+    anchors = np.arange(0, 5000, 5)
+    whole, part = mined(table, tmp_path / "a", wanted=10), mined(table, tmp_path / "b", wanted=10, exact_up_to=4999)
+    for neighbours in (whole, part):
+        neighbours.refresh(0, anchors, Vectors(table))
+    exact, approximate = whole.of(anchors), part.of(anchors)
+    shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), approximate.tolist(), strict=True)])
+    # 8 of 70 cells hold the clusters of nearly all anchors; an exact search would find them all.
+    assert 0.8 < shared < 1
+    assert (approximate != anchors[:, None]).all()
+
+
+def test_the_approximate_search_looks_on_until_it_has_enough(monkeypatch) -> None:
+    monkeypatch.setattr(mining, "PROBED", 1)
+    table = clusters(400, 1).astype(np.float32)
+    similarity, rows = InvertedFile(table).search(table[:3], 400)
+    assert [sorted(row) for row in rows.tolist()] == [list(range(400))] * 3
+    np.testing.assert_allclose(similarity, np.take_along_axis(table[:3] @ table.T, rows, 1), rtol=5e-3, atol=0.05)
+
+
+COUNTS = st.lists(st.integers(0, 7), min_size=1, max_size=10).filter(lambda counts: max(counts) > 1)
+
+
+def offsets_of(counts: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=COUNTS, size=st.integers(1, 9), wanted=st.integers(1, 5), least=st.integers(1, 2), seed=st.integers(0, 999)
+)
+def test_anchors_come_in_epochs_with_other_names_of_their_concept(
+    counts: list[int], size: int, wanted: int, least: int, seed: int
+) -> None:
+    offsets = offsets_of(counts)
+    sampler = AnchorSampler(offsets, anchors=size, synonyms=wanted, least=least, seed=seed)
+    concept_of = [concept for concept, count in enumerate(counts) for _ in range(count)]
+    assert sampler.concepts.tolist() == concept_of
+    eligible = [name for name, concept in enumerate(concept_of) if counts[concept] >= least]
+    batches = 2 * len(eligible)
+    drawn = [sampler.anchors(number) for number in range(batches)]
+    # Each name once an epoch: 2 * size epochs in all.
+    assert Counter(np.concatenate(drawn).tolist()) == dict.fromkeys(eligible, 2 * size)
+    np.testing.assert_array_equal(np.concatenate(drawn[1:4]), sampler.anchors_of(1, len(drawn[1:4])))
+    for number in (0, batches - 1):
+        shown = sampler.synonyms(number, drawn[number])
+        for anchor, names in zip(drawn[number].tolist(), shown, strict=True):
+            own = {name for name in range(len(concept_of)) if concept_of[name] == concept_of[anchor]} - {anchor}
+            assert set(names.tolist()) <= own
+            assert len(set(names.tolist())) == len(names) == min(wanted, len(own))
+
+
+def test_anchors_and_synonyms_follow_from_seed_and_number_alone() -> None:
+    offsets = offsets_of([9, 8, 1, 7])
+    one, other, elsewhere = (AnchorSampler(offsets, anchors=6, synonyms=3, least=2, seed=seed) for seed in (5, 5, 6))
+    for number in range(9):
+        one.anchors(number)
+    for number in (7, 30, 0):
+        np.testing.assert_array_equal(one.anchors(number), other.anchors(number))
+        anchors = one.anchors(number)
+        a, b = (np.concatenate(sampler.synonyms(number, anchors)) for sampler in (one, other))
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(one.anchors(0), elsewhere.anchors(0))
+    anchors = one.anchors(0)
+    assert not np.array_equal(*(np.concatenate(one.synonyms(number, anchors)) for number in (0, 1)))
+
+
+@pytest.mark.parametrize(("counts", "least"), [([1, 1, 1], 1), ([1, 1], 2), ([0], 1), ([3, 2], 4)])
+def test_no_anchor_with_a_positive_is_an_error_with_a_remedy(counts: list[int], least: int) -> None:
+    with pytest.raises(InputError, match="no anchor has a positive") as error:
+        AnchorSampler(offsets_of(counts), anchors=2, synonyms=2, least=least, seed=0)
+    assert error.value.remedy
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=0, max_size=4, unique=True), min_size=1, max_size=7), st.data())
+def test_names_differ_if_no_concept_has_both_strings(spellings: list[list[int]], data: st.DataObject) -> None:
+    """spellings[c] are the strings of concept c."""
+    string = [spelling for own in spellings for spelling in own]
+    if not string:
+        return
+    concepts = [concept for concept, own in enumerate(spellings) for _ in own]
+    terms = data.draw(st.lists(st.integers(0, len(string) - 1), min_size=1, max_size=12, unique=True))
+    meanings = Meanings(np.array(string, np.int32), np.array(concepts))
+    expected = [[not any(string[a] in own and string[b] in own for own in spellings) for b in terms] for a in terms]
+    assert meanings.different(np.array(terms)).tolist() == expected
+
+
+def test_a_search_in_half_precision_finds_the_nearest() -> None:
+    rng = np.random.default_rng(0)
+    table = unit(rng.normal(size=(300, 24)).astype(np.float32))
+    similarity, rows = OnGpu(table, "cpu").search(table[:40], 5)
+    exact = table[:40] @ table.T
+    np.testing.assert_allclose(similarity, -np.sort(-exact, axis=1)[:, :5], atol=2e-3)
+    np.testing.assert_allclose(np.take_along_axis(exact, rows, axis=1), similarity, atol=2e-3)
+    assert rows[:, 0].tolist() == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("step", "checkpoint_every", "needed"),
+    [(0, 10, -20), (40, 10, 20), (45, 10, 20), (40, 0, 0), (61, 30, 20), (100, 7, 80)],
+)
+def test_findings_are_kept_as_long_as_a_run_may_ask_for_them(step: int, checkpoint_every: int, needed: int) -> None:
+    assert oldest_needed(step, 20, checkpoint_every) == needed

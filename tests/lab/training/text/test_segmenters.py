@@ -1,0 +1,182 @@
+"""Words against a loop over characters, and jieba's words put over them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import unicodedata
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import MissingExtra, UsageError
+from alphita_lab.training.text.segmenters import SEGMENTERS, Words, load, runs
+
+UNSPACED = (
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HALFWIDTH KATAKANA",
+    "BOPOMOFO",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+)
+SIGNS = "abZé1٣ßﬁ_-' .,\n病心脏かナ가나ไทย\u0e34\u0301\u00ad\u200b\u200d\u0939\u093f\x00😀"
+TEXTS = st.one_of(st.text(SIGNS, max_size=30), st.text(max_size=20))
+
+
+def by_hand(text: str) -> list[list[int]]:
+    """The words of a text, character by character: first places and those behind the last."""
+    words: list[list[int]] = []
+    open_ = joined = False
+    for place, sign in enumerate(text):
+        if unicodedata.category(sign) in ("Mn", "Mc", "Me", "Cf") and sign != "\u200b":
+            if open_:
+                words[-1][1] = place + 1
+        elif not sign.isalnum():
+            open_ = joined = False
+        else:
+            spaced = not unicodedata.name(sign, "").startswith(UNSPACED)
+            if joined and spaced:
+                words[-1][1] = place + 1
+            else:
+                words.append([place, place + 1])
+            open_, joined = True, spaced
+    return words
+
+
+@given(st.lists(TEXTS, max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_words_are_those_of_a_loop_over_characters(texts: list[str]) -> None:
+    found = Words()(texts)
+    assert [one.tolist() for one in found] == [by_hand(text) for text in texts]
+    assert all(one.shape == (len(one), 2) and one.dtype == np.int64 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Dell'ipertensione, 10 mg/die", ["Dell", "ipertensione", "10", "mg", "die"]),
+        ("post-operative_pain 0.5", ["post", "operative", "pain", "0", "5"]),
+        ("cite\u0301 naïve", ["cite\u0301", "naïve"]),
+        ("\u0301a hyper\u00adtension", ["a", "hyper\u00adtension"]),
+        ("患者HIV感染2型", ["患", "者", "HIV", "感", "染", "2", "型"]),
+        ("ガン ｶﾞ", ["ガ", "ン", "ｶ", "ﾞ"]),
+        ("고혈압은 হৃদ্\u200cরোগ", ["고혈압은", "হৃদ্\u200cরোগ"]),
+        ("กิน ข้าว", ["กิ", "น", "ข้", "า", "ว"]),
+        ("", []),
+        (" ... ", []),
+    ],
+)
+def test_what_a_word_is(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in Words()([text])[0].tolist()] == expected
+
+
+def test_no_words() -> None:
+    found = load("none")(["heart pain", ""])
+    assert [one.shape for one in found] == [(0, 2), (0, 2)]
+
+
+def test_an_unknown_segmenter_is_named() -> None:
+    with pytest.raises(UsageError, match=r"unknown segmenter 'jeiba'; did you mean 'jieba'\? choose from \['jieba', "):
+        load("jeiba")
+
+
+@pytest.mark.parametrize("name", ["words", "none"])
+def test_the_facts_tell_segmenters_apart(name: str) -> None:
+    assert load(name).facts == {"segmenter": name}
+    assert name in SEGMENTERS
+
+
+def test_jieba_that_is_not_installed_says_how_to_install_it(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    with pytest.raises(MissingExtra, match=r"jieba, which is not installed: pip install 'alphita\[chinese\]'"):
+        load("jieba")
+
+
+class StandIn:
+    """Cuts as jieba would, by a dictionary of three words: the longest first, else one character."""
+
+    initialized = False
+
+    @staticmethod
+    def gen_pfdict(file: list[str]) -> tuple[dict[str, int], int]:
+        return dict.fromkeys(file, 1), len(file)
+
+    def get_dict_file(self) -> list[str]:
+        return ["心脏病", "患者", "B超", "ab"]
+
+    def tokenize(self, text: str):
+        assert self.initialized, "its own start reads from the folder for temporary files"
+        place = 0
+        while place < len(text):
+            fitting = [word for word in self.FREQ if text.startswith(word, place)]
+            word = max(fitting, key=len, default=text[place])
+            yield word, place, place + len(word)
+            place += len(word)
+
+
+def with_stand_in(texts: list[str]) -> tuple[list[np.ndarray], dict[str, str]]:
+    module = ModuleType("jieba")
+    module.__version__, module.Tokenizer = "0.0", StandIn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "jieba", module)
+        segmenter = load("jieba")
+    return segmenter(texts), segmenter.facts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("患者心脏病, heart abc", ["患者", "心脏病", "heart", "abc"]),
+        ("做B超了", ["做", "B超", "了"]),
+        ("xB超 心", ["x", "B超", "心"]),
+        ("heart ab", ["heart", "ab"]),
+        ("", []),
+    ],
+)
+def test_chinese_words_are_jiebas_and_others_those_of_words(text: str, expected: list[str]) -> None:
+    found, facts = with_stand_in([text])
+    assert [text[start:end] for start, end in found[0].tolist()] == expected
+    assert facts == {"segmenter": "jieba", "version": "0.0"}
+
+
+@given(st.lists(st.text("患者心脏病abB超 ,é\u0301", max_size=20), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_jiebas_words_lie_apart_in_order_and_lose_no_letter(texts: list[str]) -> None:
+    found, _ = with_stand_in(texts)
+    for text, spans, words in zip(texts, found, Words()(texts), strict=True):
+        flat = spans.ravel().tolist()
+        assert flat == sorted(flat)
+        assert all(start < end for start, end in spans.tolist())
+        held = {place for start, end in spans.tolist() for place in range(start, end)}
+        assert held >= {place for start, end in words.tolist() for place in range(start, end)}, text
+
+
+def test_jieba_itself() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("jieba")
+    segmenter = load("jieba")
+    text = "患者有高血压和糖尿病，HIV阴性"
+    words = [text[start:end] for start, end in segmenter([text])[0].tolist()]
+    assert {"患者", "高血压", "糖尿病", "HIV", "阴性"} <= {*words}
+    assert segmenter.facts["version"]
+
+
+@given(st.lists(st.integers(-2, 3), max_size=20))
+def test_runs_are_those_of_groupby(numbers: list[int]) -> None:
+    expected, place = [], 0
+    for number, group in itertools.groupby(numbers):
+        size = len(list(group))
+        if number >= 0:
+            expected.append([place, place + size])
+        place += size
+    assert runs(np.array(numbers, np.int64)).tolist() == expected

@@ -1,0 +1,315 @@
+"""Single decisions: what is filled in, what is refused, who sees what, and undoing."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from alphita.errors import InputError
+from alphita.review.records import Decision
+from alphita.review.store import Conflict, ReviewStore, Unknown
+from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    with store(tmp_path, [row(1, 0.25), row(2, 0.75), row(3, candidates=(candidate(None, 0.5),))]) as made:
+        yield made
+
+
+def test_what_was_known_is_filled_in(reviews):
+    sent = Decision("u", "codes", 1, "ann", "accept", TOE, comment="sûr <b>")
+    stored = reviews.decide(sent)
+    assert stored == replace(
+        sent,
+        id=1,
+        at=stored.at,
+        relation="exact",
+        confidence=0.25,
+        shown=(TOE, FOOT),
+        terminology="t1",
+        release="2026-01",
+        model="m1",
+        concept_name=f"name of {TOE}",
+    )
+    assert abs(datetime.fromisoformat(stored.at) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert list(reviews.history("codes")) == [stored]
+    assert reviews.newest(1) == stored
+
+
+def test_what_is_said_is_kept(reviews):
+    sent = Decision(
+        "u",
+        "codes",
+        1,
+        "ann",
+        "choose",
+        HAND,
+        "narrow",
+        confidence=0.5,
+        shown=(HAND,),
+        terminology="t0",
+        release="r0",
+        model="m0",
+        concept_name="hand",
+    )
+    stored = reviews.decide(sent)
+    assert stored == replace(sent, id=1, at=stored.at)
+    assert next(reviews.history("codes")) == stored
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("2020-01-31T09:30:00+02:00", "2020-01-31T07:30:00.000+00:00"),
+        ("2020-01-31T09:30:00", "2020-01-31T09:30:00.000+00:00"),
+    ],
+)
+def test_a_time_that_is_given_is_kept_in_utc(reviews, given, kept):
+    for uid, sent in (("u", given), ("v", kept)):
+        stored = reviews.decide(Decision(uid, "codes", 1, "ann", "accept", TOE, at=sent))
+        assert stored.at == kept
+        assert reviews.newest(1) == stored
+
+
+def test_the_relation_of_an_accepted_answer_is_the_answers(tmp_path):
+    with store(tmp_path, [row(1, candidates=(candidate(TOE, relation="broad"),))]) as reviews:
+        say = Say(reviews)
+        assert say("ann", 1, "accept").relation == "broad"
+        assert say("ann", 1, "accept", relation="narrow").relation == "narrow"
+        assert say("ann", 1, "choose", TOE).relation == "exact"
+        assert say("ann", 1, "nil").relation is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "acept"}, "unknown kind 'acept'; did you mean 'accept'"),
+        ({"kind": "undo", "concept_id": None}, "calls of their own"),
+        ({"undoes": 1}, "calls of their own"),
+        ({"bulk": "b"}, "calls of their own"),
+        ({"concept_id": None}, "accept needs a concept"),
+        ({"concept_id": HAND}, "not the answer of row 1"),
+        ({"kind": "choose", "concept_id": None}, "choose needs a concept"),
+        ({"kind": "nil"}, "nil takes no concept"),
+        ({"kind": "flag"}, "flag takes no concept"),
+        ({"kind": "choose", "concept_id": "toe"}, "not a concept id"),
+        ({"kind": "choose", "concept_id": "HP:0 1"}, "not a concept id"),
+        ({"kind": "choose", "concept_id": "A:1|"}, "not a concept id"),
+        ({"relation": "broader"}, "unknown relation 'broader'; did you mean 'broad'"),
+        ({"kind": "nil", "concept_id": None, "relation": "exact"}, "a relation needs a concept"),
+        ({"reviewer": " "}, "must not be empty"),
+        ({"uid": ""}, "must not be empty"),
+        ({"at": "yesterday"}, "not a time"),
+        ({"at": "2999-01-31T09:30:00+00:00"}, "a time in the future"),
+        ({"comment": "\ud800"}, "surrogate"),
+        ({"reviewer": "\udfff"}, "surrogate"),
+    ],
+)
+def test_what_is_not_sound_is_refused(reviews, fields, message):
+    sent = replace(Decision("u", "codes", 1, "ann", "accept", TOE), **fields)
+    with pytest.raises(InputError) as error:
+        reviews.decide(sent)
+    assert message in str(error.value)
+    assert list(reviews.history("codes")) == []
+
+
+@pytest.mark.parametrize("id", [0, 99, -1, 2**63, 2**100, 4])
+def test_unknown_rows(reviews, id):
+    reviews.add_project(project("other"))
+    reviews.add_rows("other", [row(1)])
+    with pytest.raises(Unknown, match="unknown row"):
+        reviews.decide(Decision("u", "codes", id, "ann", "accept", TOE))
+    if id != 4:
+        for ask in (reviews.row, reviews.standing, reviews.newest, lambda one: reviews.history("codes", row=one)):
+            with pytest.raises(Unknown, match="unknown row"):
+                ask(id)
+
+
+def test_an_unknown_project_offers_near_ones(reviews):
+    for ask in (
+        reviews.project,
+        reviews.queue,
+        reviews.progress,
+        reviews.disagreements,
+        reviews.mappings,
+        reviews.history,
+        lambda name: reviews.undo(name, "ann", "u"),
+        lambda name: reviews.add_rows(name, []),
+        lambda name: reviews.bulk(name, "ann", "u", threshold=1, preview=True),
+        lambda name: reviews.remembered("LAB", [], project=name),
+        lambda name: reviews.decide(Decision("u", name, 1, "ann", "accept", TOE)),
+    ):
+        with pytest.raises(Unknown, match="unknown project 'code'; did you mean 'codes'"):
+            ask("code")
+
+
+def test_sent_twice_it_is_kept_once(reviews):
+    sent = Decision("u", "codes", 1, "ann", "accept", TOE)
+    first = reviews.decide(sent, seen=0)
+    assert reviews.decide(sent, seen=0) == first
+    Say(reviews)("ann", 1, "nil")
+    assert reviews.decide(sent) == first
+    assert [one.kind for one in reviews.history("codes")] == ["accept", "nil"]
+    for other in ({"row": 2}, {"reviewer": "bob"}, {"kind": "choose"}, {"comment": "x"}, {"relation": "broad"}):
+        with pytest.raises(InputError, match="something else was done under this uid"):
+            reviews.decide(replace(sent, **other))
+    with pytest.raises(InputError, match="something else"):
+        reviews.undo("codes", "ann", "u")
+    with pytest.raises(InputError, match="something else"):
+        reviews.bulk("codes", "ann", "u", threshold=0.5)
+
+
+def test_the_uid_of_an_undo_or_of_a_bulk_action_is_no_decisions(reviews):
+    reviews.bulk("codes", "ann", "b", threshold=1.0)
+    reviews.undo("codes", "ann", "x")
+    for uid in ("b", "x"):
+        with pytest.raises(InputError, match="something else"):
+            reviews.decide(Decision(uid, "codes", 1, "ann", "accept", TOE))
+    with pytest.raises(InputError, match="something else"):
+        reviews.bulk("codes", "ann", "b", threshold=0.9)
+    with pytest.raises(InputError, match="something else"):
+        reviews.undo("codes", "bob", "x")
+
+
+def test_the_second_of_two_tabs_sees_the_first(reviews):
+    say = Say(reviews)
+    first = say("ann", 1, "accept", seen=0)
+    with pytest.raises(Conflict, match="row 1 was decided in the meantime") as conflict:
+        say("ann", 1, "nil", seen=0)
+    assert conflict.value.newest == first
+    # Another reviewer's is no news to them.
+    say("bob", 1, "nil", seen=0)
+    second = say("ann", 1, "nil", seen=first.id)
+    say.undo("ann")
+    with pytest.raises(Conflict) as conflict:
+        say("ann", 1, "nil", seen=second.id)
+    assert (conflict.value.newest.kind, conflict.value.newest.undoes) == ("undo", second.id)
+
+
+def test_the_second_of_two_who_adjudicate_sees_the_first(reviews):
+    say = Say(reviews)
+    last = [say("ann", 1, "accept"), say("bob", 1, "nil")][-1]
+    first = say("cy", 1, "adjudicate", TOE, seen=last.id)
+    with pytest.raises(Conflict) as conflict:
+        say("dee", 1, "adjudicate", None, seen=last.id)
+    assert conflict.value.newest == first
+
+
+def test_blind_until_adjudicated(reviews):
+    say = Say(reviews)
+    ann, bob = say("ann", 1, "accept"), say("bob", 1, "choose", FOOT)
+    assert reviews.standing(1, reviewer="ann").decisions == (ann,)
+    assert reviews.standing(1, reviewer="ann").state == "decided"
+    assert reviews.standing(1, reviewer="cy").decisions == ()
+    assert reviews.queue("codes", reviewer="cy")[0] == 3
+    everything = reviews.standing(1)
+    assert (everything.state, everything.settled, everything.decisions) == ("disagreed", False, (bob, ann))
+    assert [one.row.id for one in reviews.disagreements("codes")] == [1]
+    last = say("cy", 1, "adjudicate", None)
+    for reviewer in (None, "ann", "bob", "cy", "dee"):
+        standing = reviews.standing(1, reviewer=reviewer)
+        assert standing.decisions == (bob, ann, last)
+        assert (standing.state, standing.settled, standing.concept_id) == ("decided", True, None)
+        assert reviews.queue("codes", reviewer=reviewer)[0] == 2
+    assert reviews.disagreements("codes") == []
+
+
+def test_open_to_each_other(tmp_path):
+    with store(tmp_path, [row(1), row(2)], blind=False) as reviews:
+        ann = Say(reviews)("ann", 1, "accept")
+        assert reviews.standing(1, reviewer="bob").decisions == (ann,)
+        total, (only,) = reviews.queue("codes", reviewer="bob")
+        assert (total, only.row.id) == (1, 2)
+
+
+def test_a_flag_asks_somebody_else_to_look(reviews):
+    say = Say(reviews)
+    say("ann", 1, "accept")
+    say("bob", 1, "flag")
+    assert reviews.standing(1).state == "flagged"
+    say("cy", 1, "accept")
+    assert (reviews.standing(1).state, reviews.standing(1).concept_id) == ("decided", TOE)
+    say("bob", 1, "flag")
+    assert reviews.standing(1).state == "flagged"
+    say("cy", 1, "nil")
+    assert reviews.standing(1).state == "disagreed"
+
+
+def test_undo_brings_back_what_was_before(reviews):
+    say = Say(reviews)
+    first, second, third = say("ann", 1, "accept"), say("ann", 2, "nil"), say("ann", 1, "reject")
+    say("bob", 1, "flag")
+    assert say.undo("ann") == (third,)
+    assert reviews.standing(1, reviewer="ann").decisions == (first,)
+    assert say.undo("ann") == (second,)
+    assert say.undo("ann") == (first,)
+    assert say.undo("ann") == ()
+    assert reviews.queue("codes", reviewer="ann")[0] == 3
+    undos = [one for one in reviews.history("codes", reviewer="ann") if one.kind == "undo"]
+    assert [(one.undoes, one.row) for one in undos] == [(third.id, 1), (second.id, 2), (first.id, 1)]
+    assert [one.kind for one in reviews.history("codes", row=1, reviewer="bob")] == ["flag"]
+
+
+def test_an_undo_sent_twice_undoes_once(reviews):
+    say = Say(reviews)
+    first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
+    assert reviews.undo("codes", "ann", "x") == (second,)
+    assert reviews.undo("codes", "ann", "x") == (second,)
+    assert reviews.standing(1).decisions == (first,)
+    assert reviews.undo("codes", "bob", "nothing") == ()
+    say("bob", 1, "nil")
+    assert reviews.undo("codes", "bob", "nothing") == ()
+
+
+def test_two_connections_and_many_threads(reviews):
+    """Eight threads on two stores of one file decide at once: all is kept, in one order, and what follows fits."""
+    n_threads, n_each = 8, 15
+    failures = []
+    with ReviewStore.open(reviews.path, timeout=60) as second:
+        reviews._connections.timeout = 60
+
+        def work(number: int) -> None:
+            chosen = (reviews, second)[number % 2]
+            try:
+                for turn in range(n_each):
+                    row = turn % 3 + 1
+                    sent = Decision(
+                        f"{number // 2} {turn}", "codes", row, f"r{number // 2}", "choose", (FOOT, HAND)[turn % 2]
+                    )
+                    # Threads 2k and 2k + 1 send the same, through either store: it is kept once.
+                    stored = chosen.decide(sent)
+                    assert stored in list(chosen.history("codes", row=row, reviewer=f"r{number // 2}"))
+                    chosen.queue("codes", reviewer=f"r{number // 2}")
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(n_threads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        history = list(reviews.history("codes"))
+        assert list(second.history("codes")) == history
+        assert sorted(one.uid for one in history) == sorted(
+            f"{k} {t}" for k in range(n_threads // 2) for t in range(n_each)
+        )
+        assert [one.id for one in history] == list(range(1, len(history) + 1))
+        for row in (1, 2, 3):
+            last = {one.reviewer: one for one in history if one.row == row}
+            assert set(reviews.standing(row).decisions) == set(last.values())
+            assert second.standing(row) == reviews.standing(row)
+
+
+def test_a_reader_sees_one_moment(reviews):
+    say = Say(reviews)
+    say("ann", 1, "accept")
+    running = reviews.history("codes")
+    next(running)
+    say("ann", 2, "accept")
+    assert list(running) == []
+    assert len(list(reviews.history("codes"))) == 2

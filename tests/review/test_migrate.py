@@ -1,0 +1,492 @@
+"""Migration: hand-made releases in which every fate happens once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from alphita.errors import Rejects, UsageError
+from alphita.review import migrate, queueing
+from alphita.review.failures import Busy
+from alphita.review.release_changes import REASONS
+from alphita.terminology.changes import changes
+from alphita.terminology.loaders import obo, omop
+from alphita.terminology.store import load_terminology, save
+from tests.review.reviews import add, candidate, decisions, row, say, store_of
+from tests.terminology import test_omop as download
+from tests.terminology.test_omop import related, write_download
+
+OLD = [
+    ("X:1", "Earache", ["Otalgia"], ""),
+    ("X:2", "Hay fever", ["Pollinosis"], ""),
+    ("X:3", "Wax plug", ["Cerumen"], ""),
+    ("X:4", "Deafness", [], ""),
+    ("X:5", "Vertigo", ["Dizzy turn"], ""),
+    ("X:6", "Ringing ears", ["Tinnitus"], ""),
+    ("X:7", "Glue ear", ["Serous otitis"], ""),
+    ("X:8", "Swimmer's ear", [], ""),
+    ("X:9", "Blocked nose", ["Stuffy nose", "Coryza"], ""),
+    ("X:10", "Loss of smell", [], ""),
+    ("X:11", "Sore throat", [], ""),
+]
+NEW = [
+    ("X:1", "Earache", ["Otalgia"], ""),
+    ("X:2", "obsolete Hay fever", [], "is_obsolete: true\nreplaced_by: X:20"),
+    ("X:20", "obsolete Pollen allergy", [], "is_obsolete: true\nreplaced_by: X:21"),
+    ("X:21", "Allergic rhinitis", ["Hay fever"], ""),
+    ("X:22", "Cerumen impaction", ["Wax plug"], "alt_id: X:3"),
+    ("X:4", "Hearing loss", ["Deafness"], ""),
+    ("X:5", "obsolete Vertigo", [], "is_obsolete: true\nreplaced_by: X:23\nreplaced_by: X:24"),
+    ("X:23", "Spinning vertigo", [], ""),
+    ("X:24", "Swaying vertigo", [], ""),
+    ("X:7", "obsolete Glue ear", [], "is_obsolete: true\nconsider: X:1"),
+    ("X:8", "Swimmer's  EAR", [], ""),
+    ("X:9", "Blocked nose", ["Stuffy nose"], ""),
+    ("X:25", "Common cold", ["Coryza"], ""),
+    ("X:26", "Burning mouth", ["Mouth on fire"], ""),
+    ("X:10", "obsolete Loss of smell", [], "is_obsolete: true\nreplaced_by: X:30"),
+    ("X:30", "obsolete Anosmia", [], "is_obsolete: true\nreplaced_by: X:10"),
+    ("X:11", "Sore throat", [], ""),
+]
+ROWS = [
+    ("ear ache", "X:1", "Earache", "accept"),
+    ("hayfever", "X:2", "Hay fever", "accept"),
+    ("wax in ear", "X:3", "Wax plug", "choose"),
+    ("deaf", "X:4", "Deafness", "accept"),
+    ("dizzy", "X:5", "Vertigo", "accept"),
+    ("ears ring", "X:6", "Ringing ears", "accept"),
+    ("glue", "X:7", "Glue ear", "accept"),
+    ("swimmers ear", "X:8", "Swimmer's ear", "accept"),
+    ("coryza, acute", "X:9", "Coryza", "accept"),
+    ("Mouth on fire", None, "Glue ear", "nil"),
+    ("mouth odd", None, "Glue ear", "nil"),
+    ("no smell", "X:10", "Loss of smell", "accept"),
+    ("burning mouth", "X:11", "Sore throat", "reject"),
+]
+FATES = {
+    "hayfever": ("follows", "replaced", "X:21"),
+    "wax in ear": ("follows", "merged", "X:22"),
+    "deaf": ("reopened", "renamed", "X:4"),
+    "dizzy": ("reopened", "split", "X:23 | X:24"),
+    "ears ring": ("reopened", "removed", ""),
+    "glue": ("reopened", "retired", "X:1"),
+    "coryza, acute": ("reopened", "term lost", "X:25"),
+    "Mouth on fire": ("reopened", "newly named", "X:26"),
+    "no smell": ("reopened", "retired", ""),
+    "burning mouth": ("reopened", "newly named", "X:26"),
+}
+
+
+def release(folder, name, concepts):
+    """Write and open a terminology."""
+    lines = ["format-version: 1.2", f"data-version: {name}", ""]
+    for concept, label, synonyms, more in concepts:
+        lines += ["[Term]", f"id: {concept}", f"name: {label}", *(f'synonym: "{one}" EXACT []' for one in synonyms)]
+        lines += [more, ""] if more else [""]
+    source = folder / f"{name}.obo"
+    source.write_text("\n".join(lines), encoding="utf-8")
+    with Rejects() as rejects:
+        save(obo.load([source], obo.Options(), rejects), folder / f"{name}.terminology")
+    return load_terminology(folder / f"{name}.terminology")
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    return release(tmp_path_factory.mktemp("old"), "one", OLD)
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory):
+    return release(tmp_path_factory.mktemp("new"), "two", NEW)
+
+
+def decided(store):
+    """Decide as `ROWS` says."""
+    for number, (_, concept, _, kind) in enumerate(ROWS, 1):
+        say(store, number, kind, None if kind in ("nil", "reject") else concept)
+
+
+def rows():
+    """Return `ROWS` as rows, each with its answer."""
+    return [
+        row(mention, candidate(concept or "X:7", term), number=number, frequency=10, code=f"c{number}")
+        for number, (mention, concept, term, _) in enumerate(ROWS, 1)
+    ]
+
+
+@pytest.fixture
+def store(old, tmp_path):
+    with store_of(tmp_path / "r.sqlite", rows(), old.content_hash) as made:
+        decided(made)
+        yield made
+
+
+def test_every_decision_has_its_fate_and_everything_else_stands(store, old, new):
+    planned = migrate.plan(store, old, new)
+    assert {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes} == FATES
+    assert planned.parts[0].standing == len(ROWS) - len(FATES)
+    assert {one.reason for one in planned.changes} | {"beside", "prefix", "no longer standard", "domain"} == set(
+        REASONS
+    )
+    assert len(decisions(store)) == len(ROWS)
+    details = {one.mention: one.detail for one in planned.changes}
+    assert details["hayfever"] == "X:2 -> X:20 -> X:21"
+    assert details["deaf"] == "the old name is a synonym now"
+    assert details["no smell"] == "its replacement leads in a circle"
+    assert details["coryza, acute"] == "'Coryza' is a term of these now"
+    names = {one.mention: (one.old_name, one.new_name) for one in planned.changes}
+    assert names["dizzy"] == ("Vertigo", "Spinning vertigo | Swaying vertigo")
+    assert names["wax in ear"] == ("Wax plug", "Cerumen impaction")
+
+
+def test_a_mention_that_has_a_concept_of_its_own_now_does_not_follow_another(old, new, tmp_path):
+    two = [row("Burning mouth", candidate("X:3", "Cerumen"), code="1"), row("wax", candidate("X:3", "Cerumen"))]
+    with store_of(tmp_path / "r.sqlite", two, old.content_hash) as store:
+        for number in (1, 2):
+            say(store, number, "accept", "X:3")
+        found = migrate.plan(store, old, new).changes
+    assert [(one.mention, one.fate, one.reason, one.old_name, one.new_concept) for one in found] == [
+        ("Burning mouth", "reopened", "newly named", "Wax plug", "X:26"),
+        ("wax", "follows", "merged", "Wax plug", "X:22"),
+    ]
+
+
+def test_the_terminologys_own_comparison_tells_the_same(store, old, new):
+    told = {(row["concept"], row["kind"]): row["new"] for row in changes(old, new).table.iter_rows(named=True)}
+    kinds = {
+        "replaced": "retired",
+        "retired": "retired",
+        "split": "retired",
+        "merged": "merged",
+        "removed": "removed",
+        "renamed": "renamed",
+    }
+    for one in migrate.plan(store, old, new).changes:
+        if one.reason in kinds:
+            assert (one.old_concept, kinds[one.reason]) in told, one
+    assert told["X:5", "retired"] == "X:23 | X:24"
+    assert told["X:3", "merged"] == "X:22"
+
+
+def test_what_is_applied_adds_decisions_and_changes_none(store, old, new):
+    before = decisions(store)
+    assert migrate.apply(store, migrate.plan(store, old, new), by="eva") == 1
+    assert decisions(store)[: len(before)] == before
+    standing = {one[0]: store.standing(number) for number, one in enumerate(ROWS, 1)}
+    assert standing["hayfever"].concept_id == "X:21"
+    assert standing["hayfever"].settled
+    assert standing["wax in ear"].concept_id == "X:22"
+    assert standing["ear ache"].concept_id == "X:1"
+    for mention, (fate, _, _) in FATES.items():
+        assert (standing[mention].state == "open") == (fate == "reopened"), mention
+    written = standing["hayfever"].decisions[0]
+    assert (written.reviewer, written.relation, written.concept_name) == ("ana", "exact", "Allergic rhinitis")
+    assert (written.terminology, written.release) == (new.content_hash, "two")
+    assert written.comment == "migration: X:2 replaced in two; run by eva"
+
+
+def test_a_second_run_finds_nothing_to_do(store, old, new):
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    count = len(decisions(store))
+    again = migrate.plan(store, old, new)
+    assert (again.parts, again.changes, again.migrated) == ((), (), ("p",))
+    assert migrate.apply(store, again, by="eva") == 0
+    assert len(decisions(store)) == count
+
+
+def test_the_same_plan_applied_twice_is_applied_once(store, old, new):
+    planned = migrate.plan(store, old, new)
+    migrate.apply(store, planned, by="eva")
+    count = len(decisions(store))
+    migrate.apply(store, planned, by="eva")
+    assert len(decisions(store)) == count
+
+
+def test_dry_runs_agree(store, old, new):
+    assert migrate.plan(store, old, new).diff == migrate.plan(store, old, new).diff
+    other = migrate.plan(store, old, new).diff
+    say(store, 2, "choose", "X:1")
+    assert migrate.plan(store, old, new).diff != other
+
+
+def test_of_a_row_that_is_reopened_all_reviewers_look_again(store, old, new):
+    say(store, 4, "choose", "X:1", "ben")
+    say(store, 5, "choose", "X:2", "ben")
+    planned = migrate.plan(store, old, new)
+    found = {(one.row, one.reviewer): (one.fate, one.reason) for one in planned.changes if one.row in (4, 5)}
+    assert found == {
+        (4, "ana"): ("reopened", "renamed"),
+        (4, "ben"): ("reopened", "beside"),
+        (5, "ana"): ("reopened", "split"),
+        (5, "ben"): ("reopened", "beside"),
+    }
+    migrate.apply(store, planned, by="eva")
+    assert store.standing(4).decisions == store.standing(5).decisions == ()
+
+
+def test_reviewers_follow_each_for_themselves(store, old, new):
+    say(store, 2, "choose", "X:2", "ben")
+    say(store, 3, "choose", "X:2", "ben", comment="sure")
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    assert store.standing(2).concept_id == "X:21"
+    assert {one.reviewer for one in store.standing(2).decisions} == {"ana", "ben"}
+    assert store.standing(3).state == "disagreed"
+    comments = {one.reviewer: one.comment for one in store.standing(3).decisions}
+    assert comments["ben"] == "sure; migration: X:2 replaced in two; run by eva"
+
+
+def test_rows_to_be_decided_get_candidates_of_the_new_release(store, old, new):
+    asked = []
+
+    def ranking(rows):
+        asked.extend(row.mention for row in rows)
+        return {row.id: [candidate("X:21", "Hay fever", "Allergic rhinitis", 0.4)] for row in rows}
+
+    add(store, [row("sneezing", candidate("X:2", "Hay fever"))], old.content_hash, "q")
+    planned = migrate.plan(store, old, new)
+    migrate.apply(store, planned, by="eva", ranking=ranking, model="m2", types=lambda curie: [f"type of {curie}"])
+    assert set(asked) == {"sneezing"} | {mention for mention, (fate, _, _) in FATES.items() if fate == "reopened"}
+    last = len(ROWS) + 1
+    assert store.row(last).candidates[0].concept_id == "X:21"
+    assert store.row(last).types == ("type of X:21",)
+    assert store.row(2).candidates[0].concept_id == "X:2"
+    assert {store.project(name).terminology for name in "pq"} == {new.content_hash}
+    assert store.project("p").model == "m2"
+
+
+def test_the_next_release_finds_what_migration_decided(store, old, new, tmp_path):
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    third = release(
+        tmp_path,
+        "three",
+        [(c, n, s, m) for c, n, s, m in NEW if c != "X:21"] + [("X:31", "Allergy of the nose", [], "alt_id: X:21")],
+    )
+    planned = migrate.plan(store, new, third)
+    assert [(one.mention, one.reviewer, one.new_concept) for one in planned.changes] == [("hayfever", "ana", "X:31")]
+    migrate.apply(store, planned, by="eva")
+    assert store.standing(2).concept_id == "X:31"
+
+
+def test_undecided_skipped_and_flagged_rows_are_left_alone(old, new, tmp_path):
+    three = [row("hayfever", candidate("X:2", "Hay fever"), code=str(number)) for number in range(3)]
+    with store_of(tmp_path / "r.sqlite", three, old.content_hash) as store:
+        say(store, 1, "skip")
+        say(store, 2, "flag")
+        planned = migrate.plan(store, old, new)
+    assert (planned.changes, planned.parts[0].standing) == ((), 0)
+    assert {one.id for one in planned.parts[0].unsettled} == {1, 2, 3}
+
+
+def test_a_release_under_another_prefix_is_followed_where_the_name_is_the_same(old, tmp_path):
+    later = [
+        (one.replace("X:", "Y:"), "Other name" if one == "X:4" else label, synonyms, more.replace("X:", "Y:"))
+        for one, label, synonyms, more in OLD
+    ]
+    new = release(tmp_path, "prefixed", later)
+    decided_on = [
+        row("glue", candidate("X:1", "Earache"), number=1),
+        row("deaf", candidate("X:4", "Deafness"), number=2),
+    ]
+    with store_of(tmp_path / "r.sqlite", decided_on, old.content_hash) as store:
+        say(store, 1, "accept", "X:1")
+        say(store, 2, "accept", "X:4")
+        planned = migrate.plan(store, old, new)
+    found = {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes}
+    assert found == {"glue": ("follows", "prefix", "Y:1"), "deaf": ("reopened", "renamed", "Y:4")}
+
+
+def test_the_wrong_old_release_is_an_error(store, old, new, tmp_path):
+    other = release(tmp_path, "other", OLD[:3])
+    with pytest.raises(UsageError, match=r"no project is of .*p is of .* one"):
+        migrate.plan(store, other, new)
+    with pytest.raises(UsageError, match="the same release"):
+        migrate.plan(store, old, old)
+
+
+def test_projects_are_migrated_each_for_itself(store, old, new):
+    one = [row("hayfever", candidate("X:2", "Hay fever"))]
+    add(store, one, "", "unsaid")
+    add(store, one, "e" * 64, "other")
+    for number in (len(ROWS) + 1, len(ROWS) + 2):
+        say(store, number, "accept", "X:2")
+    planned = migrate.plan(store, old, new)
+    assert ([part.project.name for part in planned.parts], planned.others) == (["p", "unsaid"], ("other",))
+    only = migrate.plan(store, old, new, projects=["unsaid"])
+    assert [change.project for change in only.changes] == ["unsaid"]
+    assert migrate.apply(store, only, by="eva") == 1
+    rest = migrate.plan(store, old, new)
+    assert ([part.project.name for part in rest.parts], rest.migrated) == (["p"], ("unsaid",))
+    assert store.standing(len(ROWS) + 2).concept_id == "X:2"
+
+
+def test_migration_does_not_undo_what_people_do_later(store, old, new):
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    say(store, 4, "choose", "X:4")
+    assert store.standing(4).concept_id == "X:4"
+    assert migrate.plan(store, old, new).parts == ()
+
+
+def test_what_came_after_a_decision_still_does_when_it_follows(store, old, new):
+    say(store, 2, "flag", reviewer="bob")
+    assert store.standing(2).state == "flagged"
+    (before,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    # Of two mentions that are alike the newer decision is remembered.
+    add(store, [row("Hayfever", candidate("X:9", "Hay fever"), code="z")], old.content_hash, "q")
+    say(store, 3, "choose", "X:3")
+    say(store, len(ROWS) + 1, "accept", "X:9")
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    assert store.standing(2).state == "flagged"
+    (moved,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    assert (moved.concept_id, moved.at) == ("X:21", before.at)
+    assert store.remembered("LAB", ["hayfever"])["hayfever"].concept_id == "X:9"
+
+
+def test_what_is_decided_while_it_is_worked_out_is_not_passed_over(store, old, new):
+    planned = migrate.plan(store, old, new)
+
+    def ranked(rows):
+        say(store, 7, "choose", "X:2", reviewer="cid")
+        return {}
+
+    count = len(decisions(store))
+    with pytest.raises(Busy, match=r"project 'p': somebody decided .* run it again"):
+        migrate.apply(store, planned, by="eva", ranking=ranked)
+    assert len(decisions(store)) == count + 1
+    assert store.project("p").terminology == old.content_hash
+    assert migrate.apply(store, migrate.plan(store, old, new), by="eva") == 1
+    assert store.standing(7).state == "open"
+
+
+def test_a_forgotten_decision_that_does_not_stand_is_not_restored(store, old, new):
+    say(store, 5, "choose", "X:21", reviewer="bob")
+    undone = say(store, 3, "accept", "X:3", reviewer="bob")
+    store.undo("p", "bob", "back")
+    assert store.forget(reviewer="ana", by="eva") == len(ROWS)
+    planned = migrate.plan(store, old, new)
+    (part,) = planned.parts
+    lost = {one.id for one in decisions(store) if one.reviewer == "ana" and ROWS[one.row - 1][0] in FATES}
+    assert part.lost == lost
+    assert undone.id not in part.lost
+    assert planned.to_json(by="eva", at="", applied=False)["lost"] == len(FATES)
+    migrate.apply(store, planned, by="eva")
+    assert store.restore(reviewer="ana", by="eva") == len(ROWS) - len(FATES)
+    for number, (mention, concept, _, kind) in enumerate(ROWS, 1):
+        standing = store.standing(number)
+        if number != 5:
+            assert (standing.state == "open") == (mention in FATES), mention
+        if mention not in FATES and kind == "accept":
+            assert standing.concept_id == concept
+
+
+def test_many_pages_are_read(monkeypatch, store, old, new):
+    monkeypatch.setattr(queueing, "AT_ONCE", 3)
+    assert len(migrate.plan(store, old, new).changes) == len(FATES)
+
+
+def test_the_signed_diff_is_json(store, old, new):
+    planned = migrate.plan(store, old, new)
+    signed = json.loads(json.dumps(planned.to_json(by="eva", at="2026-02-01T00:00:00Z", applied=False)))
+    assert (signed["by"], signed["at"], signed["applied"]) == ("eva", "2026-02-01T00:00:00Z", False)
+    assert signed["from"]["content_hash"] == old.content_hash
+    assert signed["to"] == {"name": "two.terminology", "content_hash": new.content_hash, "versions": ["two"]}
+    assert signed["reopened_rows"] == sum(fate == "reopened" for fate, _, _ in FATES.values())
+    assert sum(signed["counts"].values()) == len(signed["changes"]) == len(FATES)
+    assert tuple(signed["changes"][0]) == migrate.COLUMNS
+
+
+def test_what_an_interrupted_run_reported_is_kept_by_the_next(store, old, new):
+    dry = migrate.plan(store, old, new)
+    reported = dry.to_json(by="eva", at="2026-02-01T00:00:00Z", applied=False)
+    migrate.apply(store, dry, by="eva")  # and was killed before it said so
+    signed = migrate.plan(store, old, new).to_json(by="eva", at="2026-02-02T00:00:00Z", applied=True, earlier=reported)
+    kept = ("changes", "counts", "diff", "standing", "reopened_rows", "projects")
+    assert {name: signed[name] for name in kept} == {name: reported[name] for name in kept}
+    assert signed["applied"]
+
+
+def test_a_report_of_other_releases_or_projects_is_not_taken_over(store, old, new):
+    planned = migrate.plan(store, old, new)
+    reported = planned.to_json(by="eva", at="", applied=False)
+    again = planned.to_json(by="eva", at="", applied=True, earlier=reported)
+    assert again["changes"] == reported["changes"]
+    migrate.apply(store, planned, by="eva")
+    other = reported | {"to": reported["from"]}
+    done = migrate.plan(store, old, new)
+    assert done.to_json(by="eva", at="", applied=True, earlier=other)["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "fate"),
+    [
+        ("X:1|X:8", None),
+        ("X:1|X:2", ("follows", "replaced", "X:1|X:21", "X:2 -> X:21")),
+        ("X:3|X:2", ("follows", "merged", "X:22|X:21", "X:3 -> X:22; X:2 -> X:21")),
+        ("X:2|X:6", ("reopened", "removed", "", "X:6")),
+        ("X:1|X:4", ("reopened", "renamed", "X:4", "X:4: the old name is a synonym now")),
+    ],
+)
+def test_each_of_several_codes_has_its_fate(old, new, tmp_path, codes, fate):
+    with store_of(tmp_path / "r.sqlite", [row("odd", candidate(codes, "odd"))], old.content_hash) as store:
+        say(store, 1, "accept", codes)
+        planned = migrate.plan(store, old, new)
+        found = [(one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes]
+        assert found == ([] if fate is None else [fate])
+        migrate.apply(store, planned, by="ana")
+        expected = codes if fate is None else fate[2] if fate[0] == "follows" else None
+        assert store.standing(1).concept_id == expected
+
+
+@pytest.mark.parametrize(("term", "fate"), [("Coryza", "term lost"), ("Stuffy nose", None)])
+def test_a_term_of_one_of_several_codes(old, new, tmp_path, term, fate):
+    with store_of(tmp_path / "r.sqlite", [row("odd", candidate("X:1|X:9", term))], old.content_hash) as store:
+        say(store, 1, "accept", "X:1|X:9")
+        assert [one.reason for one in migrate.plan(store, old, new).changes] == ([fate] if fate else [])
+
+
+def test_a_mention_that_names_one_of_several_codes_stands(old, new, tmp_path):
+    with store_of(tmp_path / "r.sqlite", [row("Mouth on fire", candidate("X:1|X:26", "x"))], old.content_hash) as store:
+        say(store, 1, "accept", "X:1|X:26")
+        assert [one.reason for one in migrate.plan(store, old, new).changes] == []
+
+
+def omop_release(folder, *concepts, related=()):
+    """Return a terminology of concepts of OMOP: id, standard flag, domain."""
+    folder.mkdir()
+    rows = [download.concept(number, f"Name {number}", f"c{number}", standard=flag) for number, flag, _ in concepts]
+    for cells, (_, _, domain) in zip(rows, concepts, strict=True):
+        cells[2] = domain
+    write_download(folder, CONCEPT=rows, CONCEPT_RELATIONSHIP=list(related))
+    save(omop.load([folder], omop.Options(), Rejects()), folder / "x.terminology")
+    return load_terminology(folder / "x.terminology")
+
+
+def test_a_concept_that_is_no_longer_standard_or_of_another_domain(tmp_path):
+    before = [(1, "S", "Condition"), (2, "S", "Condition"), (3, "S", "Condition"), (4, "", "Drug"), (5, "S", "Drug")]
+    after = [(1, "", "Condition"), (2, "S", "Observation"), (3, "S", "Condition"), (4, "S", "Drug"), (5, "", "Drug")]
+    mapped = [related(1, 3, "Maps to"), related(3, 3, "Maps to"), related(4, 4, "Maps to")]
+    old = omop_release(tmp_path / "old", *before, related=[related(1, 1, "Maps to")])
+    new = omop_release(tmp_path / "new", *after, related=mapped)
+
+    told = changes(old, new).table.select("kind", "concept", "old", "new", "detail").rows()
+    assert told == [
+        ("standard", "SNOMEDCT:c1", "S", "", "SNOMEDCT:c3"),
+        ("standard", "SNOMEDCT:c4", "", "S", ""),
+        ("standard", "SNOMEDCT:c5", "S", "", ""),
+        ("domain", "SNOMEDCT:c2", "Condition", "Observation", ""),
+    ]
+
+    rows = [row(f"text {number}", candidate(f"SNOMEDCT:c{number}", f"Name {number}")) for number in range(1, 6)]
+    with store_of(tmp_path / "r.sqlite", rows, old.content_hash) as store:
+        for number in range(1, 6):
+            say(store, number, "accept", f"SNOMEDCT:c{number}")
+        planned = migrate.plan(store, old, new)
+        assert [(one.old_concept, one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes] == [
+            ("SNOMEDCT:c1", "reopened", "no longer standard", "SNOMEDCT:c3", ""),
+            ("SNOMEDCT:c2", "reopened", "domain", "SNOMEDCT:c2", "Condition -> Observation"),
+            ("SNOMEDCT:c5", "reopened", "no longer standard", "", ""),
+        ]
+        migrate.apply(store, planned, by="ana")
+        assert [store.standing(number).concept_id for number in range(1, 6)] == [
+            None, None, "SNOMEDCT:c3", "SNOMEDCT:c4", None,
+        ]  # fmt: skip

@@ -1,0 +1,322 @@
+"""Opening a store: what it may be in, who may read it, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from alphita.errors import AlphitaError, InputError
+from alphita.review import filesystem_check, schema, upgrade
+from alphita.review.records import Decision
+from alphita.review.store import Busy, NotStored, ReviewStore
+from tests.review.samples import TOE, Say, project, row, store
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_only_its_owner_reads_it_and_what_lies_beside_it(tmp_path):
+    before = os.umask(0)
+    try:
+        with store(tmp_path, [row(1)]) as reviews:
+            Say(reviews)("ann", 1, "accept")
+            names = ("reviews.sqlite", "reviews.sqlite-wal", "reviews.sqlite-shm")
+            assert modes(tmp_path) == dict.fromkeys(names, 0o600)
+    finally:
+        os.umask(before)
+    assert modes(tmp_path) == {"reviews.sqlite": 0o600}
+
+
+def test_one_that_others_could_read_is_made_private(tmp_path):
+    with store(tmp_path, [row(1)]) as first:
+        Say(first)("ann", 1, "accept")
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)
+        with ReviewStore.open(tmp_path / "reviews.sqlite"):
+            assert set(modes(tmp_path).values()) == {0o600}
+
+
+def test_writes_ahead_and_waits_for_the_disk(tmp_path):
+    with store(tmp_path) as reviews, reviews._connections.reading() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_opened_again_it_has_all(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        decision = Say(reviews)("ann", 1, "accept")
+    with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as reviews:
+        assert list(reviews.history("codes")) == [decision]
+
+
+def test_a_closed_one_says_so(tmp_path):
+    reviews = store(tmp_path, [row(1), row(2)])
+    running = reviews.mappings("codes")
+    next(running)
+    reviews.close()
+    reviews.close()
+    # What is being read is read to the end, and closed then.
+    assert len(list(running)) == 1
+    assert set(modes(tmp_path)) == {"reviews.sqlite"}
+    with pytest.raises(AlphitaError, match="closed"):
+        reviews.projects()
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_directory(tmp_path, create):
+    with pytest.raises(InputError, match=r"a directory"):
+        ReviewStore.open(tmp_path, create=create)
+
+
+def test_no_such_file_or_folder(tmp_path):
+    with pytest.raises(InputError, match=r"no such review store"):
+        ReviewStore.open(tmp_path / "none.sqlite")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"folder does not exist"):
+        ReviewStore.open(tmp_path / "none" / "reviews.sqlite", create=True)
+
+
+@pytest.mark.parametrize("content", [b"mention,code\nsore toe,1\n", b"SQLite", b"\0" * 5000])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_of_another_kind_stays_as_it_is(tmp_path, content, create):
+    path = tmp_path / "codes.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"codes\.csv: not a review store"):
+        ReviewStore.open(path, create=create)
+    assert path.read_bytes() == content
+
+
+def test_another_database_stays_as_it_is(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE patient (name)")
+        other.commit()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"a database, but not a review store"):
+        ReviewStore.open(path, create=True)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_is_one_only_where_one_is_to_be_made(tmp_path):
+    path = tmp_path / "reviews.sqlite"
+    path.touch()
+    with pytest.raises(InputError, match=r"empty"):
+        ReviewStore.open(path)
+    with ReviewStore.open(path, create=True) as reviews:
+        assert reviews.projects() == []
+
+
+def test_one_of_a_newer_version(tmp_path):
+    store(tmp_path).close()
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    with pytest.raises(InputError, match=rf"version {schema.VERSION + 1}; .* version {schema.VERSION}.*newer alphita"):
+        ReviewStore.open(path)
+
+
+def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
+    with store(tmp_path, [row(1), row(2), row(3)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "accept", relation="exact"), say("bob", 1, "accept", relation="broad")
+        say("ann", 2, "accept"), say("bob", 2, "accept"), say("ann", 3, "reject")
+        now = [reviews.standing(number) for number in (1, 2, 3)]
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        meanings = "SELECT row, slot, meaning FROM in_force ORDER BY row, slot"
+        new = connection.execute(meanings).fetchall()
+        connection.execute("UPDATE in_force SET meaning = concept_id FROM decision d WHERE d.id = decision")
+        connection.execute("UPDATE row SET state = 'decided', settled_by = 2 WHERE id = 1")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+        with ReviewStore.open(path) as reviews:
+            assert [reviews.standing(number) for number in (1, 2, 3)] == now
+            assert [one.row.id for one in reviews.disagreements("codes")] == [1]
+            assert set(reviews.settled(source="LAB")) == {"mention 2"}
+        assert connection.execute(meanings).fetchall() == new
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):
+    with store(tmp_path, [row(1)]) as reviews:
+        Say(reviews)("ann", 1, "accept")
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    before = path.read_bytes()
+
+    def fails(connection, ids):
+        connection.execute("DELETE FROM in_force")
+        raise RuntimeError("broken off")
+
+    monkeypatch.setattr(upgrade.deciding, "refresh", fails)
+    with pytest.raises(RuntimeError):
+        ReviewStore.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_one(tmp_path):
+    with store(tmp_path, [row(number) for number in range(1, 200)]):
+        pass
+    path = tmp_path / "reviews.sqlite"
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(NotStored, match=r"reviews\.sqlite: the file is damaged"), ReviewStore.open(path) as reviews:
+        reviews.queue("codes")
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
+def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
+    mounts = tmp_path / "mountinfo"
+    share = tmp_path / "a share"
+    share.mkdir()
+    escaped = str(share).replace(" ", "\\040")
+    lines = [
+        "21 1 8:1 / / rw - ext4 /dev/root rw",
+        f"22 21 0:5 / {escaped} rw,x shared:1 - {kind} x rw",
+        "unreadable",
+        "23 21 0:6 / /elsewhere rw - nfs4 x rw",
+    ]
+    mounts.write_text("\n".join(lines))
+    monkeypatch.setattr(filesystem_check, "MOUNTS", mounts)
+    with pytest.raises(InputError, match=rf"a share/reviews\.sqlite: on a network share \({kind}\).*alphita serve"):
+        ReviewStore.open(share / "reviews.sqlite", create=True)
+    assert not list(share.iterdir())
+    link = tmp_path / "link"
+    link.symlink_to(share)
+    with pytest.raises(InputError, match=r"network share"):
+        ReviewStore.open(link / "reviews.sqlite", create=True)
+    ReviewStore.open(tmp_path / "reviews.sqlite", create=True).close()
+
+
+def test_where_mounts_are_not_told_all_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(filesystem_check, "MOUNTS", tmp_path / "none")
+    assert filesystem_check.file_system(tmp_path) == ""
+    ReviewStore.open(tmp_path / "reviews.sqlite", create=True).close()
+
+
+def test_the_mounts_of_this_machine_are_told():
+    if not filesystem_check.MOUNTS.exists():
+        pytest.skip("not Linux")
+    assert filesystem_check.file_system(Path("/proc/self")) == "proc"
+
+
+def test_a_locked_one(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews.close()
+        with ReviewStore.open(reviews.path, timeout=0.05) as other, closing(sqlite3.connect(reviews.path)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Busy, match=r"reviews\.sqlite: another program is writing"):
+                Say(other)("ann", 1, "accept")
+            assert other.queue("codes")[0] == 1
+            writer.rollback()
+            assert Say(other)("ann", 1, "accept").id == 1
+
+
+def test_one_being_written_within_the_process(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews._connections.timeout = 0.01
+        with reviews._connections.writing(), pytest.raises(Busy, match="try again"):
+            Say(reviews)("ann", 1, "accept")
+        assert Say(reviews)("ann", 1, "accept").id == 1
+
+
+def test_a_full_disk_keeps_what_was_acknowledged(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        say = Say(reviews)
+        before = [say("ann", 1, "skip", comment="x" * 100)]
+        with reviews._connections.reading() as connection:
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        # The pool hands the last connection given back.
+        reviews._connections._idle[-1].execute(f"PRAGMA max_page_count = {pages + 2}")
+
+        def fill() -> None:
+            for _ in range(1000):
+                before.append(say("ann", 1, "skip", comment="x" * 100))
+
+        with pytest.raises(NotStored, match=r"reviews\.sqlite: the disk is full; .*make room"):
+            fill()
+        failed = Decision(f"codes {say.n}", "codes", 1, "ann", "skip", comment="x" * 100)
+        assert list(reviews.history("codes")) == before
+        # There is room again, and the same is sent once more.
+        after = reviews.decide(failed)
+        assert list(reviews.history("codes")) == [*before, after]
+        assert reviews.standing(1).decisions == (after,)
+
+
+def test_a_full_disk_while_rows_are_added(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews._connections._idle[-1].execute("PRAGMA max_page_count = 40")
+        with pytest.raises(NotStored, match=r"disk is full"):
+            reviews.add_rows("codes", (row(number, mention="y" * 200 + str(number)) for number in range(2, 500)))
+        assert reviews.queue("codes")[0] == 1
+
+
+def test_one_that_became_read_only(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews._connections._idle[-1].execute("PRAGMA query_only = ON")
+        with pytest.raises(NotStored, match=r"read-only; nothing was stored"):
+            Say(reviews)("ann", 1, "accept")
+        assert list(reviews.history("codes")) == []
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_read_only_one(tmp_path, what):
+    store(tmp_path).close()
+    # Root may write anything, so another user tries.
+    child = (
+        "import os, sys; from alphita.review.store import ReviewStore\n"
+        "path = sys.argv[1]; folder = os.path.dirname(path); me = 65534 if os.geteuid() == 0 else os.geteuid()\n"
+        "os.chmod(path, 0o444 if sys.argv[2] == 'file' else 0o666); os.chmod(folder, 0o777)\n"
+        "if me == 65534: os.chown(path, me, me); os.chown(folder, me, me)\n"
+        "if sys.argv[2] == 'folder': os.chmod(folder, 0o555)\n"
+        "os.chdir(folder)\n"
+        "os.seteuid(me)\n"
+        "try: ReviewStore.open(path)\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+        "else: print('opened')\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "inner" / "reviews.sqlite"
+        Path(folder).chmod(0o755)
+        path.parent.mkdir()
+        path.write_bytes((tmp_path / "reviews.sqlite").read_bytes())
+        done = subprocess.run(
+            [sys.executable, "-c", child, str(path), what], capture_output=True, text=True, check=True
+        )
+        path.parent.chmod(0o755)
+    assert done.stdout.startswith("InputError")
+    assert "read-only; a review store and its folder must be writable" in done.stdout
+
+
+def test_two_programs_make_it_at_once(tmp_path):
+    path = tmp_path / "reviews.sqlite"
+    code = "import sys; from alphita.review.store import ReviewStore; ReviewStore.open(sys.argv[1], create=True)"
+    makers = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
+    assert [maker.wait() for maker in makers] == [0, 0, 0]
+    with ReviewStore.open(path) as reviews:
+        reviews.add_project(project())
+        assert [one.name for one in reviews.projects()] == ["codes"]
+
+
+def test_what_was_done_cannot_be_changed(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        Say(reviews)("ann", 1, "accept")
+        reviews.forget(reviewer="ann", by="boss")
+        reviews.bulk("codes", "bob", "b", threshold=1.0)
+        for table in schema.APPENDED:
+            for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET reviewer = 'bob'"):
+                refused = pytest.raises(sqlite3.IntegrityError, match="only ever added to")
+                with closing(sqlite3.connect(reviews.path)) as other, refused:
+                    other.execute(statement)
+        assert [one.concept_id for one in reviews.history("codes")] == [TOE]
