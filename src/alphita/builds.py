@@ -34,11 +34,7 @@ def other_build(begun: Mapping[str, Any], parts: tuple[str, ...]) -> str:
 
 @functools.cache
 def code_hash(*parts: str) -> str:
-    """Return the hash of the code that makes what a cache keeps: two builds of one version may make two things.
-
-    Args:
-        parts: folders and files of this package, as in "terminology" and "textio.py".
-    """
+    """Return the hash of the code that makes what a cache keeps: two builds of one version may make two things."""
     root = Path(__file__).parent
     files = sorted(
         file

@@ -17,11 +17,8 @@ _BEGAN = time.time() - time.clock_gettime(_STEADY)
 
 
 def seconds() -> float:
-    """Return the time, seconds since 1970: the machine's, or what it was when the program began and what went by since.
-
-    The later of the two: a clock that is set back while the program runs is not followed; one that is set forward is,
-    and left again when it is set right.
-    """
+    """Return the time, seconds since 1970: the machine's, or what it was when the program began and what went by
+    since."""
     return max(time.time(), _BEGAN + time.clock_gettime(_STEADY))
 
 
@@ -36,10 +33,6 @@ def today(after: float = 0.0) -> date:
 
 
 def mark(path: Path) -> None:
-    """Write down that a file was used now, unless it was already marked with a later time.
-
-    Raises:
-        OSError: it is not there, or may not be changed.
-    """
+    """Write down that a file was used now, unless it was already marked with a later time."""
     then = max(seconds(), path.stat().st_mtime)
     os.utime(path, (then, then), follow_symlinks=False)

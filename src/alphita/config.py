@@ -58,18 +58,7 @@ def options(cls: type[Config]) -> list[Setting]:
 def resolve(
     cls: type[C], *, file: Path | None = None, sets: Iterable[str] = (), base: Mapping[str, Any] | None = None
 ) -> C:
-    """Return the config that the sources agree on: `sets` over `file` over `base` over the class's defaults.
-
-    Args:
-        cls: the config class.
-        file: a TOML file of flat keys. "none" unsets an optional one, for TOML has no null.
-        sets: strings "key=value"; "key=none" unsets an optional one.
-        base: values that replace the class's defaults.
-
-    Raises:
-        UsageError: an unknown key, or a value of the wrong type or range.
-        InputError: the file cannot be read or is not TOML.
-    """
+    """Return the config that the sources agree on: `sets` over `file` over `base` over the class's defaults."""
     given: dict[str, Any] = read_toml(file) if file is not None else {}
     for item in sets:
         key, equals, value = item.partition("=")
@@ -107,11 +96,7 @@ def _written(value: object) -> str:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Return the keys of a TOML file.
-
-    Raises:
-        InputError: it cannot be read or is not TOML.
-    """
+    """Return the keys of a TOML file."""
     try:
         return tomllib.loads(textio.read_text(file))
     # Numbers of thousands of digits and arrays in thousands of arrays are errors of Python's own.

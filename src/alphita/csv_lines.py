@@ -22,7 +22,6 @@ class CsvLines:
     """
 
     def __init__(self, lines: Iterator[str], first: int = 1) -> None:
-        """Hand out these lines, the first of which has the number `first`."""
         self._lines = lines
         self._ahead: deque[str] = deque()
         self._line = first
@@ -71,16 +70,7 @@ class Record(NamedTuple):
 
 
 def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Record]:
-    """Yield the header, as row 0, and the rows that are not empty.
-
-    Args:
-        lines: of the file, with their ends.
-        delimiter: between cells.
-        first: number of the first of the lines.
-
-    Raises:
-        csv.Error: the header cannot be read.
-    """
+    """Yield the header, as row 0, and the rows that are not empty."""
     csv.field_size_limit(MAX_CELL_CHARACTERS)
     given = CsvLines(lines, first)
     reader = csv.reader(given, delimiter=delimiter, strict=True)

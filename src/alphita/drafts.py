@@ -20,11 +20,7 @@ from pathlib import Path
 
 @contextmanager
 def aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
-    """Make a locked draft beside `target`, and remove it at the end unless it was renamed.
-
-    Yields:
-        Its path and its open file descriptor.
-    """
+    """Make a locked draft beside `target`, and remove it at the end unless it was renamed."""
     _remove_abandoned(target)
     # Again if another process takes the draft for abandoned in the moment before the lock.
     while True:

@@ -22,10 +22,8 @@ def check(text: str | bytes) -> None:
 
 
 def estimated(text: str | bytes) -> int:
-    """Return about how many bytes a text takes with its values: hardly ever too few, at most some three times too many.
-
-    Signs within strings are counted too, which adds little.
-    """
+    """Return about how many bytes a text takes with its values: hardly ever too few, at most some three times too
+    many."""
 
     def count(sign: str) -> int:
         return text.count(sign) if isinstance(text, str) else text.count(sign.encode())

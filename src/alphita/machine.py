@@ -68,11 +68,8 @@ def has_vnni() -> bool:
 
 
 def fast_bf16() -> bool:
-    """Tell whether the processor is faster in bf16 than in fp32: with AMX, or with AVX-512 BF16 unless it is Intel's.
-
-    Intel's processors with AVX-512 BF16 have AMX too, but a virtual machine may hide it, and what is left multiplies
-    bf16 at 0.6 times the rate of fp32 (docs/results/log.md).
-    """
+    """Tell whether the processor is faster in bf16 than in fp32: with AMX, or with AVX-512 BF16 unless it is
+    Intel's."""
     return has_amx() or ("avx512_bf16" in flags() and _cpuinfo("vendor_id") != "GenuineIntel")
 
 
@@ -82,14 +79,7 @@ def cores() -> int:
 
 
 def set_threads(n: int | None) -> int:
-    """Set the size of every thread pool (torch, FAISS, tokenizers, polars) to `n`, by default one a core.
-
-    Pools read their variables when their library is first used, so call this early; torch and FAISS, when already
-    imported, are set directly.
-
-    Returns:
-        The number set.
-    """
+    """Set the size of every thread pool (torch, FAISS, tokenizers, polars) to `n`, by default one a core."""
     n = n or cores()
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(n)
@@ -121,10 +111,7 @@ def _set_numpy_threads(n: int) -> None:
 
 
 def keep_few_products() -> None:
-    """Let torch and oneDNN keep few of the products that they compile, unless the environment says how many.
-
-    They read it when they compile the first, so call this before.
-    """
+    """Let torch and oneDNN keep few of the products that they compile, unless the environment says how many."""
     for variable in PRODUCT_CACHES:
         os.environ.setdefault(variable, PRODUCTS_KEPT)
 
@@ -139,12 +126,7 @@ def is_one_thread() -> bool:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let NumPy, torch and FAISS work within the calling thread: for work that is done before others are awake.
-
-    A single mention takes no longer so on an idle machine. Where another program uses a core, each operation would
-    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/results/log.md). It is also
-    for parts of a job that threads of ours do beside one another.
-    """
+    """Let NumPy, torch and FAISS work within the calling thread: for work that is done before others are awake."""
     _OWN.depth = getattr(_OWN, "depth", 0) + 1
     torch, faiss = sys.modules.get("torch"), sys.modules.get("faiss")
     # Each thread has its own number, so the work of others goes on with theirs; only one that first uses torch just now
@@ -174,11 +156,7 @@ def threads() -> int:
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Keep large blocks of freed memory for reuse (glibc; elsewhere nothing happens).
-
-    A training step makes and frees the same large arrays again and again. By default glibc returns each to the system
-    and the next one is new pages, which cost a tenth of a step's time on two cores (docs/results/log.md).
-    """
+    """Keep large blocks of freed memory for reuse (glibc; elsewhere nothing happens)."""
     mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
     _set_malloc({mmap_threshold: 2**30, trim_threshold: 2**31 - 1})
 
@@ -191,13 +169,7 @@ def _set_malloc(values: dict[int, int]) -> None:
 
 
 def fit_addresses() -> None:
-    """Take fewer addresses where they are limited (`ulimit -v`, `-d`): call it before the libraries are loaded.
-
-    They set far more aside than they ever use: Arrow's allocator 1 GB, glibc 64 MB for each thread.
-
-    Raises:
-        AlphitaError: so few are allowed that the libraries cannot be loaded, some of which then kill the process.
-    """
+    """Take fewer addresses where they are limited (`ulimit -v`, `-d`): call it before the libraries are loaded."""
     if resource is None:
         return
     limits = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
@@ -233,11 +205,7 @@ def cache_dir() -> Path:
 
 
 def cache_folder(kind: str) -> Path:
-    """Return a folder of the cache, made if it is not there.
-
-    Raises:
-        OSError: it cannot be made, or is a link, by which another user could have files written elsewhere.
-    """
+    """Return a folder of the cache, made if it is not there."""
     folder = cache_dir() / kind
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.is_symlink():

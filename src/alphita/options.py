@@ -73,14 +73,7 @@ class Spelled(NamedTuple):
 
 
 def option(default: object, *flags: str, like: Option | None = None, **how: Any) -> Any:  # noqa: ANN401
-    """Return a field with this default, `...` where there is none.
-
-    Args:
-        default: of the field.
-        *flags: see `Option`.
-        like: an option that it is shown as, but for what is said here.
-        **how: what else `Option` holds.
-    """
+    """Return a field with this default, `...` where there is none."""
     shown = replace(like or Option(), flags=flags or (like.flags if like else ()), **how)
     return field(default=MISSING if default is ... else default, metadata={OPTION: shown})
 
@@ -118,11 +111,7 @@ def made(of: type[T], values: Mapping[str, Any]) -> T:
 
 
 def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Make sure that the values of a dataclass's own options are those that they may have.
-
-    Raises:
-        UsageError: one is not.
-    """
+    """Make sure that the values of a dataclass's own options are those that they may have."""
     for each in spelled(type(options)):
         if (value := getattr(options, each.name, None)) is None:
             continue
@@ -162,11 +151,7 @@ class Cluster:
     gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs of each worker, or a share of one: 0.5.")
 
     def check(self, **further: object) -> None:
-        """Make sure that options of an engine, and `further` ones by name, have no value where there is no engine.
-
-        Raises:
-            UsageError: one has.
-        """
+        """Make sure that options of an engine, and `further` ones by name, have no value where there is no engine."""
         if self.engine is not None:
             return
         for name, value in {**vars(self), **further}.items():

@@ -43,7 +43,6 @@ class _Guarded:
     """A stream of text to which only what is visible is written; all else is the stream's own."""
 
     def __init__(self, stream: Any, *, drawn: bool = False) -> None:  # noqa: ANN401 - a stream of text
-        """Write to `stream`; `drawn`: by rich."""
         self._stream, self._shown = stream, _drawn if drawn else visible
         if not drawn:
             # Where rich looks for what to write to.
@@ -99,12 +98,7 @@ STYLES = {"best": "bold", "head": "bold", "aside": "dim"}
 
 
 def console(*, stderr: bool = False, **how: Any) -> Console:  # noqa: ANN401 - rich's own options
-    """Return what draws tables and progress, in the one scheme of colours.
-
-    Args:
-        stderr: draw on standard error.
-        **how: as `rich.console.Console` takes it.
-    """
+    """Return what draws tables and progress, in the one scheme of colours."""
     from rich.console import Console
     from rich.theme import Theme
 

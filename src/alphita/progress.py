@@ -84,11 +84,7 @@ def duration(seconds: float) -> str:
 def bar(
     label: str, total: int | None = None, unit: str = "rows", *, done: int = 0, shown: bool = True
 ) -> Iterator[Bar]:
-    """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`.
-
-    With `shown=False` nothing is printed. `done` units were done before, by a run that goes on: they have no part in
-    the rate, nor in the time left.
-    """
+    """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`."""
     if not shown or is_silent():
         yield _Silent()
         return

@@ -66,11 +66,7 @@ def sample_path() -> Path:
 
 
 def read_sample(path: Path) -> Sample:
-    """Return the strings of a CSV with columns mention and concept_id (NIL: none), and kind if it has it.
-
-    Raises:
-        InputError: it lacks them, or a row lacks one of its cells.
-    """
+    """Return the strings of a CSV with columns mention and concept_id (NIL: none), and kind if it has it."""
     sample = Sample([], [], [])
     rows = textio.columns(path, ("mention", "concept_id"), optional=("kind",), strip=False)
     for line, (mention, concept, kind) in rows:
@@ -86,13 +82,7 @@ def read_sample(path: Path) -> Sample:
 
 
 def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, Any]:
-    """Answer local codes and sample, write the files into `folder`, and return the report, also in report.json.
-
-    Args:
-        folder: where the outputs go; made if missing.
-        sample: CSV with columns mention and concept_id.
-        threads: of the encoder.
-    """
+    """Answer local codes and sample, write the files into `folder`, and return the report, also in report.json."""
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
 
@@ -160,12 +150,7 @@ class Tally:
 
 
 def measure(sample: Sample, results: Sequence[Result]) -> dict[str, Any]:
-    """Return how the sample was answered: by kind, and in all for strings that name a concept and those that do not.
-
-    Args:
-        sample: n strings.
-        results: n answers.
-    """
+    """Return how the sample was answered: by kind, and in all for strings that name a concept and those that do not."""
     kinds: dict[str, Tally] = {}
     totals = {"named": Tally(), "nil": Tally()}
     for gold, kind, result in zip(sample.concepts, sample.kinds, results, strict=True):

@@ -48,17 +48,7 @@ PACKAGES = (
 def provenance(
     *, config: Mapping[str, Any] | None = None, seed: int | None = None, data: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return where a report's figures come from.
-
-    Args:
-        config: the resolved settings.
-        seed: of what was drawn at random.
-        data: name -> version or content hash of each input.
-
-    Returns:
-        commit (None outside a git checkout; "-dirty" after it if tracked files were changed), command, config, seed,
-        data, machine, alphita_version and packages (name -> version of those installed).
-    """
+    """Return where a report's figures come from."""
     return {
         "commit": _commit(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -72,19 +62,7 @@ def provenance(
 
 
 def write(path: Path | str, figures: Mapping[str, Any], *, provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a report, whole or not at all.
-
-    Args:
-        path: the JSON file; an existing one is replaced.
-        figures: what was measured; NumPy numbers and arrays are taken too.
-        provenance: of `provenance()`.
-
-    Returns:
-        The report as it was written.
-
-    Raises:
-        ValueError: a figure is not finite, or takes a name that the report has itself.
-    """
+    """Write a report, whole or not at all."""
     if taken := sorted(set(RESERVED) & set(figures)):
         raise ValueError(f"a report's own names cannot be figures: {taken}")
     report = {"format_version": FORMAT_VERSION, "provenance": dict(provenance), **figures}
@@ -96,12 +74,7 @@ def write(path: Path | str, figures: Mapping[str, Any], *, provenance: Mapping[s
 
 
 def as_json(figures: Mapping[str, Any]) -> str:
-    """Return figures as a report writes them.
-
-    Raises:
-        ValueError: a figure is not finite.
-        TypeError: there is something that a report cannot hold.
-    """
+    """Return figures as a report writes them."""
     return json.dumps(figures, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -114,13 +87,7 @@ def percent(figure: float | None, interval: Sequence[float] | None = None) -> st
 
 
 def render_table(rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "") -> Table:
-    """Return a table of fractions as percentages, for `rich.print`; the highest figure of each column is bold.
-
-    Args:
-        rows: the system's name -> its figures, as they stand in a report.
-        columns: the figure's name -> the heading above it, in order.
-        title: printed above.
-    """
+    """Return a table of fractions as percentages, for `rich.print`; the highest figure of each column is bold."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

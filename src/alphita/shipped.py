@@ -13,11 +13,7 @@ SHARE = PurePosixPath("share/alphita")
 
 
 def find(name: str) -> Path:
-    """Return the path of a file or folder that comes with Alphita, such as "models/alphita-en".
-
-    Raises:
-        InputError: it is not there.
-    """
+    """Return the path of a file or folder that comes with Alphita, such as "models/alphita-en"."""
     clone = Path(__file__).resolve().parents[2]
     places = [clone / name, Path(sysconfig.get_path("data")) / SHARE / name]
     for place in places:

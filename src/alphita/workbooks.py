@@ -23,22 +23,7 @@ SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 def sheet_rows(
     path: Path | str, sheet: str | None, *, option: str = "--sheet"
 ) -> tuple[int, Iterator[tuple[int, list[str]]]]:
-    """Read a sheet; its first row that is not empty is the header.
-
-    Args:
-        path: the workbook.
-        sheet: its name; None: the only visible one that has something in it.
-        option: how the user names one.
-
-    Returns:
-        About how many rows follow the header; and the rows that are not empty, the header first, each with its number
-        as the spreadsheet shows it, and as many cells as the header.
-
-    Raises:
-        MissingExtra: what reads workbooks is not installed.
-        InputError: the file is missing, protected, damaged or no workbook, or the sheet is empty.
-        UsageError: there is no such sheet, or several and none is named.
-    """
+    """Read a sheet; its first row that is not empty is the header."""
     calamine: Any = require("python_calamine", "excel")
     try:
         with open(path, "rb") as file:

@@ -70,11 +70,7 @@ class Vocabulary:
     held: Known | None = None
 
     def encoder(self, encoder: Encoder) -> Encoder:
-        """Return the index's encoder: `encoder`, with the head that was learned for this index, if there is one.
-
-        Raises:
-            InputError: the index was made with another.
-        """
+        """Return the index's encoder: `encoder`, with the head that was learned for this index, if there is one."""
         if encoder.content_hash == self.index.base_model_hash != self.index.manifest["model_hash"]:
             encoder = TermEncoder.load(self.index.model_path)
         self.index.check_encoder(encoder)
@@ -108,18 +104,7 @@ class LeftOut(NamedTuple):
 
 
 def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: int = 0) -> Calibration:
-    """Fit ranker, calibrators, NIL threshold, and thresholds with a margin.
-
-    Args:
-        vocabularies: of two or more names, indexed with the encoder; each with synonyms to hold out. One may stand
-            there several times, say with and without a head.
-        encoder: whose cosines the ranker is to read.
-        seed: of all drawing.
-
-    Raises:
-        InputError: an index was made with another encoder, or has too few synonyms to learn from some and test on
-            others.
-    """
+    """Fit ranker, calibrators, NIL threshold, and thresholds with a margin."""
     start = time.perf_counter()
     held: dict[str, list[Held]] = {}
     for one in vocabularies:
@@ -190,11 +175,7 @@ def thresholds(certified: Sequence[Mapping[float, Certificate]]) -> dict[float, 
 
 
 def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
-    """Draw a vocabulary's examples and find their candidates.
-
-    Raises:
-        InputError: it has too few synonyms.
-    """
+    """Draw a vocabulary's examples and find their candidates."""
     index = one.index
     held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
     known = parted(index, held, seed)

@@ -84,7 +84,6 @@ class Stages:
     """Runs stages, skips what is done, and keeps the seconds each took."""
 
     def __init__(self, state: Path, total: int) -> None:
-        """Keep the state of finished stages in the file `state`."""
         self.path, self.total, self.number = state, total, 0
         try:
             self.done: dict[str, Any] = json.loads(state.read_text())
@@ -93,14 +92,7 @@ class Stages:
         self.chain: list[str] = []
 
     def run(self, name: str, outputs: Mapping[Path, str], inputs: Any, work: Callable[[], str]) -> None:  # noqa: ANN401
-        """Run one stage unless its outputs are there, intact and made from the same inputs.
-
-        Args:
-            name: of the stage.
-            outputs: path -> kind of artefact, or "file".
-            inputs: JSON value: what the stage depends on beside the stages before it.
-            work: does it, and returns one line on what was done.
-        """
+        """Run one stage unless its outputs are there, intact and made from the same inputs."""
         self.number += 1
         fingerprint = artefact.hash_json([name, inputs, self.chain])
         found = self.done.get(name, {})
@@ -153,13 +145,7 @@ def _remove(path: Path) -> None:
 
 
 def run(folder: Path, sample: Path, *, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run every stage in `folder` and return the report, which also lies in report.json.
-
-    Args:
-        folder: where outputs go; made if missing.
-        sample: CSV with columns mention and concept_id.
-        settings: replaces values of `TRAINING`.
-    """
+    """Run every stage in `folder` and return the report, which also lies in report.json."""
     from alphita.terminology.detect import find_packaged
 
     # What is wrong is told before the minutes of training.

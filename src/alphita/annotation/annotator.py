@@ -47,11 +47,7 @@ class Settings:
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            UsageError: one is no probability, or a precision is asked of what has no confidence.
-        """
+        """Check the numbers."""
         for name in ("precision", "name_confidence", "alike_confidence", "phrase_confidence"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= 1.0:
@@ -71,12 +67,6 @@ class Annotator:
     """Finds concepts in texts, with one normalizer."""
 
     def __init__(self, normalizer: Normalizer, settings: Settings | None = None) -> None:
-        """Read the names of the normalizer's index and the rules of context.
-
-        Raises:
-            InputError: a rule of context is wrong.
-            UsageError: a precision is asked, and the index has no confidence.
-        """
         self.normalizer, self.settings = normalizer, settings or Settings()
         self._check()
         self.rules: Rules = load_rules(self.settings.context_rules)

@@ -47,7 +47,6 @@ class Answers:
     """Answers spans with one normalizer; what was answered is remembered."""
 
     def __init__(self, normalizer: Normalizer, names: Names, windows: Windows) -> None:
-        """Answer with a normalizer; `windows` screens phrases by their letters first."""
         self.normalizer, self._names, self._windows = normalizer, names, windows
         self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
         # Both are replaced when the first is full.
@@ -108,10 +107,7 @@ class Answers:
         )
 
     def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
-        """Return the concept that each span is a name of, by the index alone, without confidence; others are None.
-
-        A name of one concept may be accepted; of a homonym, and of a borrowed name, the first is for review.
-        """
+        """Return the concept that each span is a name of, by the index alone, without confidence; others are None."""
         found: list[Candidate | None] = []
         for one in spans:
             hit = one.hit

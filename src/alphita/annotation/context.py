@@ -44,17 +44,10 @@ class Contexts:
     """The cues of one text, sentence by sentence."""
 
     def __init__(self, cues: Sequence[Sequence[_Cue]]) -> None:
-        """Use `Rules.read`."""
         self._cues = cues
 
     def of(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place] = ()) -> tuple[Context, ...]:
-        """Return what is said of a mention: each category once, by the nearest cue that reaches its last part.
-
-        Args:
-            sentence: its number.
-            pieces: the parts of the mention.
-            mentions: parts of all mentions of the sentence: a cue within one ("absent speech") is part of it alone.
-        """
+        """Return what is said of a mention: each category once, by the nearest cue that reaches its last part."""
         start, end = pieces[0].start, pieces[-1].end
         found: dict[Category, tuple[int, Context]] = {}
         for cue in self._cues[sentence]:
@@ -76,7 +69,6 @@ class Rules:
     """The rules of context, as one list."""
 
     def __init__(self, rules: Iterable[tuple[str, str, Rule]]) -> None:
-        """Take languages and phrases with their rules; a phrase may have several."""
         self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
         self._longest: dict[str, int] = {}
         for language, phrase, rule in rules:
@@ -200,11 +192,7 @@ def _said(text: str, sentence: Sentence) -> list[Word]:
 
 
 def load_rules(path: Path | None = None) -> Rules:
-    """Return the rules of a file, or those that come with Alphita, all languages together.
-
-    Raises:
-        InputError: the file cannot be read, or a row of it is wrong.
-    """
+    """Return the rules of a file, or those that come with Alphita, all languages together."""
     return Rules(table.read(path))
 
 

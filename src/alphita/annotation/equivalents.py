@@ -19,11 +19,7 @@ MOST_EQUIVALENTS, MOST_NAMES = 12, 40
 
 
 def learn(concepts: Iterable[Sequence[tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Return for each root those that may take its place, the likeliest first.
-
-    Args:
-        concepts: of each concept its names, each as its sorted roots.
-    """
+    """Return for each root those that may take its place, the likeliest first."""
     swapped: Counter[tuple[str, str]] = Counter()
     holding: Counter[str] = Counter()
     for names in concepts:

@@ -56,7 +56,6 @@ class Finder:
     """Finds the names of an index in sentences."""
 
     def __init__(self, names: Names) -> None:
-        """Find these names."""
         self.names = names
 
     def find(self, text: str, sentence: Sentence, *, alike: bool = True) -> list[Hit]:

@@ -40,13 +40,7 @@ BEFORE, BEHIND = 3, 4
 
 
 def modifiers_of(sentence: Sentence, start: int, end: int) -> tuple[Modifier, ...]:
-    """Return the side and the severity of a mention, each once, the nearest: none beyond a comma or a break.
-
-    Args:
-        sentence: that the mention stands in.
-        start: first character of the mention.
-        end: the character behind its last.
-    """
+    """Return the side and the severity of a mention, each once, the nearest: none beyond a comma or a break."""
     tokens = sentence.tokens
     first = bisect_right(tokens, start, key=lambda token: token.end)
     last = bisect_left(tokens, end, key=lambda token: token.start) - 1

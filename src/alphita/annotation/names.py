@@ -47,7 +47,6 @@ class Names:
     """The names of an index."""
 
     def __init__(self, index: Index) -> None:
-        """Read the names of an index: some seconds for 300,000."""
         self.index = index
         self.roots: set[str] = set()
         self._rows: dict[str, int | tuple[int, ...]] = {}
@@ -91,11 +90,7 @@ class Names:
         return found
 
     def _strange(self, keys: Sequence[str | None], own: dict[int, list[tuple[str, ...]]]) -> set[int]:
-        """Return the borrowed names of one word that are not looked for.
-
-        They are short forms in capitals, which mean too much ("NF2"), and words that own names of other concepts hold:
-        there they mean less, or else.
-        """
+        """Return the borrowed names of one word that are not looked for."""
         segment = self.index.segment
         holding: dict[str, set[int]] = defaultdict(set)
         for concept, names in own.items():
@@ -158,14 +153,7 @@ class Names:
     def closest(
         self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
     ) -> tuple[int, Level] | None:
-        """Return the one of some names that is closest to a window, and how close; None: none of them may be meant.
-
-        Args:
-            rows: of the names.
-            spoken: its words, cleaned.
-            mention: as the text has them.
-            is_joined: whether nothing but spaces and hyphens stands between them.
-        """
+        """Return the one of some names that is closest to a window, and how close; None: none of them may be meant."""
         best: tuple[Level, int] | None = None
         bag: list[str] | None = None
         for row in rows:

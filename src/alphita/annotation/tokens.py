@@ -100,12 +100,7 @@ def _joint(text: str, start: int, end: int) -> str:
 
 
 def sentences_of(text: str) -> list[Sentence]:
-    """Return the sentences of a text.
-
-    A sentence ends at a full stop, a question or exclamation mark that is followed by space, and at the end of a
-    paragraph, of a list's item or of a line that the next does not go on. A semicolon ends none.
-    Longer ones are cut at `MOST_TOKENS` words.
-    """
+    """Return the sentences of a text."""
     found: list[Sentence] = []
     some: list[Token] = []
     for token in tokens_of(text):

@@ -41,12 +41,6 @@ class Windows:
     """Finds the windows of texts that an index may have an answer for."""
 
     def __init__(self, index: Index, knows: Callable[[str], bool]) -> None:
-        """Screen by the names of an index.
-
-        Args:
-            index: whose n-grams screen; without them the words alone do.
-            knows: tells whether a word's root stands in a name.
-        """
         self.index, self.knows = index, knows
         self._common = frozenset(whole_words(index.model_path)[0])
 
@@ -71,11 +65,7 @@ class Windows:
         return found
 
     def nearest(self, asked: Sequence[str]) -> list[int | None]:
-        """Return the row of the name that each string is nearest to by its letters.
-
-        None: none is near. -1: it is not known which, and the string may mean something: short forms in capitals, and
-        all strings of an index without n-grams.
-        """
+        """Return the row of the name that each string is nearest to by its letters."""
         ngrams = self.index.ngrams
         if ngrams is None or not asked:
             return [UNKNOWN] * len(asked)

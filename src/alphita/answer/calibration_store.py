@@ -143,13 +143,7 @@ class Calibration:
         return "taken over from another index" if "index" in carried else "general calibration, lent by another model"
 
     def __call__(self, table: CandidateTable, features: Features, languages: Languages | None = None) -> RankedAnswers:
-        """Answer the questions whose candidates are in `table`.
-
-        Args:
-            table: the candidates.
-            features: theirs.
-            languages: of the index's terms, for calibrators of one language; the best candidate's term decides.
-        """
+        """Answer the questions whose candidates are in `table`."""
         probabilities = self.ranker(features.candidates, features.mentions, table.offsets)
         order, top = ordered(table, probabilities.score)
         evidence = evidence_of(table, features, probabilities, order, top)
@@ -162,11 +156,7 @@ class Calibration:
         return RankedAnswers(order, top, confidence, probabilities.nil, probabilities.score)
 
     def threshold(self, error: float) -> float | None:
-        """Return the confidence from which answers are accepted at an allowed error; None: from none.
-
-        Raises:
-            UsageError: the thresholds were not made for this error.
-        """
+        """Return the confidence from which answers are accepted at an allowed error; None: from none."""
         if error not in self.accept:
             known = ", ".join(f"{one:g}" for one in self.accept)
             raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
@@ -174,11 +164,7 @@ class Calibration:
         return self.estimated.get(error) if certified is None else certified
 
     def save(self, path: Path, *, force: bool = False) -> None:
-        """Write the calibration folder.
-
-        Raises:
-            UsageError: it exists and `force` is not given.
-        """
+        """Write the calibration folder."""
         from safetensors.numpy import save_file
 
         arrays = {f"ranker.{name}": values for name, values in self.ranker.to_arrays().items()}
@@ -217,16 +203,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: Path, index: Index, *, encoder: str | None = None) -> Calibration:
-        """Open the calibration of an index, or a general one for it.
-
-        Args:
-            path: its folder.
-            index: what it is to be used for.
-            encoder: content hash of the encoder that a general one is to be of; the index's by default.
-
-        Raises:
-            InputError: it is none, is damaged, or was made for another index or encoder, or with other features.
-        """
+        """Open the calibration of an index, or a general one for it."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -280,10 +257,7 @@ class Calibration:
 
 
 def ordered(table: CandidateTable, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of the table, question by question, best first, and each question's best row (-1: none).
-
-    Equal ones stand in the order of their concepts.
-    """
+    """Return the rows of the table, question by question, best first, and each question's best row (-1: none)."""
     order = np.lexsort((-np.round(score, DIGITS), table.request))
     filled = np.diff(table.offsets) > 0
     top = np.full(len(filled), -1, np.int64)

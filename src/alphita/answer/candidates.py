@@ -68,20 +68,7 @@ def gather(
     exact_is_enough: bool = False,
     without: Sequence[Sequence[str]] | None = None,
 ) -> CandidatePairs:
-    """Find the strings nearest to each query by every route.
-
-    A query that equals an indexed string is not encoded: the string has its vector already.
-
-    Args:
-        index: where to look.
-        encoder: gives the encoder; called only if some query needs it.
-        queries: distinct cleaned strings, none empty.
-        depth: strings that each of letters and vectors gives.
-        routes: those to ask, as bits; LETTERS is left out where the index has none.
-        exact_is_enough: of a query that equals an indexed string look for nothing else.
-        without: for each query, indexed strings that are taken as not there: they are found all the same, but an n-gram
-            that stands in no others is as one that is not indexed.
-    """
+    """Find the strings nearest to each query by every route."""
     if index.ngrams is None:
         routes &= ~LETTERS
     count, depth = len(index), min(depth, index.findable)

@@ -114,17 +114,9 @@ Calibrator = Logistic | Isotonic
 def fit_logistic(features: Float, right: Bool, *, l2: float = 1.0) -> Logistic:
     """Fit a logistic regression by Newton's method.
 
-    Least is: sum of -log p(right or wrong) + l2 / 2 * |w|^2, with w of the standardised features; the bias is free.
-    The penalty keeps w finite where the features part right from wrong wholly. Where all are right, or all wrong, they
-    teach only a share: w = 0, and the confidence is (right + 1) / (n + 2), Laplace's rule.
-
     Args:
         features: (n, d), finite.
         right: (n,) whether the answer is right.
-        l2: the penalty, 0 or more.
-
-    Raises:
-        ValueError: shapes that do not fit, no rows, or a number that is not finite.
     """
     x, y = np.asarray(features, np.float64), np.asarray(right, bool)
     if x.ndim != 2 or y.shape != (len(x),) or not len(x) or not np.isfinite(x).all():
@@ -163,17 +155,9 @@ def fit_logistic(features: Float, right: Bool, *, l2: float = 1.0) -> Logistic:
 def fit_isotonic(score: Float, right: Bool) -> Isotonic:
     """Fit an isotonic regression by pooling adjacent violators (Barlow et al. 1972).
 
-    One more right answer is taken to stand at the least score, and one more wrong answer at the greatest. So m answers
-    at the top that are all right give m / (m + 1), not 1: no confidence is 0 or 1, and none says more than the answers
-    it rests on. Blocks become knots at their mean score, joined by straight lines, so that different scores keep
-    different confidences but for the two ends.
-
     Args:
         score: (n,) finite, n > 0.
         right: (n,) whether the answer is right.
-
-    Raises:
-        ValueError: shapes that do not fit, no rows, or a number that is not finite.
     """
     s, y = np.asarray(score, np.float64), np.asarray(right, bool)
     if s.ndim != 1 or y.shape != s.shape or not len(s) or not np.isfinite(s).all():
@@ -212,13 +196,9 @@ def pool(sums: Float, weights: Float) -> NDArray[np.int64]:
 def fit_calibrator(features: Float, right: Bool, *, seed: int = 0) -> Calibrator:
     """Fit a logistic regression, or an isotonic one on top of it where that is clearly better.
 
-    Clearly: the cross-validated log loss (5 folds) is lower by more than the standard error of the difference. In doubt
-    the logistic stays, which keeps all scores apart.
-
     Args:
         features: (n, d).
         right: (n,).
-        seed: of the folds.
     """
     x, y = np.asarray(features, np.float64), np.asarray(right, bool)
     logistic = fit_logistic(x, y)
@@ -242,8 +222,6 @@ def fit_calibrators(
     Args:
         features: (n, d).
         right: (n,).
-        groups: n names, e.g. languages; None: unknown, only in the common one.
-        seed: of the folds.
     """
     x, y = np.asarray(features, np.float64), np.asarray(right, bool)
     names = np.array([group or "" for group in groups])

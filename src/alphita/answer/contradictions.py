@@ -85,17 +85,7 @@ def contradiction(
     common: Container[str] = (),
     synonyms: Container[tuple[str, str]] | None = None,
 ) -> str | None:
-    """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing.
-
-    Args:
-        mention: as written.
-        names: the name that answers it, and the preferred name of its concept.
-        expansion: what the mention's short forms stand for; None: it has none.
-        spelling: the mention with its words put right; None: none was.
-        similarity: the cosine of the mention, if it was neither expanded nor put right, and the name that answers it.
-        common: words of common language, in lower case.
-        synonyms: pairs of words that terms say for each other; None: it does not matter.
-    """
+    """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing."""
     mention = unicodedata.normalize("NFKC", mention)
     said = expansion or mention
     matched, *others = names
@@ -143,10 +133,7 @@ def contradiction(
 
 
 def is_opposite(mention: str, name: str) -> bool:
-    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity".
-
-    A word that says that all is well, and that the name lacks, is one: "clear cornea" is no clouded one.
-    """
+    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity"."""
     said, named = _differing(mention, name)
     less = lexicon.axes()[0].less
     if (
@@ -186,11 +173,7 @@ def _is_denied(mention: str, name: str) -> bool:
 
 
 def _has_both_ends(mention: str, name: str) -> bool:
-    """Tell whether a mention says that one thing is more and another less, and the name only one of these.
-
-    "Low serum potassium with high urine potassium" is more than "low urine potassium", as "over or underweight" than
-    the latter.
-    """
+    """Tell whether a mention says that one thing is more and another less, and the name only one of these."""
     if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
         return True
     axis = lexicon.axes()[0]
@@ -213,10 +196,8 @@ def _is_form_of(said: str, names: Sequence[str]) -> bool:
 
 
 def _is_spelt_to_other_kind(mention: str, name: str, rest: Rest) -> bool:
-    """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something is.
-
-    "Gourd" is no GORD, "canter" not central.
-    """
+    """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something
+    is."""
     if len(rest.said) != 1 or len(WORD.findall(mention)) > 1:
         return False
     is_short_form = len(name) <= SHORT_FORM and sum(sign.isupper() for sign in name) > 1
@@ -254,10 +235,7 @@ def _tells_less(name: str) -> bool:
 
 
 def says_more(said: str, rest: Rest) -> bool:
-    """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's.
-
-    "aPTT" does not say that it is prolonged, "velvet" nothing of skin, "lumbar puncture" of nothing that it betters.
-    """
+    """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
     if not circumstance.isdisjoint(rest.named) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
         return True
@@ -297,10 +275,7 @@ def is_narrowed(said: str, name: str) -> bool:
 
 
 def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -> bool:
-    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms.
-
-    Nor is what a word undoes, as "surgically" absent.
-    """
+    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
     if not lexicon.bare_words("undone").isdisjoint(map(bare, rest.said)):
         return True
     axis = lexicon.axes()[0]
@@ -329,10 +304,8 @@ def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -
 
 
 def _is_spelt_beside_others(rest: Rest) -> bool:
-    """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no dropsy.
-
-    A word of how, how much, or in what something is measured may stand beside it.
-    """
+    """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no
+    dropsy."""
     from rapidfuzz.distance import Indel
 
     if len(rest.named) != 1 or morphemes.readings(rest.named[0]):

@@ -43,7 +43,6 @@ class Explainer:
     """Explains the answers of one index."""
 
     def __init__(self, index: Index, ranker: Ranker | None) -> None:
-        """Explain answers that `ranker`, if any, put in their order."""
         self.index, self.ranker = index, ranker
 
     def __call__(

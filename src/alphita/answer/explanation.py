@@ -112,11 +112,7 @@ class Explanation:
 def behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.float32]) -> list[dict[str, float]]:
     """Return what each other candidate lacks against the winner, by group of features.
 
-    A group's number is what the winner's score loses when it gets the other's values of that group: an answer to "what
-    if it were no better in this?". The numbers do not add up to the whole difference, for groups work together.
-
     Args:
-        ranker: what scored them.
         winner: (len(NAMES),) features.
         others: (m, len(NAMES)) features.
     """

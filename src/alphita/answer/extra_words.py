@@ -31,13 +31,7 @@ FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
 
 
 def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has.
-
-    A "nose bleed seat" is a seat. A word that only follows ("headache again") and a site say nothing else, nor what a
-    preposition brings in ("rash of the arms"), unless the name is said whole and it is no setting that findings have:
-    "tongue tied in the exam" is not "tongue tied on admission". Nor is a "chair with short legs" short legs. With an
-    amount it may stand elsewhere: "calcium intake low".
-    """
+    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
     words = WORD.findall(said.casefold())
     odd = other_things(said, names, common)
     is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
@@ -58,14 +52,7 @@ def _is_whose(word: str) -> bool:
 
 
 def is_far(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
-    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump.
-
-    Args:
-        said: the mention.
-        names: the name, and the preferred name of its concept.
-        similarity: the cosine of the mention and the name.
-        common: words of common language, in lower case.
-    """
+    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
     rest, axis = rest_of(said, names[0]), lexicon.axes()[0]
     is_amount = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
     if similarity >= FAR_OTHER or is_amount:
@@ -82,17 +69,7 @@ def is_far(said: str, names: Sequence[str], similarity: float, common: Container
 
 
 def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
-    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other.
-
-    "Suprasellar" is not supratentorial, though a kidney is renal. Who says several things otherwise ("bones of the
-    toe", phalanges of the foot) means more than letters. Short forms count for nothing.
-
-    Args:
-        mention: as written.
-        said: the mention with its short forms and slips put right.
-        name: the name.
-        synonyms: pairs of words.
-    """
+    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
     rest, axis = rest_of(said, name), lexicon.axes()[0]
     if not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold()))):
         return False
@@ -109,10 +86,7 @@ def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[
 
 
 def is_of_one_side(said: str, name: str) -> bool:
-    """Tell whether a mention has a side, and what the name says is another finding on one side of the body.
-
-    Weakness of the left is hemiparesis, that of the left arm weakness of the arm. Who hears with one ear is not deaf.
-    """
+    """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
     cleaned, sorts = said.casefold(), lexicon.meanings("sideless")
     found = {sorts[word] for word in map(levelled, WORD.findall(name.casefold())) if word in sorts}
     if not found or laterality.find(read(name)) or laterality.sided(cleaned) is None:
@@ -121,11 +95,7 @@ def is_of_one_side(said: str, name: str) -> bool:
 
 
 def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
-    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin".
-
-    Alone, or beside words that say nothing ("sob today"), it may be one; and beside a word of the name ("sob on
-    exertion"), or where it says an amount ("inc tone").
-    """
+    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
     said = WORD.findall(mention)
     meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
     axis = lexicon.axes()[0]

@@ -172,13 +172,6 @@ class Featurizer:
     """Makes features of candidates of one index; keeps what is known of the index's strings."""
 
     def __init__(self, index: Index, definitions: Definitions | None = None, cosines: Cosines | None = None) -> None:
-        """Prepare for an index.
-
-        Args:
-            index: whose candidates they are.
-            definitions: vectors of its concepts' definitions.
-            cosines: makes cosines those of the encoder that the ranker was fitted with; None: they are.
-        """
         self.cosines = cosines
         self.meaning = Meaning(index, definitions, cosines)
         self.segment = index.segment
@@ -192,13 +185,7 @@ class Featurizer:
         self._speaks, self._read = np.zeros(n, np.uint16), np.zeros(n, bool)
 
     def __call__(self, queries: Sequence[str], table: CandidateTable, context: Context) -> Features:
-        """Return the features of the candidates in `table`.
-
-        Args:
-            queries: the cleaned query strings that `table.query` counts.
-            table: the candidates.
-            context: of the requests.
-        """
+        """Return the features of the candidates in `table`."""
         if self.cosines is not None:
             table = table._replace(cosine=self.cosines(table.cosine), best_cosine=self.cosines(table.best_cosine))
         distinct, place = np.unique(table.string, return_inverse=True)

@@ -51,11 +51,7 @@ class Filters:
         return not (self.types or self.sources or self.languages or self.under or self.standard_only)
 
     def concepts(self, segment: Segment) -> NDArray[np.bool_]:
-        """Return which concepts of an index may be answered, (n_concepts,).
-
-        Raises:
-            UsageError: a value that the index does not know (near ones are offered), or nothing is left.
-        """
+        """Return which concepts of an index may be answered, (n_concepts,)."""
         allowed = np.ones(len(segment.concepts), bool)
         if self.types:
             allowed &= _of_types(segment, self.types)
@@ -102,7 +98,6 @@ class Restricted:
     """An index of which only some strings are found; everything else is the index's own."""
 
     def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
-        """Find only `strings`, (n_strings,) bool, of an index."""
         self._index, self._allowed = index, strings
         self._n = int(strings.sum())
         self._backend = index.backend.only(strings)
@@ -130,11 +125,8 @@ class Restricted:
 
 
 def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | None) -> NDArray[np.bool_] | None:
-    """Return which concepts may be answered, (n_concepts,): by the filters, and with a code in the target; None: all.
-
-    Raises:
-        UsageError: see `Filters.concepts`.
-    """
+    """Return which concepts may be answered, (n_concepts,): by the filters, and with a code in the target; None:
+    all."""
     if (filters is None or filters.empty) and targets is None:
         return None
     allowed = np.ones(len(index.segment.concepts), bool) if filters is None else filters.concepts(index.segment)

@@ -40,7 +40,6 @@ class Hiding:
     """Tells what goes along with what is hidden in one index."""
 
     def __init__(self, index: Index) -> None:
-        """Prepare for an index."""
         self.index = index
         self.strings_of = functools.lru_cache(REMEMBERED)(self._strings_of)
         self.terms_of = functools.lru_cache(REMEMBERED)(self._terms_of)

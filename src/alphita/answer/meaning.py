@@ -75,7 +75,6 @@ class Meaning:
     """Compares mentions with concepts as wholes."""
 
     def __init__(self, index: Index, definitions: Definitions | None, cosines: Cosines | None = None) -> None:
-        """Prepare for an index; the middles of its concepts are worked out when they are first asked for."""
         self.index, self.definitions, self.cosines = index, definitions, cosines
         self._sums: tuple[Float32, Float32] | None = None
 
@@ -85,9 +84,8 @@ class Meaning:
         """Return the features of each candidate, (c,) each.
 
         Args:
-            table: the candidates.
-            vectors: (q, dim) of length 1, of the queries; None: all features are 0.
-            hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
+            vectors: (q, dim) of length 1, of the queries.
+            hidden_strings: (n,) a string of each request that is taken as not there.
         """
         c = len(table.concept)
         names = ("middle", "definition", "has_definition", "parents", "children")
@@ -156,13 +154,7 @@ def sums_of(index: Index) -> Float32:
 
 
 def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, Float32]:
-    """Return what share of its mention's candidates, weighted by cosine, are each one's parents, and its children.
-
-    weight of c = exp(10 cosine(c)) / the sum over the mention's candidates
-
-    Returns:
-        Two arrays (c,) float32, 0 to 1.
-    """
+    """Return what share of its mention's candidates, weighted by cosine, are each one's parents, and its children."""
     n = len(table.offsets) - 1
     top = np.full(n, -1.0, np.float32)
     np.maximum.at(top, table.request, table.best_cosine)

@@ -55,19 +55,6 @@ class Normalizer:
         options: NormalizerOptions | None = None,
         **changes: Any,  # noqa: ANN401 - see `NormalizerOptions`
     ) -> None:
-        """Normalise with an opened index.
-
-        Args:
-            index: the terms and their vectors.
-            encoder: use this one instead of loading the index's own; it must be the same model.
-            options: how to answer; all as `NormalizerOptions` has them by default.
-            **changes: further options by their names, which go before those.
-
-        Raises:
-            UsageError: an option that there is not or out of range, a ranking that the index has no parts for, an
-                allowed error without a calibration, or an unknown filter.
-            InputError: `encoder` is not the one the index was built with, or the calibration is not this index's.
-        """
         self.options = asked = (options or NormalizerOptions()).changed(changes)
         if encoder is not None:
             index.check_encoder(encoder)

@@ -46,11 +46,7 @@ class NormalizerOptions:
     threads: int | None = None
 
     def changed(self, options: dict[str, Any]) -> NormalizerOptions:
-        """Return these options with others for some, by their names.
-
-        Raises:
-            UsageError: there is no such option, or its value is out of range.
-        """
+        """Return these options with others for some, by their names."""
         for name in options.keys() - set(NAMES):
             raise UsageError(unknown("option", name, NAMES))
         made = replace(self, **options)

@@ -91,13 +91,7 @@ class Pipeline:
         """Look in an index.
 
         Args:
-            index: where to look.
-            encoder: called when the first string needs it.
-            abbreviations: those that are expanded; None: none are.
-            respell: look up misspelt words put right, and mentions without idle words, too.
-            definitions: vectors of the concepts' definitions, for the features.
-            cosines: what the features make of cosines; None: they are taken as they are.
-            allowed: (n_terms,) the terms that may speak for a concept; None: all.
+            allowed: (n_terms,) the terms that may speak for a concept.
         """
         self.index, self.encoder, self.abbreviations, self.respell = index, encoder, abbreviations, respell
         self.definitions, self.cosines, self.allowed = definitions, cosines, allowed
@@ -114,17 +108,7 @@ class Pipeline:
         languages: Sequence[str | None] | None = None,
         hidden: Hidden | None = None,
     ) -> tuple[Questions, list[int]]:
-        """Make mentions to distinct questions.
-
-        Args:
-            mentions: n strings, as written.
-            contexts: the text that each stands in, to decide what an abbreviation means.
-            languages: of each mention (BCP-47).
-            hidden: what is taken as not there, for each mention.
-
-        Returns:
-            The questions, and for each mention the number of its question; -1 for a mention with nothing in it.
-        """
+        """Make mentions to distinct questions."""
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         read = self._read(mentions, cleaned, contexts, languages, hidden)
         doubts = self._read_laboratory(cleaned, read, hidden) | self._without_finding(cleaned)
@@ -280,10 +264,7 @@ class Pipeline:
         exact_is_enough: bool = False,
         hidden: Hidden | None = None,
     ) -> Scored:
-        """Find the candidates of each question, with their features if wanted; see `gather` and `collect`.
-
-        What is hidden from a question is taken as not there: each route still gives as many strings as `depth` says.
-        """
+        """Find the candidates of each question, with their features if wanted; see `gather` and `collect`."""
         if hidden is not None:
             # Questions share no query: from each another string may be hidden.
             asked = _unshared(asked)
@@ -371,11 +352,7 @@ def _without_hidden(
     """Return the pairs that there would be without the hidden strings, `depth` at most of each query and route.
 
     Args:
-        index: where they were found.
-        pairs: those found, deeper than `depth`.
         owner: (q,) the question of each query.
-        hidden: from each question; of a concept, a string that names other concepts too is not hidden.
-        depth: strings that each of letters and vectors gives.
     """
     question = owner[pairs.query]
     kept = pairs.string != hidden.strings[question]

@@ -177,11 +177,7 @@ def softmax(score: Float, offsets: NDArray[np.int64]) -> Float:
     """Return the softmax over each mention's candidates.
 
     Args:
-        score: (..., c).
         offsets: (n + 1,) where each mention's candidates begin.
-
-    Returns:
-        (..., c), of the score's precision.
     """
     counts = np.diff(offsets)
     filled = counts > 0

@@ -27,17 +27,8 @@ def relations(
 ) -> list[Relation]:
     """Return the relation of some candidates to their mentions.
 
-    In this order: a term of scope broad, narrow or related gives `narrow`, `broad` and `related` (the concept against
-    what the term says); a contradiction, or something said by the mention alone and something by the term alone (a
-    side, a stage, further words), gives `related`; an equal string, or one of the same words, `exact`; where only the
-    mention says more the concept is `broad`, and `narrow` the other way round; else `exact`. What notes put around a
-    mention ("hx of") says nothing more.
-
     Args:
-        features: of all candidates.
         rows: (m,) the candidates asked about.
-        scopes: m scopes of their matched terms.
-        strings: m pairs of the cleaned mention, or the reading of it that found the candidate, and the cleaned term.
     """
     values = features.candidates[rows]
     equal = (values[:, COLUMN["equal"]] > 0) | (values[:, COLUMN["same_words"]] > 0)

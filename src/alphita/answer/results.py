@@ -57,7 +57,6 @@ class Maker:
     """Makes results for one index."""
 
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
-        """Show concepts by their codes in the code system `target`, if one is given; `ranker` scored them, if any."""
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer = Explainer(index, ranker)
@@ -192,14 +191,8 @@ class Maker:
         """Make the results of distinct questions.
 
         Args:
-            asked: the questions.
-            scored: their candidates.
-            answers: their order and confidence; NaN: not calibrated.
             nil: (n,) whether no concept fits.
-            top_k: candidates shown of each.
-            similarity: (c,) shown; the cosine by default.
-            accept: the confidence from which an answer is accepted; None: none is.
-            explain: make explanations.
+            similarity: (c,) shown.
         """
         table = scored.table
         similarity = table.cosine if similarity is None else similarity

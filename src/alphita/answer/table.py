@@ -92,17 +92,10 @@ def collect(
 ) -> CandidateTable:
     """Gather the candidates of each request: each concept once.
 
-    A concept is spoken for by its string that is greatest in cosine and n-gram similarity together; an equal string
-    stands before any other, and of several terms of one string the one with the best standing.
-
     Args:
-        segment: where strings become terms and concepts.
-        pairs: what was found for the queries.
-        requests: the queries of each request.
-        hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
-        hidden_concepts: (n,) a concept of each request that is taken as not there; -1 for none.
-        allowed: (n_terms,) the terms that may speak for a concept; None: all.
-        most: concepts kept of a request.
+        hidden_strings: (n,) a string of each request that is taken as not there.
+        hidden_concepts: (n,) a concept of each request that is taken as not there.
+        allowed: (n_terms,) the terms that may speak for a concept.
     """
     n = len(requests.offsets) - 1
     starts = np.searchsorted(pairs.query, requests.query)

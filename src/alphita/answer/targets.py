@@ -23,15 +23,6 @@ class Targets:
     """
 
     def __init__(self, segment: Segment, target: str) -> None:
-        """Gather the codes.
-
-        Args:
-            segment: whose terms and concepts are looked at.
-            target: a prefix such as "SNOMEDCT", in any of its known spellings.
-
-        Raises:
-            UsageError: no concept has a code there; the message names those that are.
-        """
         self.target = canonical(target)
         ids = segment.concepts.column("id").to_pylist()
         codes: dict[int, dict[str, None]] = {

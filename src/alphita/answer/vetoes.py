@@ -109,12 +109,8 @@ def doubts_of(
     """Return the doubts of some mentions; a candidate that has the mention's very name is spared.
 
     Args:
-        mentions: n cleaned strings.
-        readings: the other readings, by mention and number of the reading.
-        values: (n,) what is doubtful about a value (`OF_VALUES`), "" for nothing; empty: there are none.
+        values: (n,) what is doubtful about a value (`OF_VALUES`), "" for nothing.
         denies: (n,) bool: there is a word of denial in it, wherever.
-        candidates: see above.
-        names: of the index.
     """
     several = name_several(mentions, names.rows)
     short: dict[int, list[Reading]] = {}
@@ -166,11 +162,7 @@ def _absent(mentions: Sequence[str], names: Names) -> set[int]:
 
 
 def _means_another(mention: str, known: Sequence[Reading], candidates: Candidates, row: int, names: Names) -> bool:
-    """Tell whether a mention's short form is often meant otherwise than as a candidate, by its readings.
-
-    A candidate that has the short form as a name is accepted unless that is often another's; one that a reading gives
-    only where that is nearly always meant, and a longer mention unless its short form nearly always says another.
-    """
+    """Tell whether a mention's short form is often meant otherwise than as a candidate, by its readings."""
     if any(reading.decided for reading in known):
         return False
     is_name = bool(candidates.equal[row] and candidates.own[row])

@@ -102,19 +102,7 @@ class Audit:
 
 
 def draw(mappings: Iterable[Mapping], size: int, *, seed: int = 0) -> Sample:
-    """Draw a simple random sample of the accepted rows in one pass: every set of `size` rows is equally likely.
-
-    By Waterman's reservoir (Knuth, The Art of Computer Programming, vol. 2, 3.4.2, algorithm R).
-
-    Args:
-        mappings: the lines of an output; a row is accepted if the decision of its first line (rank 1) is "accept".
-        size: rows to draw, 1 or more; all are taken if there are fewer.
-        seed: of the draw.
-
-    Raises:
-        ValueError: `size` is below 1.
-        InputError: no row is accepted.
-    """
+    """Draw a simple random sample of the accepted rows in one pass: every set of `size` rows is equally likely."""
     if size < 1:
         raise ValueError(f"the sample must have 1 row or more, not {size}")
     chance = random.Random(seed)
@@ -137,18 +125,7 @@ def draw(mappings: Iterable[Mapping], size: int, *, seed: int = 0) -> Sample:
 
 
 def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False) -> None:
-    """Write a sample as a CSV file for review, readable by its owner only; its column `right` is empty.
-
-    Args:
-        path: the file to write.
-        sample: of `draw`.
-        output: the file it was drawn from, as it is now.
-        force: replace an existing file, which may hold answers.
-
-    Raises:
-        UsageError: the file exists and `force` is not given.
-        AlphitaError: it cannot be written.
-    """
+    """Write a sample as a CSV file for review, readable by its owner only; its column `right` is empty."""
     ties = [sample.accepted, len(sample.mappings), output.name, hash_file(output)]
     with atomic_file(path, "w", private=True, force=force, newline="", so_far=WRITTEN) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -157,19 +134,7 @@ def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False
 
 
 def read_audit(path: Path | str, *, output: Path | None = None, delta: float = DELTA) -> Audit:
-    """Read a sample back with its answers, and say what they prove.
-
-    The cells may be divided by commas, semicolons or tabs, as spreadsheets write them.
-
-    Args:
-        path: what `write_audit` wrote, with "yes" or "no" in the column `right`.
-        output: the file that the sample was drawn from, to make sure that it is still the same; None: trust it.
-        delta: chance that the certificate is wrong.
-
-    Raises:
-        InputError: it cannot be read, was not made by `write_audit`, lacks rows, has an answer that is neither yes nor
-            no, or none at all; or the output is another than the sample was drawn from.
-    """
+    """Read a sample back with its answers, and say what they prove."""
     path = Path(path)
     answers: dict[int, bool | None] = {}
     ties: tuple[str, ...] | None = None

@@ -28,7 +28,6 @@ class Drawing:
     """Axes, and what is drawn on them."""
 
     def __init__(self, title: str, note: str, *, x_label: str, y_label: str, y_max: float = 1.0) -> None:
-        """Draw the axes: x from 0 to 1, y from 0 to the next round share at or above `y_max`, at most 1."""
         step = next((step for step in STEPS if y_max <= 6 * step), STEPS[-1])
         self.y_max = min(1.0, max(1, np.ceil(y_max / step - 1e-9)) * step)
         self.title = title

@@ -158,11 +158,7 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
     """Return each string with noise, unless it then equals a string of the index.
 
     Args:
-        index: whose strings they are.
-        strings: any.
         concepts: (n,) their concepts' rows.
-        hide: take the string itself as not there (else the noisy one must be led back to it).
-        seed: of the noise.
     """
     made = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
     own = _own_rows(index, clean_many(strings, index.rules))
@@ -181,14 +177,8 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
 def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
     """Return strings with a part written as one of the clinic's short forms, which must be led back to them.
 
-    A short form is taken as often as it means that, so that what else it may mean is wrong as often as it is.
-
     Args:
-        index: whose strings they are; without short forms there are no examples.
-        strings: cleaned.
         concepts: (n,) their concepts' rows.
-        most: examples, at most.
-        seed: of the drawing.
     """
     chance = random.Random(seed)
     made: list[str] = []
@@ -213,14 +203,8 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
 
 
 def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, seed: int) -> Examples:
-    """Return short forms that stand alone, each with one of its meanings, drawn by its shares; many mean nothing here.
-
-    Args:
-        index: the concepts.
-        is_wanted: whether a concept's row is asked for.
-        most: examples, at most.
-        seed: of the drawing. Short forms that mean nothing of the index differ between an even seed and an odd one.
-    """
+    """Return short forms that stand alone, each with one of its meanings, drawn by its shares; many mean nothing
+    here."""
     chance = random.Random(f"{seed} short forms")
     forms = _by_long_form(index)
     concept = dict(zip(forms, _of_strings(index, list(forms)).tolist(), strict=True))
@@ -277,13 +261,7 @@ def removed(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
 
 
 def foreign(index: Index, n: int, *, seed: int) -> Examples:
-    """Return n strings that name nothing in the index: names of other vocabularies, words, and invented ones.
-
-    A half are names of what the index lacks, from the table of names that comes with Alphita, if the index borrows from
-    it: drugs, procedures, diseases, places. Of the rest a quarter are one to three words of the encoder's vocabulary; a
-    quarter are two to six common ones; a quarter are one word made of pieces, as the names of drugs and firms are; a
-    quarter mix both, or a number.
-    """
+    """Return n strings that name nothing in the index: names of other vocabularies, words, and invented ones."""
     named = _elsewhere(index, n // 2, seed) if len(index.segment.elsewhere) else []
     n -= len(named)
     whole, pieces = whole_words(index.model_path)

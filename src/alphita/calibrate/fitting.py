@@ -62,19 +62,7 @@ def fit(
     labels: Sequence[Label] = (),
     seed: int = 0,
 ) -> Calibration:
-    """Fit ranker, calibrator and thresholds.
-
-    Args:
-        index: what they are for.
-        encoder: gives the index's encoder.
-        split: holds the strings that the encoder was not trained on; needed if it was trained on this terminology.
-        labels: mentions that a person mapped; half of them are learned from, half are measured on.
-        seed: of all drawing.
-
-    Raises:
-        UsageError: a split is needed, or has no calibration part.
-        InputError: too few held-out strings name concepts of this index.
-    """
+    """Fit ranker, calibrator and thresholds."""
     start = time.perf_counter()
     known = held_out(index, split, seed)
     mapped = labelled(index, labels)
@@ -167,11 +155,8 @@ def cross_validate(
     """Yield for each fold the ranker fitted on the others, and what it answers to the fold's.
 
     Args:
-        seen: n examples.
         fold: (n,) the number of each one's fold, from 0.
         asked: (n,) those that are answered.
-        seed: of the rankers.
-        start: see `ranker_training.train`.
     """
     for number in range(int(fold.max()) + 1):
         fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
@@ -186,15 +171,7 @@ def together(parts: Sequence[Crossed]) -> Crossed:
 def calibrated(
     fitted: Ranker, crossed: Crossed, languages: Sequence[str | None], seed: int, *, lost: float = LOST
 ) -> Calibration:
-    """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet.
-
-    Args:
-        fitted: the ranker.
-        crossed: n answers of rankers like it.
-        languages: of each one's best candidate, where it may have a calibrator of its own.
-        seed: of the folds.
-        lost: in-terminology mentions that may be lost to NIL.
-    """
+    """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet."""
     calibrators = fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
     # Chosen on what was learned from: it decides which answers are tested, so it must not see them.
     nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=lost)
@@ -267,8 +244,6 @@ def certify(
     """Test thresholds for every allowed error, in an order fixed by what was learned from.
 
     Args:
-        draft: what answered.
-        crossed: what it learned from.
         given: (n,) confidence in the answers that are tested, 0 for NIL.
         right: (n,) whether they are right.
     """
@@ -343,11 +318,7 @@ def counts_of(some: Examples) -> dict[str, int]:
 
 
 def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) -> dict[str, dict[str, float]]:
-    """Return accuracy@k of every ranking on held-out strings and labelled mentions, whatever would be NIL.
-
-    What is not learned is asked as `Normalizer` asks it: by its own routes alone, with nothing expanded or put right.
-    A ranking by letters is left out where the index has none: there it cannot be chosen.
-    """
+    """Return accuracy@k of every ranking on held-out strings and labelled mentions, whatever would be NIL."""
     seen = tested.seen
     named = np.flatnonzero((seen.examples.concepts >= 0) & np.isin(seen.examples.kinds, (SYNONYM, LABELLED)))
     some = seen.examples.take(named)

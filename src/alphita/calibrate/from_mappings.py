@@ -91,15 +91,7 @@ class Taught(NamedTuple):
 
 
 def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
-    """Read what is settled, and hold out the newest.
-
-    Args:
-        store: the decisions.
-        share: of the settled mentions that are held out, 0 to 1.
-
-    Raises:
-        InputError: fewer than `LEAST` mentions are settled.
-    """
+    """Read what is settled, and hold out the newest."""
     left_out: Counter[str] = Counter()
     by_mention: dict[str, list[Reviewed]] = {}
     for name in (project.name for project in store.projects()):
@@ -136,20 +128,7 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
 
 
 def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force: bool = False) -> dict[str, int]:
-    """Write the terminology with the accepted mentions as synonyms of their concepts, of the source "REVIEWED".
-
-    Args:
-        base: the terminology.
-        learned: what people settled.
-        out: the folder to create.
-        force: move an existing one aside.
-
-    Returns:
-        How many terms were added, and why others were not.
-
-    Raises:
-        InputError: none can be added.
-    """
+    """Write the terminology with the accepted mentions as synonyms of their concepts, of the source "REVIEWED"."""
     named = [mention for mention in learned if mention.concept_id is not None]
     rows = reading.rows_of(base, [str(mention.concept_id) for mention in named])
     tables = reading.tables_of(base)
@@ -188,16 +167,7 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
 def hard_negatives(
     base: Terminology, learned: Sequence[Reviewed], out: Path, exclude: frozenset[str] = frozenset()
 ) -> int:
-    """Write triples of a mention, its concept's name and the term of a wrong candidate; return how many.
-
-    A recipe with the setting `triples` learns from such a file. It is readable by its owner only.
-
-    Args:
-        base: the terminology.
-        learned: what people settled.
-        out: the file.
-        exclude: cleaned strings that nothing may learn from.
-    """
+    """Write triples of a mention, its concept's name and the term of a wrong candidate; return how many."""
     rows = reading.rows_of(base, [mention.concept_id for mention in learned if mention.concept_id is not None])
     count = 0
     with artefact.atomic_file(out, "w", private=True, newline="") as file:
@@ -222,13 +192,7 @@ def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
 
 
 def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
-    """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k.
-
-    Args:
-        terminology: whose strings are the candidates.
-        encoder: gives the vectors.
-        held_out: those that name a concept count.
-    """
+    """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k."""
     named = [mention for mention in held_out if mention.concept_id is not None]
     if not named:
         return {"n": 0.0}
@@ -245,12 +209,7 @@ def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence
 
 
 def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[str, float]:
-    """Return how well a normaliser answers: n, accuracy, and with a calibration what its confidence is worth.
-
-    Returns:
-        n, accuracy (of the answers, NIL among them), and with a calibration brier (mean squared error of the
-        confidence), log_loss (nats), and confidence (its mean: the accuracy it claims).
-    """
+    """Return how well a normaliser answers: n, accuracy, and with a calibration what its confidence is worth."""
     if not held_out:
         return {"n": 0.0}
     results = normalizer.normalize([mention.mention for mention in held_out])
@@ -277,19 +236,7 @@ def taught(
     force: bool = False,
     resume: bool = False,
 ) -> Taught:
-    """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv.
-
-    OUT.decisions.json keeps the decisions, for an unfinished run learns from those, and is measured on those, that it
-    began with, whatever people have settled since. It is readable by its owner only.
-
-    Args:
-        base: the terminology.
-        decisions: of `in_time`.
-        out: the model folder to come.
-        exclude: cleaned strings that nothing may learn from: a split's.
-        force: move an existing terminology aside.
-        resume: take those that are there, or make them again where a run ended before it had all three.
-    """
+    """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv."""
     folder, triples, kept = (
         out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
     )

@@ -62,13 +62,7 @@ class Known(NamedTuple):
 
 
 def held_out(index: Index, split: Split | None, seed: int) -> Known:
-    """Return the strings that the index's encoder was not trained on, with their concepts.
-
-    Raises:
-        UsageError: the encoder was trained on this terminology, with another split or none; or the split has no
-            calibration part.
-        InputError: too few of them name concepts of this index.
-    """
+    """Return the strings that the index's encoder was not trained on, with their concepts."""
     _check_training(index, split)
     if split is None:
         known = _own(index, seed)
@@ -92,11 +86,7 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
 
 
 def _own(index: Index, seed: int) -> Known:
-    """Return synonyms of the index that its head did not learn, nor its encoder where enough of them are left.
-
-    An encoder of many vocabularies has learned most synonyms of each. It finds them about a point better than others,
-    and that is told.
-    """
+    """Return synonyms of the index that its head did not learn, nor its encoder where enough of them are left."""
     strings, concepts = examples.own_synonyms(index, seed=seed, most=len(index))
     asked, told = np.ones(len(strings), bool), []
     has_head = index.manifest["model_hash"] != index.base_model_hash
@@ -140,17 +130,7 @@ def _check_training(index: Index, split: Split | None) -> None:
 
 
 def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Examples, Examples]:
-    """Return what is learned from, and what is tested on: no held-out concept is in both.
-
-    Args:
-        index: what they are for.
-        known: the held-out strings.
-        labels: see `labelled`; every second mention is learned from.
-        seed: of all drawing.
-
-    Raises:
-        InputError: the held-out strings are of so few concepts that none is left for one of the two.
-    """
+    """Return what is learned from, and what is tested on: no held-out concept is in both."""
     to_teach, to_ask = parted(index, known, seed)
     if not to_teach.strings or not to_ask.strings:
         concepts = len(np.unique(known.concepts))
@@ -186,13 +166,7 @@ def is_learned_from(index: Index, concept: int, seed: int) -> bool:
 
 
 def taught(index: Index, known: Known, seed: int) -> Examples:
-    """Return what the ranker learns from: held-out strings as they are and with noise, names of the index, and NIL.
-
-    Args:
-        index: what they are for.
-        known: held-out strings of concepts that are learned from.
-        seed: of all drawing.
-    """
+    """Return what the ranker learns from: held-out strings as they are and with noise, names of the index, and NIL."""
     strings, concepts, _ = known
     own, own_concepts = _own_learned(index, seed)
     parts = [
@@ -219,18 +193,7 @@ def _own_learned(index: Index, seed: int) -> tuple[list[str], NDArray[np.int64]]
 
 
 def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MOST_TESTED) -> Examples:
-    """Return what confidence and thresholds are made for: a mixture, for nobody knows what will be asked.
-
-    A third of the mentions equal a name, a third are names with slips and words lost, or with short forms, a third are
-    held-out strings; and a share is NIL.
-
-    Args:
-        index: what they are for.
-        known: held-out strings of concepts that are not learned from with this seed.
-        names: strings of the index, of such concepts.
-        seed: of all drawing.
-        most: mentions of each third, at most.
-    """
+    """Return what confidence and thresholds are made for: a mixture, for nobody knows what will be asked."""
     drawn_from, seed = seed, seed + 1
     n = min(most, len(known.strings), len(names.strings) // 2)
     chance = np.random.default_rng(seed)
@@ -275,11 +238,7 @@ def _removed(known: Known, count: int, seed: int) -> Examples:
 
 
 def labelled(index: Index, labels: Sequence[Label]) -> Examples:
-    """Return the mentions that a person mapped; those of concepts that the index does not have are left out.
-
-    Raises:
-        InputError: none is left.
-    """
+    """Return the mentions that a person mapped; those of concepts that the index does not have are left out."""
     ids = [label.concept_id for label in labels]
     rows = index.concept_rows([one or "" for one in ids]) if ids else np.zeros(0, np.int64)
     kept = [row for row, one in enumerate(ids) if one is None or rows[row] >= 0]

@@ -20,11 +20,7 @@ class Label(NamedTuple):
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" for a mention of no concept.
-
-    Raises:
-        InputError: it cannot be read, lacks a column, or a row lacks a value or has more cells than the header.
-    """
+    """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" for a mention of no concept."""
     found = []
     for line, (mention, concept) in textio.columns(path, COLUMNS):
         if not mention or not concept:

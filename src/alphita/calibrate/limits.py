@@ -31,10 +31,7 @@ def clopper_pearson(count: int, n: int, level: float = 0.95) -> tuple[float, flo
 
 
 def least_without_error(error: float = ERROR, delta: float = DELTA) -> int:
-    """Return how many accepted, none of them wrong, certify an error: the least m with (1 - error)^m <= delta.
-
-    That is ceil(log(delta) / log(1 - error)): 299 for 1% at 95%.
-    """
+    """Return how many accepted, none of them wrong, certify an error: the least m with (1 - error)^m <= delta."""
     return math.ceil(math.log(delta) / math.log1p(-error) - 1e-12)
 
 
@@ -55,11 +52,7 @@ def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
 
 
 def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:
-    """Return the greatest number of wrong ones in a finite population that n drawn, `wrong` of them wrong, allow.
-
-    It is the greatest K with P(Hypergeometric(population, K, n) <= wrong) > delta (Katz 1953), and `wrong` itself once
-    all are drawn.
-    """
+    """Return the greatest number of wrong ones in a finite population that n drawn, `wrong` of them wrong, allow."""
     low, high = wrong, population - (n - wrong)
     # The tail falls as K grows; at `low` it is 1.
     while low < high:

@@ -52,15 +52,7 @@ class Training(NamedTuple):
 
 
 def loss(score: Float, data: Training) -> tuple[Float, Float]:
-    """Return the weighted mean of -log p(right) over mentions that have a right candidate, and its gradient.
-
-    Args:
-        score: (..., c): of one network, or of several.
-        data: the mentions.
-
-    Returns:
-        (...) and (..., c).
-    """
+    """Return the weighted mean of -log p(right) over mentions that have a right candidate, and its gradient."""
     counts = np.diff(data.offsets)
     filled = counts > 0
     counts, weight = counts[filled], data.weight[filled]
@@ -87,15 +79,7 @@ def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[Float,
 def train(
     data: Training, *, start: Ranker | None = None, seed: int = 0, epochs: int | None = None, members: int = MEMBERS
 ) -> Ranker:
-    """Fit a ranker.
-
-    Args:
-        data: mentions to learn from.
-        start: a ranker of the same features that is learned on from; its members decide how many there are.
-        seed: of the first weights and of the order of the mentions.
-        epochs: times that all mentions are gone through; 15 by default, 8 from a start.
-        members: networks whose mean it is.
-    """
+    """Fit a ranker."""
     random = np.random.default_rng(seed)
     steps = (epochs or EPOCHS, LEARNING_RATE) if start is None else (epochs or TUNING_EPOCHS, TUNING_RATE)
     inputs = data.candidates
@@ -224,9 +208,7 @@ def back(
     """Return the gradients by the weights of m networks, given those by their outputs.
 
     Args:
-        weights: "weight" (m, d, h), "bias" (m, h), "out" (m, h), "out_bias" (m, 1).
         values: (n, d) standardised inputs.
-        by_output: from outputs (m, n) to the gradient by them.
     """
     hidden = values @ weights["weight"]
     hidden += weights["bias"][:, None]

@@ -50,9 +50,6 @@ def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equa
     Args:
         confidence: (n,) 0 to 1.
         right: (n,).
-        bins: how many.
-        equal: bins of equal "mass", cut by rank (equal confidences stay together, in the bin of their middle rank), or
-            of equal "width", the last of them closed.
     """
     table = []
     place = _places(confidence, bins, equal)
@@ -65,10 +62,7 @@ def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equa
 
 
 def expected_calibration_error(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equal = "mass") -> float:
-    """Return the mean over the answers of |mean confidence - share right| of their bin; bins as in `reliability`.
-
-    It is above 0 even for perfect confidences: by about sqrt(2 p (1 - p) / (pi m)) with m answers in a bin.
-    """
+    """Return the mean over the answers of |mean confidence - share right| of their bin; bins as in `reliability`."""
     counts, gaps = _gaps(confidence, right, bins, equal)
     return float((counts * gaps).sum() / counts.sum())
 
@@ -114,15 +108,6 @@ def figures(confidence: Float, right: Bool, *, resamples: int = RESAMPLES, seed:
     Args:
         confidence: (n,) 0 to 1, n > 0.
         right: (n,).
-        resamples: how often n answers are drawn with replacement.
-        seed: of the draws.
-
-    Returns:
-        Figure -> {"value", "low", "high"}; None where not defined (AUROC when all are right). The percentile interval
-        of a calibration error lies high, for drawing adds noise of its own to every bin: its high end is cautious.
-
-    Raises:
-        ValueError: no answers.
     """
     if not len(right):
         raise ValueError("no answers to measure")

@@ -67,19 +67,12 @@ def threshold_order(
 ) -> Float:
     """Return thresholds in the order in which `certify` is to test them, highest first.
 
-    They are the confidences of every hundredth answer, from the one most likely to pass on: the chance of passing is
-    worked out as if the error were twice (k + 1) / (m + 2), where m are accepted here and k of them are wrong.
-
     Args:
-        confidence: (n,) of data that `certify` is not given; a confidence of 0 is never accepted. Where the ranker or
-            the calibrator was fitted on the same data, give their cross-validated confidences, else it begins too low.
+        confidence: (n,) of data that `certify` is not given.
         right: (n,).
-        error: the allowed error that will be tested.
-        delta: the chance of error that will be tested.
-        size: answers of the data that `certify` will be given; as many as here by default.
 
     Returns:
-        (t,) float64, falling; empty without a confidence above 0.
+        (t,) float64, falling.
     """
     from scipy.special import bdtr
 
@@ -105,15 +98,9 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
     """Find the threshold at which at most `error` of the accepted answers are wrong, with probability 1 - delta.
 
     Args:
-        confidence: (n,) of calibration data on which nothing was fitted; an answer is accepted whose confidence is at
-            least the threshold. Give 0 to what is not to be accepted (NIL).
+        confidence: (n,) of calibration data on which nothing was fitted.
         right: (n,).
-        error: allowed share of errors among the accepted, above 0, below 1.
-        delta: allowed chance that the certificate is wrong.
         order: (t,) thresholds in an order fixed without these data, see `threshold_order`.
-
-    Raises:
-        ValueError: `error` is not between 0 and 1, or `delta` not between 0 and 0.5.
     """
     if not (0 < error < 1 and 0 < delta < 0.5):
         raise ValueError(f"the error must lie between 0 and 1, delta between 0 and 0.5, not {error} and {delta}")
@@ -161,12 +148,9 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
 def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
     """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2); None: from none.
 
-    It is chosen on the data that it is measured on, so it is an estimate where `certify` finds nothing.
-
     Args:
-        confidence: (n,); a confidence of 0 is never accepted.
+        confidence: (n,).
         right: (n,).
-        error: the allowed error.
     """
     values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
     fitting = np.flatnonzero((values > 0) & ((wrong + 1) / (accepted + 2) <= error))
@@ -179,7 +163,6 @@ def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 
     Args:
         nil_probability: (n,) 0 to 1.
         names_concept: (n,) whether the mention names a concept of the terminology.
-        lost: the share of those that may be NIL.
     """
     named = np.sort(nil_probability[names_concept])[::-1]
     # With a guard for shares like 0.05 * 20, which floats put just below 1.
@@ -275,13 +258,8 @@ def table(
     Args:
         confidence: (n,).
         right: (n,).
-        certificates: by allowed error; made with confidence 0 for what is NIL.
-        population: what the data are.
-        nil: (n,) answered NIL; nothing by default.
+        nil: (n,) answered NIL.
         names_concept: (n,) whether the mention names a concept of the terminology, where that is known.
-
-    Raises:
-        ValueError: a certificate was made on other data.
     """
     n = len(right)
     refused = np.zeros(n, bool) if nil is None else np.asarray(nil, bool)

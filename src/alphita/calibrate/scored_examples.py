@@ -63,11 +63,7 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
 
 
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
-    """Ask each example by itself: equal strings may have different things hidden.
-
-    Returns:
-        Those that have something in them, and a question for each.
-    """
+    """Ask each example by itself: equal strings may have different things hidden."""
     asked, places = pipeline.ask(some.mentions, hidden=some.hidden)
     kept = [row for row, place in enumerate(places) if place >= 0]
     return some.take(kept), asked.take([places[row] for row in kept])

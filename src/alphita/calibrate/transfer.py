@@ -40,16 +40,7 @@ QUANTILES = 101
 
 
 def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> Calibration:
-    """Return the calibration of `source` for `index`.
-
-    Args:
-        index: what it is to be for.
-        encoder: gives the index's encoder, for its definitions.
-        source: an index of the same encoder: its own calibration is taken over, else the general one of its model.
-
-    Raises:
-        InputError: the source is not calibrated, or its encoder is another.
-    """
+    """Return the calibration of `source` for `index`."""
     own, general = source.path / FOLDER, source.model_path / FOLDER
     given = Calibration.load(general if general.exists() and not own.exists() else own, source)
     encoders = [one.base_model_hash for one in (index, source)]
@@ -85,11 +76,8 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
 
 
 def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | None]:
-    """Return for each allowed error the threshold of the greatest error that is half of it or less; None without one.
-
-    Args:
-        accept: allowed error -> the certified confidence from which answers are accepted; None: nothing is certified.
-    """
+    """Return for each allowed error the threshold of the greatest error that is half of it or less; None without
+    one."""
     found = {}
     for error in accept:
         stricter = [other for other in accept if other <= MARGIN * error]
@@ -98,16 +86,7 @@ def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | Non
 
 
 def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
-    """Return the general calibration of another encoder for `index`.
-
-    Args:
-        index: what it is to be for.
-        lender: the encoder that the calibration is of.
-        general: its folder.
-
-    Raises:
-        InputError: it is not the lender's, or the index has too few strings to compare the two encoders on.
-    """
+    """Return the general calibration of another encoder for `index`."""
     given = Calibration.load(general, index, encoder=lender.content_hash)
     if len(index) < LEAST_COMPARED:
         raise InputError(
@@ -130,10 +109,8 @@ def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
 
 
 def lend_where_missing(index: Index, *, threads: int | None = None) -> bool:
-    """Give an index that has no calibration, nor a model with one, that of the default model; tell whether it has one.
-
-    It lies where a model's own would, so that `alphita calibrate` fits the index's own as on any other.
-    """
+    """Give an index that has no calibration, nor a model with one, that of the default model; tell whether it has
+    one."""
     place = index.model_path / FOLDER
     if place.exists() or (index.path / FOLDER).exists():
         return True

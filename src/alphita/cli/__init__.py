@@ -90,11 +90,7 @@ def main() -> None:
 
 
 def _write_utf8() -> _Output | None:
-    """Print UTF-8 whatever the locale: names are in all languages, and what is printed is read by programs.
-
-    Returns:
-        Where standard output goes from now on; None if that is a terminal, or not to the system at all.
-    """
+    """Print UTF-8 whatever the locale: names are in all languages, and what is printed is read by programs."""
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     stream = sys.stdout

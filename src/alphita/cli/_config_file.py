@@ -9,12 +9,7 @@ import typer
 
 
 def _read(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Take the file's values as the options' defaults, so that the command line wins over them.
-
-    Raises:
-        UsageError: a key is no option of the command.
-        InputError: the file cannot be read or is not TOML.
-    """
+    """Take the file's values as the options' defaults, so that the command line wins over them."""
     if path is None or ctx.resilient_parsing:
         return path
     from alphita.config import read_toml

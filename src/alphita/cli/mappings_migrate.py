@@ -149,11 +149,7 @@ def _listed(names: Sequence[str], one: str, several: str) -> str:
 
 
 def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer:
-    """Open the new release's index.
-
-    Raises:
-        UsageError: it is of another terminology.
-    """
+    """Open the new release's index."""
     from alphita import machine
     from alphita.answer.normalizer import Normalizer
     from alphita.index.store import Index

@@ -30,16 +30,8 @@ class Batch:
 def by_token_budget(
     token_lists: Sequence[Sequence[int]], budget: int, *, one_length: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-    """Yield batches and the row numbers they hold, longest rows first: what is too large for the memory fails at once.
-
-    Args:
-        token_lists: n rows of at least one token id each.
-        budget: tokens a batch; a longer row is a batch of its own.
-        one_length: put only rows of one length into a batch.
-
-    Yields:
-        (rows,) int64 row numbers, and the batch.
-    """
+    """Yield batches and the row numbers they hold, longest rows first: what is too large for the memory fails at
+    once."""
     lengths = np.fromiter((len(row) for row in token_lists), np.int64, len(token_lists))
     order = np.argsort(-lengths, kind="stable")
     sizes = lengths[order]

@@ -95,7 +95,6 @@ class TermEncoder:
         device: str = "auto",
         head: Head | None = None,
     ) -> None:
-        """Use `TermEncoder.load`."""
         self.folder, self.settings, self._device, self.head = folder, settings, device, head
         self._tokenizer, self._runtime = tokenizer, runtime
 
@@ -326,12 +325,7 @@ class TermEncoder:
 def _in_torch(
     folder: Path, transformer: Path, settings: layout.ModelSettings, pad_id: int, precision: str, device: str
 ) -> TorchRuntime:
-    """Open a model in torch; one that comes in int8 alone, from the encoder whose weights it has.
-
-    Raises:
-        InputError: it has no such encoder, or that has other weights.
-        MissingExtra: torch is not installed.
-    """
+    """Open a model in torch; one that comes in int8 alone, from the encoder whose weights it has."""
     require("torch", "train")
     torch_runtime = registry.extension("torch_runtime")
 

@@ -50,11 +50,7 @@ class Head:
     b2: Floats
 
     def __post_init__(self) -> None:
-        """Make sure that the shapes fit and every number is finite.
-
-        Raises:
-            ValueError: they do not, or one is not.
-        """
+        """Make sure that the shapes fit and every number is finite."""
         shapes = {field.name: getattr(self, field.name).shape for field in fields(self)}
         hidden, dim = self.w1.shape if self.w1.ndim == 2 else (-1, -1)
         wanted = {"w1": (hidden, dim), "b1": (hidden,), "w2": (dim, hidden), "b2": (dim,)}
@@ -88,13 +84,10 @@ class Head:
         """Return the vectors that the head makes of an encoder's.
 
         Args:
-            vectors: (n, d) float32 of length 1; n may be 0.
+            vectors: (n, d) float32 of length 1.
 
         Returns:
-            (n, d) float32 of length 1. A row is the same alone or among others but for rounding, some 1e-7.
-
-        Raises:
-            ValueError: they have another number of columns.
+            (n, d) float32 of length 1.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.dim:
             raise ValueError(f"the head takes vectors of {self.dim} numbers, (n, {self.dim}), not {vectors.shape}")
@@ -121,11 +114,7 @@ class Head:
 
     @classmethod
     def load(cls, folder: Path) -> Head:
-        """Read `index_head.safetensors` of a folder.
-
-        Raises:
-            InputError: it is missing or damaged, or its weights do not fit each other.
-        """
+        """Read `index_head.safetensors` of a folder."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 

@@ -72,19 +72,7 @@ class ModelSettings:
 
 
 def read(folder: Path, *, pooling: str | None = None, max_length: int | None = None) -> tuple[Path, ModelSettings]:
-    """Return the transformer's folder and the settings of the model in `folder`.
-
-    A plain transformers folder says nothing about pooling: it gets the mean, normalised, for terms rank by cosine.
-
-    Args:
-        folder: a sentence-transformers layout, or a plain transformers one.
-        pooling: replaces the folder's own.
-        max_length: replaces the folder's own; cut to what the model has positions for.
-
-    Raises:
-        InputError: it is no model folder, or one whose vectors cannot be reproduced.
-        UsageError: an unknown pooling, or a length below 3.
-    """
+    """Return the transformer's folder and the settings of the model in `folder`."""
     if pooling is not None and pooling not in POOLINGS:
         raise UsageError(unknown("pooling", pooling, POOLINGS))
     if max_length is not None and max_length < SHORTEST:
@@ -201,17 +189,8 @@ def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
 
 
 def write(folder: Path, settings: ModelSettings, dim: int, **notes: str) -> None:
-    """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
-
-    `legacy_coder`, injected entities, int8 alone and a head have no counterpart there; such a folder it opens where
-    Alphita is installed, and told to trust its code (`integrations.sentence_transformers`).
-
-    Args:
-        folder: holds the transformer and its tokenizer.
-        settings: pooling, length, normalisation.
-        dim: numbers in a vector.
-        notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
-    """
+    """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same
+    vectors."""
     alone = settings.pooling == "legacy_coder" or injected(folder) or int8_alone(folder) or (folder / HEAD).exists()
     _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **(OPENS_ALONE if alone else {})})
     _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
@@ -259,17 +238,7 @@ def _write(file: Path, value: object) -> None:
 
 
 def fill(head: torch.nn.Module, saved: Mapping[str, torch.Tensor], file: Path, name: str) -> None:
-    """Give a head the weights that were saved for it; it keeps its own where there are none.
-
-    Args:
-        head: of the encoder's sizes.
-        saved: its tensors by name, or nothing.
-        file: where they were found.
-        name: what the head is called, for messages.
-
-    Raises:
-        InputError: the tensors are of other sizes or names.
-    """
+    """Give a head the weights that were saved for it; it keeps its own where there are none."""
     if not saved:
         return
     try:

@@ -48,18 +48,6 @@ class OnnxRuntime:
         precision: str = "auto",
         threads: int | None = None,
     ) -> None:
-        """Open the exported model in `folder`.
-
-        Args:
-            folder: a model folder saved by alphita.
-            settings: how it is to be pooled; the export's pooling cannot be changed.
-            tokenizer_hash: of the tokenizer in use.
-            precision: "int8", "fp32", or "auto": int8 if it is there.
-            threads: of the runtime; by default what `machine.set_threads` set, or one a core.
-
-        Raises:
-            InputError: there is no export, or it is not of this model.
-        """
         self.folder = folder
         self.precision, file = _choose(folder, precision)
         self._weights_hash = str(layout.noted(folder, "weights_hash"))

@@ -43,9 +43,6 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Return BERT's pooler output, tanh(W h_[CLS] + b): the term vector of the code released with Yuan et al. 2020.
 
-    That code pads every name to 32 tokens and gives no attention mask, so the states must come from such a pass: PAD is
-    attended. Neither paper says so; it is needed to evaluate the published weights as published.
-
     Args:
         hidden: (n, 32, d) last hidden states.
         weight: (d, d) of the pooler.

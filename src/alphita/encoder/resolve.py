@@ -31,18 +31,7 @@ OURS_TOO = [layout.ONNX_FILES["int8"], learned.FILE, "calibration/*"]
 
 
 def resolve(name: str) -> Path:
-    """Return the folder of the encoder `name`.
-
-    Args:
-        name: `alphita-en` or `alphita-multi` (come with Alphita), either with `-fp16` (in a clone), `minilm`
-            (all-MiniLM-L6-v2, from its package where installed, else from the hub), a local folder, or a hub name such
-            as `owner/model`.
-
-    Raises:
-        UsageError: there is no encoder of that name.
-        InputError: a file of it is not the one that was saved or published.
-        AlphitaError: the hub cannot be reached.
-    """
+    """Return the folder of the encoder `name`."""
     path = Path(name).expanduser()
     if path.is_dir():
         return _whole(path)
@@ -75,11 +64,7 @@ def best_start() -> str:
 
 
 def with_weights(folder: Path) -> Path:
-    """Return the folder of the weights that torch reads; of a model in int8 alone, of the encoder it was made from.
-
-    Raises:
-        InputError: it names no such encoder.
-    """
+    """Return the folder of the weights that torch reads; of a model in int8 alone, of the encoder it was made from."""
     if not layout.int8_alone(folder):
         return folder
     source = layout.noted(folder, "full_precision")
@@ -89,11 +74,7 @@ def with_weights(folder: Path) -> Path:
 
 
 def _whole(folder: Path) -> Path:
-    """Return a model's folder, if each of its files is as its manifest says; models from elsewhere have none.
-
-    Raises:
-        InputError: a file is missing or was changed.
-    """
+    """Return a model's folder, if each of its files is as its manifest says; models from elsewhere have none."""
     if (folder / artefact.MANIFEST).is_file():
         artefact.verify(folder, KIND)
     return folder
@@ -113,11 +94,7 @@ def _packaged_minilm() -> Path | None:
 
 
 def check_files(folder: Path, expected: dict[str, str]) -> None:
-    """Check the sha256 of files in `folder`.
-
-    Raises:
-        InputError: one is missing or differs.
-    """
+    """Check the sha256 of files in `folder`."""
     for name, sha256 in expected.items():
         if not (folder / name).is_file():
             raise InputError("missing", file=folder / name, remedy=f"reinstall {MINILM_PACKAGE}")

@@ -28,11 +28,6 @@ class TermTokenizer:
     """
 
     def __init__(self, folder: Path, settings: layout.ModelSettings) -> None:
-        """Open the tokenizer in `folder`.
-
-        Raises:
-            InputError: there is none, it cannot be read, or it is another model's.
-        """
         self.folder, self.settings = folder, settings
         self._tokenizer = _open(folder)
         self._check_vocabulary()

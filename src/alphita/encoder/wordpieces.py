@@ -43,21 +43,12 @@ class TooSmall(UsageError):
     """
 
     def __init__(self, size: int, characters: int) -> None:
-        """Say that `size` tokens are too few for so many characters."""
         super().__init__(f"size {size:,} is below the {characters:,} characters of the texts; take a larger one")
         self.characters = characters
 
 
 def open_wordpiece(encoder: str | Path) -> Tokenizer:
-    """Return an encoder's tokenizer, which neither cuts nor pads.
-
-    Args:
-        encoder: `alphita-en`, `minilm`, a model folder, or a hub name.
-
-    Raises:
-        InputError: no such encoder.
-        UsageError: its tokenizer is of another kind than WordPiece.
-    """
+    """Return an encoder's tokenizer, which neither cuts nor pads."""
     from tokenizers import Tokenizer, normalizers
 
     transformer, settings = layout.read(resolve(str(encoder)))
@@ -109,22 +100,7 @@ def propose(
     keep: int | None = None,
     protected: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """Return tokens worth adding to a vocabulary.
-
-    A WordPiece vocabulary is trained on the words; of its tokens those stay that can be added (see `why_not`), that
-    leave the protected words as they are, and of these the `keep` that save the most.
-
-    Args:
-        words: how often each word occurs, from `count_words`.
-        size: tokens of the trained vocabulary, the known ones among them.
-        like: the encoder's tokenizer.
-        min_frequency: occurrences that a character and a joined pair need.
-        keep: new tokens at most; None: all.
-        protected: words that are to be split as before.
-
-    Raises:
-        UsageError: `size` or `keep` is too small, or no word is left.
-    """
+    """Return tokens worth adding to a vocabulary."""
     if keep is not None and keep < 1:
         raise UsageError(f"the tokens to keep must be 1 or more, not {keep}")
     tokens = train_wordpiece(words, size, like=like, min_frequency=min_frequency)
@@ -135,11 +111,7 @@ def propose(
 
 
 def why_not(token: str, like: Tokenizer) -> str | None:
-    """Return why a token is not to be added to the vocabulary of `like`; None if it may be.
-
-    "known": it is there already. "special": it looks like `[CLS]` or `<s>`. "digits": several digits, which mean
-    nothing as one token. "never met": no text is ever divided so that it could occur.
-    """
+    """Return why a token is not to be added to the vocabulary of `like`; None if it may be."""
     body = token.removeprefix(like.model.continuing_subword_prefix)
     if like.token_to_id(token) is not None:
         return "known"
@@ -153,12 +125,7 @@ def why_not(token: str, like: Tokenizer) -> str | None:
 
 
 def most_saving(tokens: Sequence[str], words: Mapping[str, int], like: Tokenizer) -> list[str]:
-    """Return the tokens, those first that save the most.
-
-    First the single characters, without which words are unknown as a whole, by frequency; then by the tokens saved: how
-    often a token occurs when all may be used, times the number of old pieces it replaces less one. Where the old pieces
-    cannot spell it, its characters count. Ties go by the token.
-    """
+    """Return the tokens, those first that save the most."""
     prefix, old = like.model.continuing_subword_prefix, like.get_vocab()
     uses: Counter[str] = Counter()
     model = extended_model(tokens, like)
@@ -196,10 +163,7 @@ def sparing(tokens: Sequence[str], words: Iterable[str], like: Tokenizer) -> lis
 
 
 def split(token: str, vocabulary: Mapping[str, int], prefix: str = "##") -> list[str] | None:
-    """Split a token into pieces of a vocabulary, the longest first from the left; None where that does not work out.
-
-    A token inside a word (`##itis`) is split into pieces inside a word: `##it`, `##is`.
-    """
+    """Split a token into pieces of a vocabulary, the longest first from the left; None where that does not work out."""
     inside = token.startswith(prefix)
     body = token.removeprefix(prefix)
     pieces: list[str] = []
@@ -281,21 +245,7 @@ def changed(words: Mapping[str, int], before: Any, after: Any) -> float:  # noqa
 
 
 def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
-    """Train a WordPiece vocabulary on counted words; the same words in any order give the same one.
-
-    Characters come first, in the order of Unicode, then the pieces in the order in which they were joined, the most
-    frequent pair first. Words with a character that occurs less than `min_frequency` times are left out.
-
-    Args:
-        words: how often each occurs, from `count_words`.
-        size: tokens at most, the characters included; without special tokens.
-        like: the tokenizer whose words and prefix (`##`) are used.
-        min_frequency: occurrences that a character and a joined pair need.
-
-    Raises:
-        TooSmall: `size` is smaller than the number of characters.
-        UsageError: no word is left.
-    """
+    """Train a WordPiece vocabulary on counted words; the same words in any order give the same one."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     prefix, longest = like.model.continuing_subword_prefix, like.model.max_input_chars_per_word

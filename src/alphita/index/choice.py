@@ -42,11 +42,7 @@ SURE = 0.15
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the table of names and the lists that come with Alphita.
-
-    Raises:
-        InputError: it is not there.
-    """
+    """Return the folder of the table of names and the lists that come with Alphita."""
     return shipped.find(FOLDER)
 
 
@@ -81,11 +77,7 @@ class Choice:
     )
 
     def check(self) -> None:
-        """Make sure that what is chosen exists.
-
-        Raises:
-            UsageError: an unknown way of learning, or model.
-        """
+        """Make sure that what is chosen exists."""
         if self.model not in (None, *SHIPPED):
             raise UsageError(
                 f"{unknown('model', str(self.model), SHIPPED)}; an index with another: "
@@ -118,11 +110,7 @@ class Building:
     rules: Sequence[str] = DEFAULT_RULES
 
     def check(self) -> None:
-        """Make sure that the backend and the rules exist.
-
-        Raises:
-            UsageError: one does not.
-        """
+        """Make sure that the backend and the rules exist."""
         choices = ["auto", *registry.names(BACKENDS)]
         if self.backend not in choices:
             raise UsageError(unknown("backend", self.backend, choices))
@@ -137,10 +125,7 @@ def model_for(languages: Iterable[str]) -> str:
 
 
 def languages_of(terminology: Terminology) -> list[str]:
-    """Return the languages of a terminology's names, the most frequent first, but for those of a few names.
-
-    The one that the names look like is among them: a table without a column of languages is taken to be English.
-    """
+    """Return the languages of a terminology's names, the most frequent first, but for those of a few names."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -157,10 +142,7 @@ def languages_of(terminology: Terminology) -> list[str]:
 
 
 def language_of(strings: Iterable[str]) -> str | None:
-    """Return the language that most of the first strings are in, one of `TAUGHT`; None: they are too few to tell.
-
-    A single name is often the same in several languages; twenty together are hardly ever mistaken.
-    """
+    """Return the language that most of the first strings are in, one of `TAUGHT`; None: they are too few to tell."""
     some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MOST_STRINGS]
     if len(some) < LEAST_STRINGS:
         return None

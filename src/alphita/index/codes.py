@@ -54,9 +54,6 @@ def gather(terminology: Terminology, terms: pa.Table, kept: Concepts, own: NDArr
     """Return the codes of the concepts that an index keeps; see the module.
 
     Args:
-        terminology: where the concepts come from.
-        terms: of the index: scope, source, code, concept and retired_concept of each.
-        kept: the concepts of the index.
         own: (n_concepts,) the row in the index of each concept of the terminology, -1 where it has none.
     """
     stated = equivalents(terminology)

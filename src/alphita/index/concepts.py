@@ -40,11 +40,7 @@ class Concepts(NamedTuple):
 
 
 def replacements(terminology: Terminology) -> NDArray[np.int32]:
-    """Return the live concept that each concept stands for now: (n_concepts,) int32.
-
-    A live concept stands for itself. A retired one stands for its only `replaced_by`, followed until a live concept
-    comes; -1 where there is none, where there are several, or where they lead in a circle.
-    """
+    """Return the live concept that each concept stands for now: (n_concepts,) int32."""
     retired = np.asarray(terminology.retired, bool)
     stands_for = np.where(retired, -1, np.arange(len(retired))).astype(np.int32)
     table = side(terminology, "replacements")
@@ -93,9 +89,7 @@ def gather(terminology: Terminology, used: NDArray[np.int64], stands_for: NDArra
     """Gather what is stored of some concepts.
 
     Args:
-        terminology: where they come from.
-        used: (n,) their rows there, ascending; from now on a concept is its place here.
-        stands_for: see `replacements`.
+        used: (n,) their rows there, ascending.
     """
     own = np.full(len(stands_for), -1, np.int32)
     own[used] = np.arange(len(used))

@@ -60,12 +60,7 @@ def encoded_here(strings: Any, encoder: Encoder) -> Iterator[NDArray[np.float32]
 
 
 def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
-    """Return the vectors of some strings, (len(strings), dim) float32 of length 1.
-
-    Raises:
-        AlphitaError: the encoder gave another number of vectors.
-        InputError: a vector is not finite.
-    """
+    """Return the vectors of some strings, (len(strings), dim) float32 of length 1."""
     encoded = encoder.encode(strings)
     if encoded.shape != (len(strings), encoder.dim):
         raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(strings)} strings")

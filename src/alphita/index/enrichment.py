@@ -56,16 +56,7 @@ class Enrichment(NamedTuple):
 
 
 def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> Enrichment:
-    """Return what an index is given.
-
-    Args:
-        names: terminologies whose names are borrowed, as the user calls them and as folders.
-        borrow: whether names are borrowed from the table that comes with Alphita, too, and its short forms are known.
-        learn: how much a head is taught.
-
-    Raises:
-        InputError: a table or a terminology is damaged, or has no two names for one thing.
-    """
+    """Return what an index is given."""
     some, short = [], None
     for called, folder in names:
         lender = external_names.lender_of(load_terminology(folder))
@@ -83,17 +74,7 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
 
 
 def read_short_forms(path: Path) -> pl.DataFrame:
-    """Return a list of short forms: what each may stand for, and how often.
-
-    short     as it is usually written
-    long      what it stands for, in its language
-    share     how often that is meant where it stands, 0 to 1
-    language  BCP-47
-    english   the long form in English, where the language is another
-
-    Raises:
-        InputError: it cannot be read, or lacks a column.
-    """
+    """Return a list of short forms: what each may stand for, and how often."""
     try:
         frame = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
         return frame.select(SHORT_FORM_COLUMNS).with_columns(pl.col("share").cast(pl.Float32))
@@ -124,17 +105,7 @@ def enrich(
 
 
 def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
-    """Learn a head for an index, and change its vectors by it.
-
-    Args:
-        content: the strings and terms of the index.
-        encoder: of the vectors. One that has a head already, of the index that is updated, keeps it.
-        path: the vectors (.npy), written anew.
-        how: how long it is taught.
-
-    Returns:
-        The encoder, with the head if one was found to help, and what is said of it in the manifest.
-    """
+    """Learn a head for an index, and change its vectors by it."""
     if getattr(encoder, "head", None) is not None:
         return encoder, {"reason": "the one of the index that was updated"}
     if not hasattr(encoder, "with_head"):

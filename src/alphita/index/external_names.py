@@ -69,11 +69,7 @@ class Lender(NamedTuple):
 
 
 def shipped_lender() -> Lender:
-    """Return the table of names that comes with Alphita.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """Return the table of names that comes with Alphita."""
     folder = shipped_folder()
     manifest = artefact.verify(folder, KIND)
     try:
@@ -94,12 +90,7 @@ def lender_of(terminology: Terminology) -> Lender:
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
-    """Return the exact names of the live concepts of a terminology that have two or more: `COLUMNS`.
-
-    Args:
-        terminology: any.
-        source: what reports call it.
-    """
+    """Return the exact names of the live concepts of a terminology that have two or more: `COLUMNS`."""
     terms = terminology.terms
     frame = pl.DataFrame(
         {
@@ -120,12 +111,7 @@ def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
 
 
 def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.DataFrame:
-    """Return names with what borrowing asks of them; those that no key is left of, or that are texts, are left out.
-
-    Returns:
-        `PREPARED`: key (the cleaned name), alone (whether it leads to its concept: it names no other of its source),
-        first (whether it is the preferred one).
-    """
+    """Return names with what borrowing asks of them; those that no key is left of, or that are texts, are left out."""
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
     keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MOST_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
@@ -176,14 +162,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Sequence[str]) -> Borrowed:
-    """Find the names that a terminology's concepts can borrow.
-
-    Args:
-        content: the strings and terms that the index has of its own.
-        terminology: says which concepts are equivalent to others.
-        lender: what lends.
-        rules: names of the cleaning rules of the index.
-    """
+    """Find the names that a terminology's concepts can borrow."""
     own = _own(content)
     lent = lender.names if tuple(rules) == DEFAULT_RULES else prepared(lender.names.select(COLUMNS), rules)
     lent = lent.with_row_index("order")
@@ -322,14 +301,7 @@ def _are_short(names: pl.Series) -> pl.Series:
 
 
 def _without_signs(named: pl.DataFrame, lent: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
-    """Return the links but those of a sign to the disease that is called so, too; see the module.
-
-    Args:
-        named: concept, own_id, source, id, key and name (by which they are joined), shared (how many names they
-            share), label (the concept's first name).
-        lent: the lender's names.
-        given: sources of which nothing is refused.
-    """
+    """Return the links but those of a sign to the disease that is called so, too; see the module."""
     firsts = lent.filter("first")
     called = firsts.select("source", "id", called="name")
     named = named.join(called, on=["source", "id"], how="left", maintain_order="left")
@@ -356,8 +328,7 @@ def _akin(name: str | None, other: str) -> bool:
 
 def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, lent: pl.DataFrame) -> pl.DataFrame:
     """Leave out names that more vocabularies have, and the concept's first name, as first names of two things than as
-    names of one.
-    """
+    names of one."""
     label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
     told = lent.select("key", "source", "id", "first")
     pairs = borrowed.select("concept", "key").join(label, on="concept")

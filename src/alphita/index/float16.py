@@ -24,10 +24,7 @@ NUMBERS_AT_ONCE = 2**19
 
 
 def full(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return half-precision vectors, all finite, as float32; others as they are, not copied.
-
-    NumPy's own conversion takes four times as long, which was more than all else of a search in a million vectors.
-    """
+    """Return half-precision vectors, all finite, as float32; others as they are, not copied."""
     if vectors.dtype != np.float16:
         return vectors
     made = np.empty(vectors.shape, np.float32)
@@ -44,10 +41,7 @@ def full(vectors: NDArray[Any]) -> NDArray[Any]:
 def blocks(
     vectors: NDArray[Any], rows: int | None = None, chosen: NDArray[np.int64] | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Return the vectors (n, d), or the `chosen` rows of them, as float32, `rows` of them together.
-
-    Each block comes with the row it starts at, or with its place among those chosen.
-    """
+    """Return the vectors (n, d), or the `chosen` rows of them, as float32, `rows` of them together."""
     rows = rows or ROWS_AT_ONCE
     for start in range(0, len(vectors) if chosen is None else len(chosen), rows):
         part = slice(start, start + rows)

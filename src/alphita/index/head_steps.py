@@ -100,14 +100,6 @@ def multi_similarity(
     Args:
         y: (n, d), of length 1.
         concept: (n,) the concept of each row.
-        alpha: see `objectives.multi_similarity`; so are the next three. beta (1 - lam) must stay below 80, where
-            float32 overflows.
-        beta: likewise.
-        lam: likewise.
-        eps: likewise.
-
-    Returns:
-        The loss and (n, d).
     """
     n = len(y)
     one, other = _same(concept)
@@ -147,7 +139,6 @@ class Adam:
     """Adam over weights, which it changes in place."""
 
     def __init__(self, weights: Weights) -> None:
-        """Start with moments of 0."""
         self.weights, self.steps = weights, 0
         self.mean = [np.zeros_like(weight) for weight in weights]
         self.square = [np.zeros_like(weight) for weight in weights]

@@ -80,8 +80,6 @@ class Exam(NamedTuple):
             x: (n, d) vectors of names.
             concept: (n,) the concept of each.
             held: (n,) bool, whether it is held back.
-            noised: vectors of misspelt names, and the concept of each; None: noise is added to names.
-            random: draws.
         """
         known = np.flatnonzero(~held)
         asked = np.flatnonzero(held & np.isin(concept, concept[known]))

@@ -115,15 +115,7 @@ class Variants(NamedTuple):
 
 
 def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
-    """Tell which strings are held back where they are synonyms: one in ten, by a hash of the string itself.
-
-    Args:
-        strings: cleaned.
-        seed: of the hash.
-
-    Returns:
-        (len(strings),) bool.
-    """
+    """Tell which strings are held back where they are synonyms: one in ten, by a hash of the string itself."""
     key = f"held back {seed}".encode()
     drawn = (
         int.from_bytes(hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest())
@@ -150,17 +142,9 @@ def learn(
     """Learn a head for the strings of an index.
 
     Args:
-        vectors: (n, d) of length 1, the encoder's, one a distinct cleaned string; may be mapped from disk.
-        groups: (m,) string rows and (m,) concept rows: the string is an exact name of the concept. Strings of several
-            concepts are not learned from.
+        vectors: (n, d) of length 1, the encoder's, one a distinct cleaned string.
+        groups: (m,) string rows and (m,) concept rows: the string is an exact name of the concept.
         held_back: (n,) bool: `is_held_back` of the strings that are not the preferred name of any concept.
-        noised: misspelt or shortened variants of strings. Without them the head cannot learn to bear misspelling, nor
-            be shown to do no harm there: Gaussian noise stands in for them.
-        seed: of everything drawn.
-        settings: other than the usual.
-
-    Returns:
-        The head, or None, and the report.
     """
     machine.keep_freed_memory()
     clock, processor = time.perf_counter(), time.process_time()
@@ -218,11 +202,7 @@ def _learn(
 
 
 def _objection(before: Marks, after: Marks, settings: HeadSettings) -> str:
-    """Return why the head is not to be used; "" if it is.
-
-    A gain must be at least `settings.gain` and twice its standard error; a loss of noisy strings more than
-    `settings.harm` and its standard error.
-    """
+    """Return why the head is not to be used; "" if it is."""
     won, lost = after.against(before)
     if won <= lost or won - lost < max(settings.gain * len(before.right), 2 * math.sqrt(won + lost)):
         return f"of {len(before.right)} held-back synonyms it wins {won} and loses {lost}: no gain to rely on"
@@ -361,10 +341,7 @@ def _batches(lessons: _Lessons, settings: HeadSettings, random: np.random.Genera
 
 
 def _in_turn(x: Floats, rows: Rows, taken: int, bunch: int, random: np.random.Generator) -> Iterator[Rows]:
-    """Yield `taken` places in `rows` at a time, without end; none comes again before (nearly) all others came.
-
-    The order is random, but about `bunch` rows that lie near each other come together; 1: each for itself.
-    """
+    """Yield `taken` places in `rows` at a time, without end; none comes again before (nearly) all others came."""
     taken, waiting = min(taken, len(rows)), np.zeros(0, np.int64)
     while True:
         if len(waiting) < taken:

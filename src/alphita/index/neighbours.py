@@ -30,16 +30,8 @@ def nearest(
     """Return the nearest rows of each query, most similar first; equals by row number.
 
     Args:
-        backend: what searches.
         shape: (n, d) of the vectors it searches.
-        queries: (q, d) float32; q may be 0.
-        k: how many; more than n gives n, 0 gives none.
-
-    Returns:
-        Similarity (q, min(k, n)) float32 and rows (q, min(k, n)) int64.
-
-    Raises:
-        UsageError: `queries` has another dimension than the vectors, or `k` is negative.
+        queries: (q, d) float32.
     """
     n, dim = shape
     if queries.ndim != 2 or queries.shape[1] != dim:

@@ -70,12 +70,7 @@ SCORED_AGAIN = 6
 
 
 def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
-    """Write the n-grams of `strings` into a new folder.
-
-    Args:
-        strings: the distinct cleaned strings of an index.
-        folder: to be created.
-    """
+    """Write the n-grams of `strings` into a new folder."""
     from scipy.sparse import csr_matrix
 
     folder.mkdir(parents=True)
@@ -117,7 +112,6 @@ class Ngrams:
     """The n-grams of an index's strings, memory-mapped."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `Ngrams.open`."""
         self.folder = folder
         self.codes: NDArray[np.uint64] = self._array("codes")
         self.idf: NDArray[np.float32] = self._array("idf")
@@ -139,11 +133,7 @@ class Ngrams:
 
     @classmethod
     def open(cls, folder: Path) -> Ngrams:
-        """Open what `build` wrote.
-
-        Raises:
-            InputError: a file is missing or damaged.
-        """
+        """Open what `build` wrote."""
         try:
             return cls(folder)
         except (OSError, ValueError, IndexError) as error:
@@ -157,14 +147,7 @@ class Ngrams:
         return len(self.scale)
 
     def vectorize(self, strings: Sequence[str], without: Sequence[Sequence[str]] | None = None) -> csr_matrix:
-        """Return the unit TF-IDF rows of strings: (len(strings), len(codes)) float32, columns ascending.
-
-        N-grams that no indexed string has are left out; a string without any known one gives an empty row.
-
-        Args:
-            strings: any.
-            without: for each, distinct indexed strings that are taken as not there.
-        """
+        """Return the unit TF-IDF rows of strings: (len(strings), len(codes)) float32, columns ascending."""
         from scipy.sparse import csr_matrix
 
         columns: list[NDArray[np.int64]] = []
@@ -211,18 +194,8 @@ class Ngrams:
     def search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k strings most similar to each query, most similar first; equals by row.
 
-        Above some 100,000 strings the most frequent n-grams of a query are left out of the search where it would look
-        at more than `POSTINGS_A_QUERY` strings, so a string may be missed; similarities are always by all n-grams.
-
         Args:
             queries: (q, len(codes)), as `vectorize` gives.
-            k: 0 or more.
-
-        Returns:
-            Similarity (q, k) float32, 0 to 1, and rows (q, k) int64; 0 and -1 where fewer strings share an n-gram.
-
-        Raises:
-            UsageError: `k` is negative.
         """
         if k < 0:
             raise UsageError(f"k must be 0 or more, not {k}")

@@ -23,12 +23,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def absent(names: pl.DataFrame, strings: pa.LargeStringArray) -> pl.DataFrame:
-    """Return the names of those concepts of other vocabularies none of whose names is a string of the index.
-
-    Args:
-        names: what `borrowing.Lender` has; everyday phrases and names of codes are left out.
-        strings: the index's cleaned strings.
-    """
+    """Return the names of those concepts of other vocabularies none of whose names is a string of the index."""
     import polars as pl
 
     from alphita.index.external_names import OF_CODES, OURS
@@ -49,12 +44,7 @@ def hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return what share of each cleaned string's words stands in names of elsewhere, (n,), 0 to 1.
-
-    Args:
-        texts: cleaned mentions.
-        elsewhere: sorted hashes.
-    """
+    """Return what share of each cleaned string's words stands in names of elsewhere, (n,), 0 to 1."""
     shares_of_words = np.zeros(len(texts), np.float32)
     if not len(elsewhere):
         return shares_of_words

@@ -19,10 +19,7 @@ def rows(n: int, seed: str) -> list[int]:
 
 
 def vary(strings: Sequence[str]) -> list[str]:
-    """Return each string with a word left out or exchanged with the next, or else one or two letters changed.
-
-    What happens to a string depends on nothing but the string.
-    """
+    """Return each string with a word left out or exchanged with the next, or else one or two letters changed."""
     return [_vary(string) for string in strings]
 
 

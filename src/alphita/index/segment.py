@@ -63,11 +63,6 @@ class Segment:
     """One segment, memory-mapped."""
 
     def __init__(self, path: Path) -> None:
-        """Open the segment in the folder `path`.
-
-        Raises:
-            InputError: a file cannot be read, or they do not fit together.
-        """
         self.path = path
         try:
             self.strings = SortedStrings(_read(path / "strings.arrow").column("string").chunk(0))
@@ -130,10 +125,7 @@ class Segment:
         return np.asarray(self.standing) >= BORROWED_STANDING
 
     def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64.
-
-        Beside its own id that is one of its aliases, or the id of a retired concept that it replaces.
-        """
+        """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64."""
         place = self._known_ids.rows(ids)
         for wrong in np.flatnonzero(place < 0).tolist():
             place[wrong] = self._known_ids.rows([prefixes.normalize(ids[wrong])])[0]
@@ -194,11 +186,7 @@ class Segment:
         return int(tops[0]) if len(tops) == 1 else None
 
     def descendants(self, concept: int) -> NDArray[np.int64]:
-        """Return the rows of all concepts below one, sorted, itself left out; a circle is walked once.
-
-        Raises:
-            InputError: the index is of an earlier version and has no graph.
-        """
+        """Return the rows of all concepts below one, sorted, itself left out; a circle is walked once."""
         if self.parents is None or self.parent_offsets is None:
             raise InputError(
                 "this index was built without parents of concepts", file=self.path, remedy="build the index again"
@@ -235,18 +223,7 @@ NOTHING_GIVEN = Given()
 
 
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
-    """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for.
-
-    They stand for the retired ones that they replace, and for OMOP's non-standard ones that map to them.
-
-    Args:
-        terminology: where the terms come from; all scopes are taken.
-        rules: names of the cleaning rules.
-        exclude: cleaned strings to leave out.
-
-    Raises:
-        InputError: no term is left.
-    """
+    """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for."""
     # Polars, which a ready index does without.
     from alphita.index import codes
 

@@ -57,19 +57,7 @@ def index_of(
     threads: int | None = None,
     verify: bool | None = None,
 ) -> Index:
-    """Return the index of what `to` names; it is made first if need be.
-
-    Args:
-        to: see above.
-        choice: what the index is given beside the terminology; None: all there is.
-        language: of the strings that it shall answer (`choice.language_of`), which the model is chosen by too.
-        threads: of the encoder that makes the vectors.
-        verify: see `Index.open`; for an index folder that is given as it is.
-
-    Raises:
-        UsageError: there is no such name, file or folder.
-        InputError: the source is none that Alphita reads, or is damaged.
-    """
+    """Return the index of what `to` names; it is made first if need be."""
     if is_index(to):
         if choice not in (None, Choice()):
             raise UsageError(
@@ -98,12 +86,7 @@ def is_index(to: Path | str) -> bool:
 
 
 def terminology_of(source: Path | str) -> Path:
-    """Return the terminology folder of a source; it is imported first if need be.
-
-    Raises:
-        UsageError: there is no such name, file or folder, or it is an index.
-        InputError: the source is none that Alphita reads.
-    """
+    """Return the terminology folder of a source; it is imported first if need be."""
     kind = _kind(source)
     if kind == TERMINOLOGY:
         return Path(source).expanduser()
@@ -116,12 +99,7 @@ def terminology_of(source: Path | str) -> Path:
 
 
 def enrichment_of(choice: Choice) -> Enrichment:
-    """Return what is chosen for an index.
-
-    Raises:
-        UsageError: an unknown choice, or no such terminology.
-        InputError: a table or a terminology is damaged, or has no two names for one thing.
-    """
+    """Return what is chosen for an index."""
     from alphita.index import enrichment
 
     choice.check()
@@ -131,12 +109,7 @@ def enrichment_of(choice: Choice) -> Enrichment:
 
 
 def choice_hash(choice: Choice) -> str:
-    """Return the hash of what is chosen for an index, by its content.
-
-    Raises:
-        UsageError: an unknown choice, or no such terminology.
-        InputError: a table or a terminology is damaged.
-    """
+    """Return the hash of what is chosen for an index, by its content."""
     choice.check()
     paths = [(terminology_of(name), "terminology") for name in choice.names]
     paths += [(shipped_folder(), KIND)] if choice.borrow else []
@@ -144,12 +117,7 @@ def choice_hash(choice: Choice) -> str:
 
 
 def located(source: Path | str) -> str:
-    """Return a name that comes with Alphita as it is, and the whole path of a file or folder.
-
-    Raises:
-        UsageError: there is no such name, file or folder.
-        InputError: it is an artefact of another kind, or damaged.
-    """
+    """Return a name that comes with Alphita as it is, and the whole path of a file or folder."""
     path = Path(source).expanduser()
     if path.exists():
         if (kind := _kind(path)) is not None:
@@ -243,19 +211,7 @@ def _intact_terminology(path: Path) -> Path:
 
 
 def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path], None]) -> T:
-    """Return what the cache keeps under a key, opened; made if it is missing or damaged.
-
-    Two processes that want the same wait for each other. Where the cache cannot be written, what is made serves this
-    process alone.
-
-    Args:
-        kind: of artefact.
-        key: hash of all that it is made from.
-        open_: opens one, and raises InputError if it is not intact.
-        make: makes one at a path.
-
-    When one is made, those that nobody opened for `UNUSED_DAYS` are removed: each build of Alphita keeps its own.
-    """
+    """Return what the cache keeps under a key, opened; made if it is missing or damaged."""
     name = f"{key[:32]}.{kind}"
     target = machine.cache_dir() / kind / name
     if (found := _opened(target, open_)) is not None:
@@ -288,10 +244,7 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
 
 
 def _remove_unused(made: Path, kind: str) -> None:
-    """Remove what nobody opened for long before the last of the others; openings are marked at the locks' times.
-
-    Not before now: the clock may have been set forward, and all would seem to be unused.
-    """
+    """Remove what nobody opened for long before the last of the others; openings are marked at the locks' times."""
     used: dict[Path, float] = {}
     for lock in made.parent.glob("*.lock"):
         with contextlib.suppress(OSError):
@@ -343,20 +296,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
-    """Return what gives strings their vectors out of `old`, and encodes those that it lacks; for `store.build`.
-
-    What is encoded together decides the last bits of a vector, so a new one may differ from a fresh build's by
-    rounding.
-
-    Args:
-        old: an index made by the same encoder.
-        encoder: encodes the strings that `old` lacks.
-        half: the new index stores half precision.
-
-    Raises:
-        InputError: `old` was made by another encoder.
-        UsageError: `old` has half precision only, and the new index wants more.
-    """
+    """Return what gives strings their vectors out of `old`, and encodes those that it lacks; for `store.build`."""
     old.check_encoder(encoder, remedy="give the model of that index, or encode everything: leave --update out")
     if old.vectors.dtype == np.float16 and not half:
         raise UsageError(f"{old.path} holds its vectors in half precision; give --half too, or leave --update out")

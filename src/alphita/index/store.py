@@ -50,29 +50,7 @@ def build(
     blocks: Blocks | None = None,
     enrichment: Enrichment | None = None,
 ) -> Index:
-    """Encode every distinct cleaned string of the live concepts and write the index folder.
-
-    The strings of retired concepts that have one live replacement are indexed too, as terms of the replacement; those
-    of OMOP's non-standard concepts for themselves and, standing behind its own terms, for what they map to.
-
-    Args:
-        terminology: the terms; all scopes are indexed, each with its scope.
-        encoder: makes the vectors; a copy is stored inside the index.
-        out: the folder to create.
-        how: backend, letters, precision and cleaning rules.
-        exclude: cleaned strings to leave out (a split's held-out ones).
-        force: move an existing `out` aside.
-        blocks: what encodes the strings; by default `encoder` does, here.
-        enrichment: what it is given beside the terminology; None: nothing.
-
-    Returns:
-        The index, opened.
-
-    Raises:
-        InputError: there is nothing to index, the encoder gives vectors that are not finite, or an approximate backend
-            does not find enough.
-        UsageError: an unknown backend or rule, or `out` exists.
-    """
+    """Encode every distinct cleaned string of the live concepts and write the index folder."""
     how = how or Building()
     how.check()
     with artefact.create(Path(out), KIND, force=force) as draft:
@@ -173,7 +151,6 @@ class Index:
     """An opened index; nothing of it is read before it is needed."""
 
     def __init__(self, path: Path, manifest: dict[str, Any], part: Segment, backend: str) -> None:
-        """Use `Index.open`."""
         self.path, self.manifest, self.segment = path, manifest, part
         settings = manifest.get("search") if backend == manifest["backend"] else None
         self.backend = registry.load(BACKENDS, backend).attach(part.vectors, part.path, settings)

@@ -23,7 +23,6 @@ class SortedStrings:
     """
 
     def __init__(self, array: pa.LargeStringArray) -> None:
-        """Wrap an Arrow array without nulls, sorted by bytes and distinct."""
         self.array = array
         _, offsets, data = array.buffers()
         self._offsets = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
@@ -72,9 +71,6 @@ TWO = np.uint64(1 << 63)  # marks a 2-gram; three code points leave that bit fre
 
 def cut(strings: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the n-grams of all strings, repeated ones too, as packed code points, and the string each is of.
-
-    Args:
-        strings: any; those of no n-gram (the empty one) give none.
 
     Returns:
         (m,) uint64 and (m,) int64.

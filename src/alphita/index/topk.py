@@ -44,11 +44,7 @@ def reaching(
     """Return the k greatest values of each line, what equals the last, and few more; or all from a limit on.
 
     Args:
-        values: (q, n), an array or a torch tensor of any kind; quicker where n is a multiple of `group`.
-        k: 1 to n.
-        limit: what values must reach, (q,), by what k of them reach; not above it.
-        group: looked at together.
-        most: a line with more groups that reach its limit gives nothing; None: each gives what it has.
+        values: (q, n), an array or a torch tensor of any kind.
     """
     q, n = values.shape
     group = group if n % group == 0 and n // group >= k else 1
@@ -81,10 +77,7 @@ def _numbers(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def powers(found: csr_matrix, depth: int) -> NDArray[np.float32]:
-    """Return for each row a power of two that brings the last of its `depth` values to between 1 and 2.
-
-    Where there are fewer values, it is so great that every value comes to above 1.
-    """
+    """Return for each row a power of two that brings the last of its `depth` values to between 1 and 2."""
     last = np.full(found.shape[0], EVERY_VALUE, np.float32)
     full = np.flatnonzero(np.diff(found.indptr) == depth)
     last[full] = found.data[found.indptr[full][:, None] + np.arange(depth)].min(axis=1)

@@ -18,19 +18,7 @@ FIELDS = ("recipe", "terminology", "split")
 
 
 def keep(encoder: object, model: Path) -> dict[str, Any] | None:
-    """Copy the record of an encoder's training into the index's model folder.
-
-    Args:
-        encoder: its attribute `folder`, if it has one, is the folder it was loaded from.
-        model: the folder to copy into.
-
-    Returns:
-        Its recipe and the content hashes of terminology and split (None: trained without one), and held_back where it
-        was taught none of `learning.is_held_back`; None for an encoder that was not trained by `alphita train`.
-
-    Raises:
-        InputError: the record is damaged.
-    """
+    """Copy the record of an encoder's training into the index's model folder."""
     folder = getattr(encoder, "folder", None)
     record = None if folder is None else read(Path(folder))
     if folder is not None and record is not None:
@@ -39,11 +27,7 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Return what `keep` does of the model in a folder.
-
-    Raises:
-        InputError: the record is damaged.
-    """
+    """Return what `keep` does of the model in a folder."""
     path = folder / FILE
     if not path.is_file():
         return None

@@ -90,19 +90,7 @@ class Summary:
 
 
 def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
-    """Annotate all texts of a job.
-
-    Args:
-        annotator: what finds the mentions.
-        job: input, output and format.
-        resume: go on with a job that was broken off.
-        force: replace an existing output, and begin anew whatever an earlier job left.
-
-    Raises:
-        UsageError: wrong options, an existing output, or a job that cannot be resumed.
-        InputError: the input cannot be read, or has changed since the job began.
-        AlphitaError: the output cannot be written; what is durable stays for `resume`.
-    """
+    """Annotate all texts of a job."""
     writer = chosen(job.format, job.out)
     today = clock.today().isoformat()
     if str(job.out) == STDOUT:

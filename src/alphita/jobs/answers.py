@@ -62,7 +62,6 @@ class AnswerStore:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        """Keep nothing yet."""
         self._left = MOST_BYTES if most_bytes is None else most_bytes
         self._known: dict[Question, Answer] = {}
         # Equal strings are kept once: concepts, sources and languages come again and again.
@@ -88,11 +87,7 @@ class AnswerStore:
         return "".join(written).encode()
 
     def restore(self, asked: Iterable[Question], content: bytes) -> None:
-        """Keep the answers to these questions that `add` returned.
-
-        Raises:
-            InputError: the content is not what `add` returned for them.
-        """
+        """Keep the answers to these questions that `add` returned."""
         written = content.splitlines()
         kept = 0
         try:

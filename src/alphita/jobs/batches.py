@@ -95,12 +95,7 @@ def opened(settings: NormalizerSettings) -> Normalizer:
 
 
 def load(settings: NormalizerSettings) -> Normalizer:
-    """Open the normaliser of some settings; the index's files are mapped, not read.
-
-    Raises:
-        InputError: the index is missing or damaged, or its parts do not belong together.
-        UsageError: a setting that the index has nothing for.
-    """
+    """Open the normaliser of some settings; the index's files are mapped, not read."""
     if settings.threads is not None:
         machine.set_threads(settings.threads)
     normalizer = Normalizer.load(settings.index, **{name: getattr(settings, name) for name in NAMES})
@@ -109,18 +104,7 @@ def load(settings: NormalizerSettings) -> Normalizer:
 
 
 def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
-    """Return the schema of the batches that `normalize_batches` gives.
-
-    Args:
-        settings: the columns asked for.
-        given: of the batches that it is given.
-
-    Returns:
-        The given columns and those added: numbers are float64, `rank` int64, all others strings.
-
-    Raises:
-        UsageError: a column is missing, stands there twice, has no strings, or is named as one of those added.
-    """
+    """Return the schema of the batches that `normalize_batches` gives."""
     for name in (settings.column, settings.context, settings.language):
         if name is not None:
             check_strings(name, given)
@@ -134,22 +118,7 @@ def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
 def normalize_batches(
     batches: Iterator[pa.RecordBatch], settings: NormalizerSettings, normalizer: Normalizer | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Answer batches of rows; each gives one batch: its own columns, and those of the answers.
-
-    A row comes once for each of its candidates, one under another, `rank` counting them from 1; a row that is NIL comes
-    once. Equal rows of a batch are answered once. A mention that is null, empty or no valid UTF-8 is NIL.
-
-    Args:
-        batches: each of n rows, n >= 0.
-        settings: the columns, and how to answer.
-        normalizer: answers instead of the one that `settings` name.
-
-    Yields:
-        For each batch one, of the schema `schema_of` gives, with at least n rows.
-
-    Raises:
-        UsageError: see `schema_of`; and see `opened`.
-    """
+    """Answer batches of rows; each gives one batch: its own columns, and those of the answers."""
     for batch in batches:
         schema = schema_of(settings, batch.schema)
         if not len(batch):
@@ -168,21 +137,7 @@ def answer_columns(
     explain: bool = False,
     memory: Memory | None = None,
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
-    """Answer n rows, equal ones once.
-
-    Args:
-        mentions: n strings or None, which is NIL as "" is.
-        contexts: n texts that the mentions stand in; None: there are none.
-        languages: n languages (BCP-47), likewise.
-        normalizer: what answers.
-        top_k: most candidates per row.
-        explain: make explanations.
-        memory: answers first.
-
-    Returns:
-        The lines of all distinct questions, the columns `ADDED` (and `EXPLANATION`, and with a memory `REVIEW`); and
-        for the m >= n lines of the rows, the row of each, (m,), and its place among those lines, (m,).
-    """
+    """Answer n rows, equal ones once."""
     nothing: list[str | None] = [None] * len(mentions)
     known: dict[Asked, int] = {}
     asked = np.fromiter(
@@ -229,9 +184,6 @@ def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray
     Args:
         counts: (q,) lines of each question, which stand one after another.
         asked: (n,) the question of each row.
-
-    Returns:
-        For the m lines of all rows, in order: the row, (m,), and the place among the questions' lines, (m,).
     """
     first = np.cumsum(counts) - counts
     repeats = counts[asked]
@@ -272,11 +224,7 @@ def added_columns(*, explain: bool, reviews: bool) -> tuple[str, ...]:
 
 
 def check_strings(name: str, schema: pa.Schema) -> None:
-    """Refuse a column that is not there once, or has no strings; one of nulls alone will do.
-
-    Raises:
-        UsageError: it is missing, stands there twice or has no strings; the columns there are named.
-    """
+    """Refuse a column that is not there once, or has no strings; one of nulls alone will do."""
     if name not in schema.names:
         raise UsageError(unknown("column", name, schema.names))
     if schema.names.count(name) > 1:

@@ -200,13 +200,7 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
 
 
 def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> None:
-    """Refuse before anything is answered what the format cannot write of the concepts of index and memory.
-
-    With filters only the index's answers tell, for they may leave out what cannot be written.
-
-    Raises:
-        UsageError: a prefix of concepts is not declared.
-    """
+    """Refuse before anything is answered what the format cannot write of the concepts of index and memory."""
     if not writer.PREFIXED:
         return
     prefixes = set() if job.memory is None else job.memory.prefixes()
@@ -249,13 +243,7 @@ def _omop(index: Index) -> Callable[[str], TargetInfo | None] | None:
 
 
 def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool, force: bool) -> None:
-    """Refuse what cannot be done before anything is done.
-
-    Raises:
-        UsageError: options that do not go together, an output that exists or is a folder, or one file for two things.
-        InputError: the input is missing.
-        AlphitaError: the report or the rows to audit cannot be written.
-    """
+    """Refuse what cannot be done before anything is done."""
     if job.audit and normalizer.calibration is None:
         raise UsageError(
             f"--audit draws from the accepted rows, and without a calibration none is accepted; "
@@ -297,11 +285,7 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
 
 
 def format_of(job: Job) -> ModuleType:
-    """Return the output's format.
-
-    Raises:
-        UsageError: it is unknown, or the output's name does not tell it.
-    """
+    """Return the output's format."""
     return chosen(Path(job.out), job.format or ("csv" if job.to_stdout else ""), "--format")
 
 

@@ -34,11 +34,7 @@ class Chunk(NamedTuple):
 
 
 def refuse_other(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Make sure that a job may go on: all that it depends on is what it was when it began.
-
-    Raises:
-        UsageError: something is not, by name.
-    """
+    """Make sure that a job may go on: all that it depends on is what it was when it began."""
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise UsageError(
@@ -51,19 +47,6 @@ class Journal:
     """An open, locked journal; use as a context manager."""
 
     def __init__(self, path: Path, job: dict[str, Any], *, date: str, resume: bool, force: bool) -> None:
-        """Open the journal at `path`, beginning or going on with `job`.
-
-        Args:
-            path: the journal file.
-            job: what must be the same for the job to go on: JSON values by name.
-            date: today; a job that goes on keeps the day on which it began, as `self.date`.
-            resume: go on with what is there, if anything is.
-            force: begin anew, whatever is there.
-
-        Raises:
-            UsageError: an unfinished journal is there without `resume` or `force`, or it is another job's.
-            AlphitaError: another process is at work on it.
-        """
         self.path, self.date = path, date
         self.chunks: list[Chunk] = []
         self.complete = False

@@ -20,16 +20,6 @@ class Parts:
     """Open part files, to be appended to and made durable together; use as a context manager."""
 
     def __init__(self, out: Path, suffixes: Sequence[str], lengths: Mapping[str, int]) -> None:
-        """Open the part files of `out`, cutting off what is not known to be durable.
-
-        Args:
-            out: the output.
-            suffixes: of the files.
-            lengths: what is durable of each, in bytes; nothing of one that is not named.
-
-        Raises:
-            InputError: a file is shorter.
-        """
         self._files: dict[str, IO[bytes]] = {}
         try:
             for suffix in suffixes:

@@ -37,19 +37,7 @@ class Memory:
 
     @classmethod
     def read(cls, path: Path | str, *, source: str | None = None, project: str | None = None) -> Memory:
-        """Read what counts in a store of reviews now.
-
-        Args:
-            path: the store.
-            source: what was settled of strings that come from there; None: from anywhere, if a project is given, and
-                else from the store's only source.
-            project: only what was settled in this one.
-
-        Raises:
-            InputError: no such store.
-            UsageError: neither is given and there are several sources, or the project's is another.
-            Unknown: there is no such source or project.
-        """
+        """Read what counts in a store of reviews now."""
         with ReviewStore.open(path) as store:
             sources = sorted({one.source for one in store.projects()})
             if source is None and project is None and len(sources) > 1:
@@ -112,20 +100,7 @@ def answer_all(
     contexts: bool,
     languages: bool,
 ) -> list[Answer]:
-    """Answer questions by what was settled before, or else, all of them together, by the index.
-
-    Args:
-        asked: q questions.
-        normalizer: asks the index.
-        memory: what was settled; None: nothing.
-        top_k: most candidates of each.
-        explain: with explanations.
-        contexts: the questions' contexts count.
-        languages: likewise their languages.
-
-    Returns:
-        q answers, in order; those of the memory have the values of `REVIEW`, too.
-    """
+    """Answer questions by what was settled before, or else, all of them together, by the index."""
     settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in asked]
     left = [one for one, known in zip(asked, settled, strict=True) if known is None]
     results = (

@@ -70,19 +70,7 @@ class Rows(NamedTuple):
 
 
 def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
-    """Normalise a file.
-
-    Args:
-        normalizer: what answers.
-        job: input, output and options.
-        resume: go on with a job that was broken off.
-        force: replace an existing output, and begin anew whatever an earlier job left.
-
-    Raises:
-        UsageError: wrong options, an existing output, or a job that cannot be resumed.
-        InputError: the input cannot be read.
-        AlphitaError: the output cannot be written, e.g. the disk is full; what is durable stays for `resume`.
-    """
+    """Normalise a file."""
     writer = format_of(job)
     check(normalizer, job, writer, resume=resume, force=force)
     start = time.monotonic()
@@ -171,15 +159,7 @@ def _write(
     kept: bytes,
     defined: str,
 ) -> None:
-    """Append a chunk and make it durable.
-
-    Args:
-        job, writer, header, journal, parts: the job's.
-        rows: the chunk's.
-        found: for each row its answer; None for one that cannot be used.
-        kept: what is appended to the file of answers.
-        defined: see `_digest`.
-    """
+    """Append a chunk and make it durable."""
     made, counts = lines_and_counts(rows, found)
     held = _held(journal, parts)
     closed, still_held = writer.closed(header, [*held, *made])
@@ -202,11 +182,7 @@ def _held(journal: Journal, parts: Parts) -> list[Mapping]:
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
-    """Let the normaliser learn the abbreviations that the input defines anywhere; return a hash of what it was told.
-
-    What comes from stdin or a pipe can be read once only, and is not asked; what an earlier job's input defined is
-    forgotten all the same.
-    """
+    """Let the normaliser learn the abbreviations that the input defines anywhere; return a hash of what it was told."""
     if job.table.is_stream or normalizer.abbreviations is None:
         normalizer.prepare(())
         return ""
@@ -284,11 +260,7 @@ def _with_progress(normalizer: Normalizer, job: Job, answers: AnswerStore) -> It
 
 
 def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> tuple[Path | None, Path | None]:
-    """Put output, rejects and audit in their places; after a crash in the midst of it, it does what is left.
-
-    Returns:
-        The files of rejects and audit; None for one that there is none of.
-    """
+    """Put output, rejects and audit in their places; after a crash in the midst of it, it does what is left."""
     out = Path(job.out)
     part, rejects_part, rejects = beside(out, PART), beside(out, REJECTS), job.rejects_file
     has_rejects = any(chunk.counts.get(REJECTED) or chunk.counts.get(UNWRITTEN) for chunk in journal.chunks)

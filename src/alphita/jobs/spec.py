@@ -160,11 +160,7 @@ class Spec:
     report: Path | None = option(None, like=REPORT)
 
     def check_engine(self) -> None:
-        """Make sure that the options go with an engine, or without one.
-
-        Raises:
-            UsageError: one does not, by name.
-        """
+        """Make sure that the options go with an engine, or without one."""
         self.cluster.check()
         if self.cluster.engine is None:
             return
@@ -189,12 +185,7 @@ class Spec:
         return None if filters.empty else filters
 
     def memory(self) -> Memory | None:
-        """Return what people settled before; None without a store.
-
-        Raises:
-            UsageError: options of a store, and no store; or it has several sources, and none is named.
-            InputError: it is missing or damaged.
-        """
+        """Return what people settled before; None without a store."""
         if self.mappings is None:
             if self.mappings_source is not None or self.project is not None:
                 raise UsageError("--mappings-source and --project go with --mappings STORE")
@@ -223,12 +214,7 @@ class Spec:
         )
 
     def job(self) -> Job:
-        """Return the job of one file.
-
-        Raises:
-            UsageError: a prefix that is none, or as for `memory`.
-            InputError: as for `memory`.
-        """
+        """Return the job of one file."""
         from alphita.jobs.job import Job
         from alphita.mappings.formats._curies import prefixes_of
 
@@ -254,12 +240,7 @@ class Spec:
         )
 
     def normalizer(self, index: Index) -> Normalizer:
-        """Open the normaliser of an index.
-
-        Raises:
-            UsageError: an option that the index has nothing for.
-            InputError: a calibration or list that cannot be read, or does not belong to the index.
-        """
+        """Open the normaliser of an index."""
         from alphita.answer.normalizer import Normalizer
 
         return Normalizer(index, options=self.answering())

@@ -20,17 +20,8 @@ STANDARD, INVALID = "standard_concept", "invalid_reason"
 
 
 def load(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:
-    """Return the facts of some concepts, by the ids that ask for them: OMOP's (`OMOP:4329847`) or a vocabulary's own.
-
-    Args:
-        path: CONCEPT.csv (tab-delimited, without quoting), gzipped too, or the zip archive or folder that Athena gives.
-            Without the columns standard_concept and invalid_reason it is not known which concepts are Standard
-            Concepts, and which are valid.
-        wanted: CURIEs.
-
-    Raises:
-        InputError: the file cannot be read, lacks a column, or is not in the archive or folder.
-    """
+    """Return the facts of some concepts, by the ids that ask for them: OMOP's (`OMOP:4329847`) or a vocabulary's
+    own."""
     ids = sorted(wanted)
     facts: dict[str, TargetInfo] = {}
     for frame in _frames(_found(path)):

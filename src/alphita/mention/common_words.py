@@ -14,10 +14,7 @@ MARKS = (WORDPIECE, "▁", BYTES)
 
 @functools.lru_cache(maxsize=4)
 def whole_words(model: Path) -> tuple[list[str], list[str]]:
-    """Return the whole words (of 3 letters and more) and the pieces of words of a model folder's tokenizer.
-
-    They are in the vocabulary's order: the commonest come first in most.
-    """
+    """Return the whole words (of 3 letters and more) and the pieces of words of a model folder's tokenizer."""
     try:
         entries = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
         entries = sorted(entries, key=entries.__getitem__) if isinstance(entries, dict) else entries

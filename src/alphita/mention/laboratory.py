@@ -102,8 +102,7 @@ class Laboratory:
         """Keep the analytes of which the index has a name.
 
         Args:
-            rows: gives the row of each cleaned string, -1 for none.
-            borrowed: (n,) whether the string of a row is no name of the terminology's own; those come last. None: none.
+            borrowed: (n,) whether the string of a row is no name of the terminology's own.
         """
         self._rows = rows
         self._analytes: dict[str, Analyte] = {}
@@ -153,10 +152,7 @@ def _mark(rest: str) -> str | None:
 
 @functools.cache
 def analytes() -> tuple[Analyte, ...]:
-    """Return the table, with all wordings of raised and lowered values.
-
-    What is made of two names belongs to the longer: "high X concentration" is of "X concentration", if that is one.
-    """
+    """Return the table, with all wordings of raised and lowered values."""
     table = textio.packaged(__package__, "laboratory.tsv")
     known = [tuple(dict.fromkeys(clean(name) for name in row["names"].split("|"))) for row in table]
     owner: dict[str, tuple[int, int]] = {}

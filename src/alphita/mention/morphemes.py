@@ -48,11 +48,7 @@ def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def readings(word: str) -> frozenset[Parts]:
-    """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts.
-
-    A word is prefixes, roots (joined by a vowel or not), and a suffix or an ending; with a prefix a suffix needs no
-    root ("aphagia").
-    """
+    """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts."""
     if len(word) > MOST_LETTERS:
         return frozenset()
     found: set[Parts] = set()
@@ -112,8 +108,7 @@ def is_of_what_ails(word: str, other: str) -> bool:
 
 def differ_by_prefix(word: str, other: str) -> bool:
     """Tell whether two words differ by a prefix of one, or by one of each, but of much or little: these are said
-    otherwise, too.
-    """
+    otherwise, too."""
     same = 0
     while same < min(len(word), len(other)) and word[-1 - same] == other[-1 - same]:
         same += 1

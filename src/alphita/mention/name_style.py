@@ -80,10 +80,7 @@ class Habits(NamedTuple):
     sided: frozenset[str] | None = frozenset()
 
     def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
-        """Return a cleaned string without its side, left or right.
-
-        None: it has none, or terms tell it, or what has it is none of the `known` words ("left voicemail").
-        """
+        """Return a cleaned string without its side, left or right."""
         found = laterality.sided(string) if self.sided is not None else None
         if found is None or found.of in (self.sided or ()) or (known is not None and found.of not in known):
             return None
@@ -109,11 +106,7 @@ def _with_sides(strings: pa.LargeStringArray) -> list[str]:
 
 
 def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
-    """Return how terms may write a cleaned string, each with the source of the reading.
-
-    Each numeral is written the other way. Where terms say "unspecified", that word (NOS) stands in other places, or,
-    last, nowhere; where none tells its side, what has one is unilateral.
-    """
+    """Return how terms may write a cleaned string, each with the source of the reading."""
     found = [
         (string[: one.start()] + NUMERALS[one[0]] + string[one.end() :], SPELLING)
         for one in _NUMERAL.finditer(string)

@@ -20,15 +20,7 @@ def parts_of(mention: str) -> list[str]:
 
 
 def names_in(mention: str, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> list[str]:
-    """Return the names that a mention joins, as it writes them; the mention alone where it is one.
-
-    "fever, cough; rash" gives three. Words at the end or the beginning may serve all: "short and curved fingers" gives
-    "short fingers" and "curved fingers", if both are names. A mention that is a name itself is one.
-
-    Args:
-        mention: as written.
-        rows: the row of each cleaned string in the index, -1 where it is none (`Index.rows`).
-    """
+    """Return the names that a mention joins, as it writes them; the mention alone where it is one."""
     pieces = [piece.strip() for piece in re.split(_JOINS.pattern, mention, flags=re.IGNORECASE) if clean(piece)]
     if len(pieces) < 2 or rows([clean(mention)])[0] >= 0:
         return [mention]
@@ -50,12 +42,7 @@ def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Tell which cleaned mentions, (n,), join two or more names of the index, whatever else stands between.
-
-    Args:
-        mentions: n cleaned strings.
-        rows: the row of each cleaned string in the index, -1 where it is none (`Index.rows`).
-    """
+    """Tell which cleaned mentions, (n,), join two or more names of the index, whatever else stands between."""
     parts = {number: some for number, mention in enumerate(mentions) if len(some := parts_of(mention)) > 1}
     ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]
     known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)

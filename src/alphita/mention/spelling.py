@@ -131,13 +131,6 @@ class Speller:
     def __init__(
         self, strings: pa.LargeStringArray, others: Iterable[str] = (), dictionary: Container[str] = ()
     ) -> None:
-        """Take the words of an index's cleaned strings, and others that are right though no term has them.
-
-        Args:
-            strings: cleaned.
-            others: words that stay as they are.
-            dictionary: words that are put right to a form of theirs alone: "wobble" to "wobbly".
-        """
         self._counts = count_words(strings)
         self.habits = habits_of(strings)
         self._others = frozenset(others)
@@ -151,13 +144,7 @@ class Speller:
     def readings(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]] | None = None
     ) -> list[tuple[Reading, ...]]:
-        """Return the other readings of each cleaned string, at most three.
-
-        Args:
-            cleaned: n strings.
-            without: for each, in how many strings that are taken as not there each word stands: one that stands in no
-                others is not known, and nothing is put right to it.
-        """
+        """Return the other readings of each cleaned string, at most three."""
         if without is not None:
             return self._readings_without(cleaned, without)
         # A bounded memory: words come again within a file, but not for ever.
@@ -260,11 +247,7 @@ def _may_be_put_right(word: str) -> bool:
 
 
 def _is_spelt(word: str) -> bool:
-    """Return whether a word is all letters that have cases.
-
-    Elsewhere a sign is a syllable or a word, and another one another meaning: 急性 (acute) is no slip for 慢性
-    (chronic).
-    """
+    """Return whether a word is all letters that have cases."""
     return all(sign.lower() != sign.upper() for sign in word)
 
 
@@ -277,11 +260,7 @@ def opposite(word: str, other: str) -> bool:
 
 
 def shortened(string: str) -> str:
-    """Return a cleaned string without idle words and codes at its ends; "" if nothing else is left.
-
-    What may be the name itself stays: a number that counts no time ("trisomy 21", but "x 3 days" goes), "x" before
-    anything but a number ("fragile x"), "a" at the end ("hepatitis a"), a last "+" or "-" ("rh -").
-    """
+    """Return a cleaned string without idle words and codes at its ends; "" if nothing else is left."""
     words = string.removeprefix(STATUS_POST).split()
     start, end = 0, len(words)
     while start < end and _is_idle(words, start, first=True):

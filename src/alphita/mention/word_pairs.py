@@ -134,8 +134,7 @@ def _has(joined: dict[str, str], word: str) -> bool:
 @functools.lru_cache(maxsize=morphemes.REMEMBERED)
 def key(word: str) -> str:
     """Return what the spellings of one levelled word have in common: British, American, with y or i, single or double
-    letters, and plurals.
-    """
+    letters, and plurals."""
     for spelling, common in (("ph", "f"), ("y", "i"), ("k", "c"), ("rh", "r"), ("th", "t"), ("z", "s")):
         word = word.replace(spelling, common)
     word = re.sub(r"(.)\1", r"\1", word)
@@ -211,10 +210,7 @@ def _is_replaced(word: str, near: str) -> bool:
 
 
 def _is_misspelt_too_far(word: str, near: str) -> bool:
-    """Tell whether a word is no slip for another: two slips in a short word, or a consonant of another sound.
-
-    Letters that change places are one slip, and so are vowels beside each other; a word that only lacks some is near.
-    """
+    """Tell whether a word is no slip for another: two slips in a short word, or a consonant of another sound."""
     from rapidfuzz.distance import OSA, LCSseq, Levenshtein
 
     mine, theirs = key(word), key(near)

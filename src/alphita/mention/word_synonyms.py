@@ -22,7 +22,6 @@ class WordSynonyms:
     """The pairs of words by which alone two names of one concept differ; made when they are first asked for."""
 
     def __init__(self, segment: Segment) -> None:
-        """Take the terms of an index."""
         self._segment = segment
         self._pairs: frozenset[tuple[str, str]] | None = None
         self._making = threading.Lock()

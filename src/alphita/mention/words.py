@@ -39,20 +39,13 @@ class Vocabulary:
     """The words of an index and their weights; any other word has the greatest weight."""
 
     def __init__(self, counts: Counter[str], strings: int) -> None:
-        """Take how many of `strings` strings hold each word; weight: ln((strings + 1) / (count + 1)) + 1."""
         self._numbers = {word: number for number, word in enumerate(counts)}
         held = np.fromiter(counts.values(), np.float64, len(counts))
         self._held = held
         self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, np.log(strings + 1) + 1)
 
     def words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> Words:
-        """Return the words of some cleaned strings.
-
-        Args:
-            texts: n strings.
-            without: for each, in how many strings that are taken as not there its words stand: a word that stands in
-                no others is as one that is not indexed.
-        """
+        """Return the words of some cleaned strings."""
         # A word that is not indexed is in no string of the index, so its number matters within this call only.
         new: dict[str, int] = {}
         known = self._numbers
@@ -88,7 +81,6 @@ class Words:
         last: NDArray[np.int64],
         indexed: int,
     ) -> None:
-        """Use `Vocabulary.words`."""
         self.number, self.offsets, self.weight, self.first, self.last = number, offsets, weight, first, last
         self.counts: NDArray[np.int64] = np.diff(offsets)
         self.total = _sums(weight, offsets)

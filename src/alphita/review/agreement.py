@@ -21,11 +21,7 @@ def meaning(decision: Decision) -> str | None:
 
 
 def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
-    """Return how a row stands, and the decision that settles it, if it is settled.
-
-    Args:
-        decisions: those in force, one a reviewer, and an adjudication beside them, in any order.
-    """
+    """Return how a row stands, and the decision that settles it, if it is settled."""
     ordered = sorted(decisions, key=_age)
     for one in ordered:
         if one.kind == "adjudicate":
@@ -45,16 +41,7 @@ def _age(decision: Decision) -> tuple[str, int]:
 
 
 def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """Return Cohen's kappa (1960): (p_o - p_e) / (1 - p_e).
-
-    p_o is the share of rows on which both agree, p_e = sum over meanings of the product of both's shares of it.
-
-    Args:
-        pairs: what either says of each row.
-
-    Returns:
-        -1 to 1; None with fewer than two rows, or where both always say one and the same, so that p_e is 1.
-    """
+    """Return Cohen's kappa (1960): (p_o - p_e) / (1 - p_e)."""
     n = len(pairs)
     if n < 2:
         return None

@@ -17,7 +17,6 @@ class Connections:
     """Lends connections, each to one user at a time, and keeps those given back for the next."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        """Lend connections to the store in `path`, waiting up to `timeout` seconds for others that write."""
         self.path, self.timeout = path, timeout
         self._idle: list[sqlite3.Connection] = []
         self._lock, self._writing = threading.Lock(), threading.Lock()
@@ -38,11 +37,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Lend one that writes: what was written is on disk when this ends, or none of it if it ends by an error.
-
-        Raises:
-            Busy: others wrote for too long.
-        """
+        """Lend one that writes: what was written is on disk when this ends, or none of it if it ends by an error."""
         if not self._writing.acquire(timeout=self.timeout):
             raise Busy(f"{self.path}: other requests are writing to it; try again")
         try:

@@ -199,11 +199,7 @@ def fill(decision: Decision, row: ReviewRow, project: Project) -> Decision:
 def is_done(
     connection: sqlite3.Connection, uid: str, kind: str, project_id: int, reviewer: str, asked: dict[str, Any]
 ) -> bool:
-    """Tell whether an action of several decisions was done before.
-
-    Raises:
-        InputError: another action, or a decision, has this uid.
-    """
+    """Tell whether an action of several decisions was done before."""
     found = connection.execute("SELECT kind, project, reviewer, asked FROM batch WHERE uid = ?", (uid,)).fetchone()
     if found is not None:
         if tuple(found) != (kind, project_id, reviewer, json.dumps(asked, sort_keys=True)):
@@ -278,22 +274,14 @@ def forgotten_upto(connection: sqlite3.Connection, project: Project, reviewer: s
 
 
 def check_actor(reviewer: str, uid: str) -> None:
-    """See that an action says whose it is, and which.
-
-    Raises:
-        InputError: it does not.
-    """
+    """See that an action says whose it is, and which."""
     for name, value in (("reviewer", reviewer), ("uid", uid)):
         if not value.strip():
             raise InputError("must not be empty", field=name)
 
 
 def check_meaning(concept_id: str | None, relation: str | None) -> None:
-    """See that a concept is a CURIE, and its relation one that there is.
-
-    Raises:
-        InputError: it is not.
-    """
+    """See that a concept is a CURIE, and its relation one that there is."""
     if concept_id is not None and not _CURIES.fullmatch(concept_id):
         raise InputError("not a concept id", field="concept_id", value=concept_id, remedy="as in HP:0001250")
     if relation is None:
@@ -305,11 +293,7 @@ def check_meaning(concept_id: str | None, relation: str | None) -> None:
 
 
 def moment(text: str | None, field: str) -> str:
-    """Return a time as the store writes it, in UTC; "" if there is none.
-
-    Raises:
-        InputError: it is no time, or one still to come.
-    """
+    """Return a time as the store writes it, in UTC; "" if there is none."""
     if not text:
         return ""
     try:

@@ -18,7 +18,6 @@ class Conflict(AlphitaError):
     """The row was decided by the same reviewer in the meantime, in another tab, say; `newest` is that decision."""
 
     def __init__(self, newest: Decision) -> None:
-        """Say so of `newest`."""
         super().__init__(f"row {newest.row} was decided in the meantime ({newest.kind}, {newest.at}); look at it again")
         self.newest = newest
 
@@ -53,11 +52,7 @@ class Damaged(ValueError):
 
 
 def stored(text: object, shape: type) -> Any:  # noqa: ANN401 - of that shape
-    """Return the list or dictionary that a cell holds as JSON.
-
-    Raises:
-        Damaged: it holds none.
-    """
+    """Return the list or dictionary that a cell holds as JSON."""
     try:
         value = textio.json_value(text) if isinstance(text, str) else None
     except ValueError:
@@ -68,11 +63,7 @@ def stored(text: object, shape: type) -> Any:  # noqa: ANN401 - of that shape
 
 
 def check_kinds(fields: Mapping[str, object], kinds: Mapping[str, type | UnionType]) -> None:
-    """See that cells hold values of their kinds.
-
-    Raises:
-        Damaged: one does not.
-    """
+    """See that cells hold values of their kinds."""
     for name, kind in kinds.items():
         if not isinstance(fields[name], kind):
             raise Damaged(f"a cell of {name} holds what does not belong there")
@@ -80,13 +71,7 @@ def check_kinds(fields: Mapping[str, object], kinds: Mapping[str, type | UnionTy
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, which name the file and what to do.
-
-    Raises:
-        Busy: the file is locked.
-        NotStored: it cannot be read or written.
-        InputError: a string is no text, or a number too great.
-    """
+    """Turn SQLite's errors into ours, which name the file and what to do."""
     try:
         yield
     except Damaged as error:

@@ -43,21 +43,7 @@ def read(
     name: str = "",
     left_out: Counter[str] | None = None,
 ) -> list[ReviewRow]:
-    """Read a file of mappings as the rows of a project, in its order; none has an id yet.
-
-    Args:
-        path: the file.
-        reader: its format, a module of `alphita.mappings.formats`.
-        project: name of the project.
-        rejects: takes what cannot be read; an input row of which the answer (rank 1) is not sound goes there whole.
-        header: prefixes, systems and vocabulary that the file needs to be understood.
-        context: row of the file that was normalised -> its cells by column, which are shown beside it.
-        name: what the file is called where decisions come from it; as `path` by default.
-        left_out: counts what the file says, of decisions too, and no row holds.
-
-    Raises:
-        InputError: the file as a whole cannot be read, or `context` lacks a row that the mappings speak of.
-    """
+    """Read a file of mappings as the rows of a project, in its order; none has an id yet."""
     mappings: dict[tuple[str, str], dict[int, list[Mapping]]] = {}
     header = header or Header()
     for one in reader.read(path, header, rejects):
@@ -101,14 +87,7 @@ def read(
 
 
 def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:
-    """Return what is said of a project's mapping set: what was given, and else what the project knows of itself.
-
-    Args:
-        project: the project; without another vocabulary, its source is the prefix of its codes.
-        given: what a person said.
-        writer: the format that it is for.
-        concepts: ids of the set's concepts; prefixes of them that nothing is known of are declared (see `codings`).
-    """
+    """Return what is said of a project's mapping set: what was given, and else what the project knows of itself."""
     system = given.source_system or codings.source_system(project.source)
     vocabulary = given.source_vocabulary or (project.source if _PREFIX.fullmatch(project.source) else "")
     systems = {one: codings.system_of(one) for one in {concept.partition(":")[0] for concept in concepts} if one}
@@ -149,18 +128,7 @@ class Written:
 
 
 def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: Path, rejects: Rejects) -> Written:
-    """Write mappings to a file that only its owner can read.
-
-    Args:
-        mappings: those of one row next to one another.
-        writer: the format, a module of `alphita.mappings.formats`.
-        header: see `header_of`.
-        out: the file; an existing one is replaced, in one step.
-        rejects: takes the mappings that the format cannot write.
-
-    Raises:
-        UsageError: the header lacks what the format needs.
-    """
+    """Write mappings to a file that only its owner can read."""
     part = out.with_name(out.name + ".part")
     losses: Counter[str] = Counter()
     count, before = 0, rejects.count
@@ -187,11 +155,7 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
 
 
 def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> ReviewRow:
-    """Return one input row.
-
-    Raises:
-        InputError: one of its mappings is not sound.
-    """
+    """Return one input row."""
     plain = ReviewRow(0, project, number, *key, 1)
     for one in mappings:
         imports.check(one)

@@ -51,11 +51,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def file_system(path: Path) -> str:
-    """Return the type of the file system that `path` lies (or would lie) on: "ext4", "nfs4", ...; "" if unknown.
-
-    `path` is absolute, without symbolic links.
-    It is told by Linux's table of mounts; elsewhere it is unknown.
-    """
+    """Return the type of the file system that `path` lies (or would lie) on: "ext4", "nfs4", ...; "" if unknown."""
     try:
         table = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -73,11 +69,7 @@ def file_system(path: Path) -> str:
 
 
 def check(path: Path, *, create: bool) -> None:
-    """See that `path` is a file that a store can be in, or become; make it, empty and private, where that is wanted.
-
-    Raises:
-        InputError: it is not.
-    """
+    """See that `path` is a file that a store can be in, or become; make it, empty and private, where that is wanted."""
     check_folder(path)
     if not path.exists():
         if not create:
@@ -91,11 +83,7 @@ def check(path: Path, *, create: bool) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """See that a store can be, or could be made, where `path` is.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """See that a store can be, or could be made, where `path` is."""
     if path.is_dir():
         raise InputError("a directory, not a review store", file=path, remedy="name a file in it")
     if not path.parent.is_dir():

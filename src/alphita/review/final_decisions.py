@@ -48,7 +48,6 @@ class SettledMappings:
     """Looks up in the file of a store, which sees every decision as soon as it is stored."""
 
     def __init__(self, path: Path) -> None:
-        """Look up in the store at `path`, waiting up to `SECONDS` for it."""
         self._connections = Connections(path, SECONDS)
 
     def close(self) -> None:

@@ -33,10 +33,7 @@ FIRST = {"approved": 0, "rejected": 2}
 
 
 def in_order(mappings: Iterable[Mapping]) -> list[Mapping]:
-    """Return the mappings of one row, the answer first: by rank, then approved ones, rejected ones and NIL last.
-
-    Of those, what the row means comes before what the target gives of it besides.
-    """
+    """Return the mappings of one row, the answer first: by rank, then approved ones, rejected ones and NIL last."""
     return sorted(
         mappings,
         key=lambda one: (one.rank, FIRST.get(one.status, 1), one.mapping_type != MEANS, one.concept_id is None),
@@ -44,11 +41,7 @@ def in_order(mappings: Iterable[Mapping]) -> list[Mapping]:
 
 
 def check(mapping: Mapping) -> None:
-    """See that a mapping that was reviewed can become a decision.
-
-    Raises:
-        InputError: its concept is no CURIE, or its time none that has been.
-    """
+    """See that a mapping that was reviewed can become a decision."""
     if mapping.status != "unreviewed":
         deciding.check_meaning(mapping.concept_id, None)
         deciding.moment(mapping.reviewed_at, "reviewed_at")
@@ -61,16 +54,7 @@ def uid(decision: Decision, key: tuple[str, str], file: str) -> str:
 
 
 def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Counter[str]) -> tuple[Decision, ...]:
-    """Return the decisions that a file brings about one row, none of them stored yet.
-
-    A rejection names the concept that it rejects, for `take_over` to compare with the answer.
-
-    Args:
-        mappings: all of the row, `in_order` and sound (see `check`).
-        project: its name.
-        file: its name.
-        left_out: counts what does not become a decision.
-    """
+    """Return the decisions that a file brings about one row, none of them stored yet."""
     main = _settling(mappings)
     found: dict[str, Decision] = {}
     for one in mappings:
@@ -105,19 +89,7 @@ def take_over(
     *,
     guarded: bool,
 ) -> tuple[int, int]:
-    """Store the decisions that rows bring, each once; the rows are there.
-
-    Args:
-        connection: of the store, writing.
-        project_id: the project's.
-        project: the project.
-        given: the rows.
-        by: who brings them.
-        guarded: see `ReviewStore.add_rows`.
-
-    Returns:
-        How many were stored, and how many not (see `Added.overtaken`).
-    """
+    """Store the decisions that rows bring, each once; the rows are there."""
     stored: list[Decision] = []
     overtaken = 0
     for one in (row for row in given if row.decided):

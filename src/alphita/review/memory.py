@@ -74,11 +74,7 @@ def restore(connection: sqlite3.Connection, what: str, name: str, by: str) -> in
 
 
 def named(source: str | None, project: str | None, reviewer: str | None) -> tuple[str, str]:
-    """Return which one of the three is given.
-
-    Raises:
-        UsageError: none, or several.
-    """
+    """Return which one of the three is given."""
     given = [
         (what, name)
         for what, name in (("source", source), ("project", project), ("reviewer", reviewer))
@@ -184,10 +180,7 @@ def _set(connection: sqlite3.Connection, what: str, name: str, by: str, upto: in
 
 
 def _forgotten(connection: sqlite3.Connection, what: str, name: str) -> set[tuple[int, int]]:
-    """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason.
-
-    What was undone does not count, forgotten or not.
-    """
+    """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason."""
     found = deciding.select(connection, f"WHERE {_OF[what]} AND d.kind <> 'undo' AND {deciding.NOT_UNDONE}", name)
     return {(one.id, one.row) for one in found if one.forgotten}
 

@@ -130,15 +130,7 @@ class MigrationPlan:
         return artefact.hash_json([asdict(change) for change in self.changes])
 
     def to_json(self, *, by: str, at: str, applied: bool, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the signed diff as JSON has it.
-
-        Args:
-            by: who ran it.
-            at: when, ISO 8601.
-            applied: False: a dry run, in which nothing was written.
-            earlier: an earlier diff. What it told of projects that are migrated by now is told again, if it is of the
-                same two releases: the run that wrote it was interrupted.
-        """
+        """Return the signed diff as JSON has it."""
         projects = [
             {
                 "name": part.project.name,
@@ -171,17 +163,7 @@ class MigrationPlan:
 
 
 def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Sequence[str] = ()) -> MigrationPlan:
-    """Find out what has to change; nothing is written.
-
-    Args:
-        store: the decisions.
-        old: the release that they were taken on. A project that does not say of which release it is counts as of it.
-        new: the next one.
-        projects: only these; all by default.
-
-    Raises:
-        UsageError: both releases are the same, or no project is of either.
-    """
+    """Find out what has to change; nothing is written."""
     if old.content_hash == new.content_hash:
         raise UsageError(f"{old.path} and {new.path} are the same release: there is nothing to migrate")
     chosen = [store.project(name) for name in projects] if projects else store.projects()
@@ -229,19 +211,7 @@ def apply(
     model: str = "",
     types: Callable[[str], Sequence[str]] | None = None,
 ) -> int:
-    """Do what is planned, project by project; return how many were migrated.
-
-    Args:
-        store: the decisions.
-        planned: of `plan`.
-        by: who runs it; said in the comments.
-        ranking: finds the candidates of rows that will have to be decided anew; without it they keep their old ones.
-        model: content hash of the ranking's encoder.
-        types: semantic types of a concept.
-
-    Raises:
-        Busy: somebody decided in a project after the plan was made; it is not migrated, those before it are.
-    """
+    """Do what is planned, project by project; return how many were migrated."""
     for part in planned.parts:
         candidates = dict(ranking(part.unsettled)) if ranking is not None and part.unsettled else {}
         answers = {row: found[0].concept_id for row, found in candidates.items() if found}

@@ -51,12 +51,9 @@ def rank(
     """Return the place of each row in the order of asking, (n,) int64, from 0; the decided ones come last.
 
     Args:
-        mentions: n strings.
         frequency: (n,) how often each occurs.
-        confidence: (n,) probability that its answer is right; None: not known.
-        decided: (n,) whether it was asked already; none by default.
-        decay: what is left of the worth for each one asked of the same cluster, 0 to 1.
-        similar: least cosine with a cluster's leader, -1 to 1.
+        confidence: (n,) probability that its answer is right.
+        decided: (n,) whether it was asked already.
     """
     known = np.array([UNKNOWN if one is None else one for one in confidence], np.float64)
     risk = np.asarray(frequency, np.float64) * (1.0 - known)
@@ -72,10 +69,7 @@ def rank(
 
 
 def update(store: ReviewStore, project: str) -> int:
-    """Set the order "learning" of a project anew; return how many rows have a place in it.
-
-    To be called when rows were added, and now and then while they are decided: a decision moves the rows like it back.
-    """
+    """Set the order "learning" of a project anew; return how many rows have a place in it."""
     rows = store.asked(project)
     places = rank(
         [row.mention for row in rows],
@@ -98,7 +92,6 @@ def order(
         risk: (n,) frequency x (1 - confidence), 0 or more.
         cluster: (n,) number of each row's cluster.
         decided: (n,) whether a row was asked already: it counts in its cluster.
-        decay: see `rank`.
     """
     rows = np.flatnonzero(~decided)
     rows = rows[np.lexsort((rows, -risk[rows], cluster[rows]))]
@@ -122,13 +115,9 @@ def riskiest(risk: NDArray[np.float64]) -> NDArray[np.int64]:
 def clusters(vectors: Vectors, risk: NDArray[np.float64], *, similar: float = SIMILAR) -> NDArray[np.int64]:
     """Return the number of each row's cluster, (n,) int64.
 
-    The rows come by falling risk; one joins the leader that it is most like (the first of equal ones), or leads a
-    cluster of its own where none is like enough. Beyond the `MOST` riskiest rows each is a cluster of its own.
-
     Args:
-        vectors: (n, d); a row of zeros is like nothing.
+        vectors: (n, d).
         risk: (n,).
-        similar: see `rank`.
     """
     n = len(risk)
     by_risk = np.lexsort((np.arange(n), -risk))

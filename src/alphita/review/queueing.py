@@ -119,11 +119,7 @@ def set_learning(connection: sqlite3.Connection, project_id: int, scores: Mappin
 def selection(
     project_id: int, project: Project, reviewer: str | None, state: State, search: str, types: Collection[str]
 ) -> tuple[str, list[Any]]:
-    """Return the clauses from FROM on that choose rows `r`, and their parameters.
-
-    Raises:
-        UsageError: there is no such state.
-    """
+    """Return the clauses from FROM on that choose rows `r`, and their parameters."""
     if state not in get_args(State):
         raise UsageError(registry.unknown("state", state, get_args(State)))
     text = "FROM row r"

@@ -65,7 +65,6 @@ class Releases:
     """Two releases of a terminology, the older first, asked concept by concept: nothing is read that is not asked."""
 
     def __init__(self, old: Terminology, new: Terminology) -> None:
-        """Take them as they are."""
         self.old, self.new = old, new
         self._fates: dict[str, Fate | None] = {}
         self._concepts: dict[tuple[str, str], Concept | None] = {}

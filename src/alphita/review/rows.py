@@ -32,10 +32,7 @@ _told = ""
 
 
 def now() -> str:
-    """Return the time, UTC; none before one that was told already, or that a store opened here holds.
-
-    The newest decision counts, by its time, and clocks are set back at times.
-    """
+    """Return the time, UTC; none before one that was told already, or that a store opened here holds."""
     global _told
     with _telling:
         _told = max(_told, clock.now().isoformat(timespec="milliseconds"))
@@ -77,11 +74,7 @@ def projects(connection: sqlite3.Connection) -> list[Project]:
 
 
 def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
-    """Return one project and its id.
-
-    Raises:
-        Unknown: there is none of that name.
-    """
+    """Return one project and its id."""
     found = connection.execute(f"SELECT id, {_PROJECT} FROM project WHERE name = ?", (name,)).fetchone()
     if found is None:
         raise Unknown(registry.unknown("project", name, (one.name for one in projects(connection))))
@@ -136,11 +129,7 @@ def change(connection: sqlite3.Connection, row: ReviewRow, candidates: Sequence[
 
 
 def load(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ReviewRow]:
-    """Return rows, in the order of `ids`.
-
-    Raises:
-        Unknown: there is no such row.
-    """
+    """Return rows, in the order of `ids`."""
     if not all(isinstance(id, int) and 0 < id <= LARGEST for id in ids):
         raise Unknown("unknown row")
     found = connection.execute(
@@ -169,11 +158,7 @@ def fold(text: str) -> str:
 
 
 def check(row: ReviewRow) -> None:
-    """See that a row is sound; its mention is not shown, for it may be patient data.
-
-    Raises:
-        InputError: it is not.
-    """
+    """See that a row is sound; its mention is not shown, for it may be patient data."""
     for name, least in (("number", 1), ("frequency", 0)):
         if not least <= getattr(row, name) <= LARGEST:
             raise InputError("out of range", line=row.number, field=name, value=getattr(row, name))
@@ -204,11 +189,7 @@ def _row(values: tuple[Any, ...]) -> ReviewRow:
 
 
 def candidates_of(text: object) -> list[dict[str, Any]]:
-    """Return what a cell of candidates says of each that is not as by default.
-
-    Raises:
-        Damaged: it holds something else.
-    """
+    """Return what a cell of candidates says of each that is not as by default."""
     candidates: list[dict[str, Any]] = stored(text, list)
     if not all(isinstance(candidate, dict) and candidate.keys() <= _DEFAULTS.keys() for candidate in candidates):
         raise Damaged("a cell of candidates holds something else")

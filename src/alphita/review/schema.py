@@ -135,12 +135,7 @@ def script() -> list[str]:
 
 
 def prepare(path: Path, *, create: bool, timeout: float) -> None:
-    """Check the file, and make the tables of a new one.
-
-    Raises:
-        InputError: it is no store that this version reads.
-        sqlite3.Error: it is locked, or cannot be read or written.
-    """
+    """Check the file, and make the tables of a new one."""
     filesystem_check.check(path, create=create)
     _check_kind(path)
     connection = connect(path, timeout)
@@ -180,11 +175,7 @@ def _known_columns() -> set[tuple[str, str]]:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """See that all tables and columns are there: else it is found out in the midst of somebody's work.
-
-    Raises:
-        InputError: they are not.
-    """
+    """See that all tables and columns are there: else it is found out in the midst of somebody's work."""
     if lacking := sorted(_known_columns() - _columns(connection)):
         table, column = lacking[0]
         raise InputError(f"lacks the column {column} of {table}", file=path, remedy="take a copy from a backup")

@@ -50,7 +50,6 @@ class ReviewStore:
     """
 
     def __init__(self, connections: Connections) -> None:
-        """Use `open`."""
         self.path = connections.path
         self._connections = connections
 

@@ -14,15 +14,7 @@ PAGE = 1000
 
 
 def bring(path: Path, timeout: float) -> None:
-    """Bring a store up to this version, all of it or nothing, and the time that is told up to its newest decision.
-
-    Args:
-        path: the store, known to be one (see `schema.prepare`).
-        timeout: seconds to wait for another program that is writing.
-
-    Raises:
-        sqlite3.Error: it is locked, or cannot be written.
-    """
+    """Bring a store up to this version, all of it or nothing, and the time that is told up to its newest decision."""
     # Closing rolls back what was not committed.
     with closing(schema.connect(path, timeout)) as connection:
         rows.keep_ahead(connection)

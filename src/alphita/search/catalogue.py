@@ -80,19 +80,7 @@ def collect(
     languages: Collection[str] = (),
     split: Split | None = None,
 ) -> Catalogue:
-    """Gather the products of a terminology: live concepts with a name that trains, and so their values.
-
-    Args:
-        terminology: with products.
-        attributes: names of the relations that are attributes; all but those that lead to parents by default.
-        languages: BCP-47 tags of the names to take; all by default.
-        split: its held-out strings name nothing here, and its held-out triples are left out, to evaluate on them; a
-            product that loses all its triples stays.
-
-    Raises:
-        UsageError: an unknown attribute or language.
-        InputError: the terminology has no attributes, or none is between concepts with names.
-    """
+    """Gather the products of a terminology: live concepts with a name that trains, and so their values."""
     from alphita.terminology.model import PRODUCT
 
     labels = attribute_labels(terminology, attributes)
@@ -133,11 +121,7 @@ def collect(
 
 
 def attribute_labels(terminology: Terminology, attributes: Collection[str] = ()) -> list[int]:
-    """Return the numbers of the relations that are attributes, as `collect` takes them.
-
-    Raises:
-        UsageError: the terminology has no relation of that name.
-    """
+    """Return the numbers of the relations that are attributes, as `collect` takes them."""
     names = terminology.relation_labels
     for name in attributes:
         if name not in names:
@@ -147,12 +131,7 @@ def attribute_labels(terminology: Terminology, attributes: Collection[str] = ())
 
 
 def title_with_attribute(title: str, attribute: str) -> str:
-    """Return title and attribute's name as one text, t + n of Liu et al. 2022, section 3.2.
-
-    Args:
-        title: cleaned.
-        attribute: its name, e.g. "main_ingredient".
-    """
+    """Return title and attribute's name as one text, t + n of Liu et al. 2022, section 3.2."""
     return f"{title} {clean(attribute)}"
 
 

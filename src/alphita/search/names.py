@@ -32,12 +32,7 @@ STRINGS_AT_ONCE = 65_536
 
 
 def write(folder: Path, names: Owned, encoder: Encoder) -> None:
-    """Write names into a new folder.
-
-    Raises:
-        InputError: the encoder gives a vector that is not finite.
-        AlphitaError: it gives vectors of another shape.
-    """
+    """Write names into a new folder."""
     folder.mkdir(parents=True)
     table = pa.table({"string": names.strings})
     with pa.OSFile(str(folder / "strings.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -55,12 +50,7 @@ def write(folder: Path, names: Owned, encoder: Encoder) -> None:
 
 
 def encoded(strings: Sequence[str], encoder: Encoder, label: str) -> Any:  # noqa: ANN401 - an iterator
-    """Yield the vectors of strings block by block, checked: (place of the first, (block, dim) float32).
-
-    Raises:
-        InputError: a vector is not finite.
-        AlphitaError: the encoder gives another shape.
-    """
+    """Yield the vectors of strings block by block, checked: (place of the first, (block, dim) float32)."""
     with progress.bar(label, total=len(strings), unit="strings") as bar:
         for start in range(0, len(strings), STRINGS_AT_ONCE):
             block = strings[start : start + STRINGS_AT_ONCE]
@@ -82,12 +72,6 @@ class Names:
     """The names of some owners: titles of products, or values."""
 
     def __init__(self, folder: Path) -> None:
-        """Open what `write` wrote.
-
-        Raises:
-            ValueError: its files do not fit together.
-            OSError: one cannot be read.
-        """
         table = pa.ipc.open_file(pa.memory_map(str(folder / "strings.arrow"))).read_all()
         self.strings = SortedStrings(table.column("string").chunk(0))
         self.vectors: NDArray[np.float32] = self._array(folder, "vectors")
@@ -110,11 +94,10 @@ class Names:
         """Return how near each query is to each string: the mean of cosine (0 where negative) and n-gram similarity.
 
         Args:
-            queries: q cleaned strings.
             vectors: (q, dim) float32 of length 1.
 
         Returns:
-            (q, n strings) float32, 0 to 1; 1 for the equal string.
+            (q, n strings) float32, 0 to 1.
         """
         similarity: NDArray[np.float32] = np.maximum(vectors @ self.vectors.T, 0)
         grams = self.ngrams.vectorize(queries)

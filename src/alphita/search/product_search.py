@@ -44,18 +44,6 @@ class ProductSearch:
         device: str = "auto",
         threads: int | None = None,
     ) -> None:
-        """Search in an opened folder.
-
-        Args:
-            opened: of `store.load`.
-            encoder: use this one instead of loading the folder's own; it must be the same model.
-            precision: see `TermEncoder.load`.
-            device: see `TermEncoder.load`.
-            threads: see `TermEncoder.load`.
-
-        Raises:
-            InputError: `encoder` is not the one that the folder was built with.
-        """
         if encoder is not None:
             opened.check_encoder(encoder)
         self.opened = opened
@@ -181,19 +169,7 @@ def _cleaned(queries: Sequence[str]) -> list[str]:
 
 
 def _allowed(search: Opened, conditions: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Return which products meet all conditions, (products,); None where there are none.
-
-    Several conditions on one attribute ask for any of its values. A value is equal to one of the value's names after
-    cleaning.
-
-    Args:
-        search: with the products.
-        conditions: each "attribute=value".
-
-    Raises:
-        UsageError: a condition of another form, an unknown attribute or a value that no product has; the message
-            offers near ones.
-    """
+    """Return which products meet all conditions, (products,); None where there are none."""
     if not conditions:
         return None
     met: dict[str, NDArray[np.bool_]] = {}

@@ -78,18 +78,11 @@ def told_apart(
 ) -> float:
     """Return how often a product that has a value is more similar to it than one that lacks it, 0 to 1; chance is 0.5.
 
-    Both are compared by the same attribute and value, so that it does not help to know which values are frequent, which
-    is what training learns first. The model was trained on these triples: one that fails even here has learnt nothing.
-
     Args:
-        projected: f.
         texts: (products, attributes, d') of f(E(t + n)).
         triples: (m, 3) product, attribute, value: all that are known.
         asked: (k,) rows of `triples` that are looked at, each beside `LACKING` products that lack its value.
         values: (k, d') of f(E(v)) of their values.
-
-    Returns:
-        The mean over `asked`, ties halved; 0.5 where no product lacks a value.
     """
     random = np.random.default_rng(0)
     shares = []
@@ -104,11 +97,7 @@ def told_apart(
 
 
 def read(encoder: Encoder) -> Projection | None:
-    """Return the projection beside an encoder's weights; None where it has none.
-
-    Raises:
-        InputError: it is damaged, or does not fit the encoder.
-    """
+    """Return the projection beside an encoder's weights; None where it has none."""
     folder = getattr(encoder, "folder", None)
     if folder is None or not (Path(folder) / FILE).is_file():
         return None
@@ -116,16 +105,7 @@ def read(encoder: Encoder) -> Projection | None:
 
 
 def read_file(path: Path, dim: int, config: dict[str, Any]) -> Projection:
-    """Return the projection in a file.
-
-    Args:
-        path: of tensors "dense.weight" (d', dim) and "dense.bias" (d',).
-        dim: numbers in the encoder's vectors.
-        config: the settings of the training, of which `gamma` is taken.
-
-    Raises:
-        InputError: it is damaged, or of another shape.
-    """
+    """Return the projection in a file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

@@ -138,7 +138,6 @@ class Routes:
     """Asks the routes of one search folder."""
 
     def __init__(self, search: Opened) -> None:
-        """Ask about the products of `search`."""
         self.search = search
         self._squares: Float32 | None = None
 
@@ -146,9 +145,7 @@ class Routes:
         """Return what is found for each query.
 
         Args:
-            queries: q cleaned strings, none empty.
             vectors: (q, dim) float32 as training sees them, of any length.
-            route: one of `ROUTES`.
         """
         search, scaled = self.search, unit(vectors)
         titles = values = projected = None

@@ -55,27 +55,7 @@ def build(
     split: Split | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Encode the products of a terminology and write the search folder, whole or not at all.
-
-    Args:
-        terminology: with products; see `catalogue.collect`.
-        encoder: makes the vectors; a copy is stored inside.
-        out: the folder to create.
-        attributes: names of the relations that are attributes; all but those that lead to parents by default.
-        languages: BCP-47 tags of the names to take; all by default.
-        split: leave out what it holds out, to evaluate on it.
-        force: move an existing `out` aside.
-
-    Returns:
-        The counts (products, titles, values, attributes, triples, held_out_triples, unnamed_triples,
-        unnamed_products), and under "auc" how well the encoder's projection tells products apart (see
-        `projection.told_apart`); None without one.
-
-    Raises:
-        InputError: the terminology has no attributes, or none between concepts with names; the encoder gives vectors
-            that are not finite; its projection is damaged.
-        UsageError: an unknown attribute or language, or `out` exists.
-    """
+    """Encode the products of a terminology and write the search folder, whole or not at all."""
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
     collected = catalogue.collect(terminology, attributes=attributes, languages=languages, split=split)
     projected = projection.read(encoder)
@@ -179,11 +159,7 @@ class Opened:
         return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= LEAST_AUC
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Make sure that `encoder` is the one that made the vectors.
-
-        Raises:
-            InputError: it has another dimension, other weights or another tokenizer.
-        """
+        """Make sure that `encoder` is the one that made the vectors."""
         pairs = (
             ("dimension", encoder.dim, self.facts["dim"]),
             ("model hash", encoder.content_hash, self.facts["model_hash"]),
@@ -199,15 +175,7 @@ class Opened:
 
 
 def load(path: Path | str, *, verify: bool | None = None) -> Opened:
-    """Open a search folder.
-
-    Args:
-        path: its folder.
-        verify: rehash every file (True), check sizes only (False), or a large one only when it was changed (None).
-
-    Raises:
-        InputError: it is none, a file is damaged, or its parts do not belong together.
-    """
+    """Open a search folder."""
     path = Path(path)
     artefact.open_checked(path, KIND, verify)
     try:

@@ -91,7 +91,6 @@ class Work:
     """What the batcher's worker does: texts by an annotator, which the first of them makes; all else by another."""
 
     def __init__(self, normalizer: Normalizer) -> None:
-        """Answer with `normalizer`."""
         self.normalizer, self._others = normalizer, normalizing.Work(normalizer)
         self._annotator: Annotator | None = None
 
@@ -115,13 +114,7 @@ def cost(question: normalizing.Question) -> int:
 
 
 def router(settings: Settings, normalizer: Normalizer, batcher: Batcher[normalizing.Question, Any]) -> APIRouter:
-    """Return the route.
-
-    Args:
-        settings: the limits; a text may be as long as a context.
-        normalizer: answers.
-        batcher: answers by `Work`.
-    """
+    """Return the route."""
     routes = APIRouter(tags=["Free text"], responses=documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504))
 
     @routes.post("/annotate", response_model=AllFound, dependencies=[Depends(normalizing.json_only)])

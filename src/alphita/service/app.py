@@ -86,7 +86,6 @@ class Ahead:
     """
 
     def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
-        """Announce to `batcher`."""
         self.app, self.batcher, self.lifetime = app, batcher, lifetime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,7 +107,6 @@ class Lifetime:
     def __init__(
         self, batcher: Batcher[normalizing.Question, Any], index: Index, further: Sequence[Worker] = ()
     ) -> None:
-        """Warm up what `batcher` asks of the index, and then `further` workers for it."""
         self.state: State = "starting"
         self._batcher, self._further = batcher, further
         self._index, self._opened = index.path, contents_opened(index)
@@ -174,19 +172,7 @@ def create(
     terminology: Terminology | None = None,
     further: Sequence[Worker] = (),
 ) -> FastAPI:
-    """Return the app.
-
-    Args:
-        settings: who may ask, and how much; see `Settings.check`.
-        normalizer: answers.
-        store: the reviews; without them there is no review page.
-        terminology: what concepts are shown from; the index without one.
-        further: processes that answer, too, of the same index.
-
-    Raises:
-        UsageError: the settings do not go together.
-        InputError: the keys file is not as it should be.
-    """
+    """Return the app."""
     settings.check()
     work = annotating.Work(normalizer)
     figures = metrics.Metrics(

@@ -68,7 +68,6 @@ class QueueFull(Exception):
     """
 
     def __init__(self, seconds: float) -> None:
-        """Say when to come again."""
         super().__init__("the queue is full")
         self.seconds = seconds
 
@@ -82,7 +81,6 @@ class Arrival:
     """A request that is being received; batches wait for it, within the window."""
 
     def __init__(self, batcher: Batcher) -> None:
-        """Use `Batcher.announce`."""
         self._batcher: Batcher | None = batcher
 
     def over(self) -> None:
@@ -189,16 +187,6 @@ class Batcher(Generic[Q, A]):
         capacity: int,
         observe: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        """Answer by `work`, called from one thread, and by what is added to it.
-
-        Args:
-            work: answers questions of one kind.
-            cost: tokens of a question.
-            budget: tokens of a batch; a single question may have more.
-            window: seconds to wait for announced requests.
-            capacity: questions that may wait; more are refused, but for a request that is alone.
-            observe: is told of each batch.
-        """
         self._cost, self._observe = cost, observe
         self._budget, self._window, self._capacity = budget, window, capacity
         self._queue: deque[_Job[Q, A]] = deque()

@@ -41,13 +41,7 @@ class Concept(BaseModel):
 
 
 def find(identifier: str, index: Index, terminology: Terminology | None) -> Concept | None:
-    """Return the concept that an id or alias names, or None.
-
-    Args:
-        identifier: CURIE; that of a retired concept gives this one, with what replaces it.
-        index: asked without a terminology; of retired concepts it knows the terms that it took over.
-        terminology: asked first.
-    """
+    """Return the concept that an id or alias names, or None."""
     if terminology is not None:
         try:
             row = terminology.resolve(identifier)

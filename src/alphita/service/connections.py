@@ -17,11 +17,7 @@ BACKLOG = 512
 
 @functools.cache
 def room() -> tuple[int, int]:
-    """Return how many connections may be open, and how many may be accepted at once, within the file descriptors.
-
-    Half of the descriptors are for connections and a quarter for those that come at once; the others are the server's
-    own. asyncio logs each connection that it has no descriptor for, by the thousand.
-    """
+    """Return how many connections may be open, and how many may be accepted at once, within the file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = MOST_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
     return min(MOST_CONNECTIONS, soft // 2), min(BACKLOG, soft // 4)

@@ -15,13 +15,7 @@ CANDIDATES = 5
 
 
 def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> int:
-    """Normalise the sample and put it under review, unless it is; return the number of new rows.
-
-    Args:
-        mappings: the store of reviews; made if it is missing.
-        normalizer: what answers.
-        sample: CSV with columns mention and concept_id; examples/messy_terms.csv by default.
-    """
+    """Normalise the sample and put it under review, unless it is; return the number of new rows."""
     from alphita.answer.records import lines
     from alphita.quickstart import read_sample, sample_path
     from alphita.review.records import ReviewRow

@@ -57,7 +57,6 @@ class Refusal(Exception):
     def __init__(
         self, status: int, code: str, message: str, *, field: str | None = None, retry_after: float | None = None
     ) -> None:
-        """Refuse with an HTTP status; `retry_after` are the seconds after which to ask again."""
         super().__init__(message)
         self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
 

@@ -58,12 +58,7 @@ class FhirJson(JSONResponse):
 
 
 def router(store: ReviewStore | None, index: Index) -> APIRouter:
-    """Return the routes.
-
-    Args:
-        store: the reviews; None: there are none to translate by.
-        index: its concepts are looked up.
-    """
+    """Return the routes."""
     routes = APIRouter(prefix="/fhir", route_class=Route, tags=["FHIR"])
     started = clock.now().isoformat(timespec="seconds")
     for release in RELEASES:

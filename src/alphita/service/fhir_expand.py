@@ -46,11 +46,7 @@ WIDEST = 64
 
 
 def system_of(index: Index, url: str) -> str:
-    """Return the system whose codes a value set is.
-
-    Raises:
-        Fault: the index has no concepts of such a system.
-    """
+    """Return the system whose codes a value set is."""
     for suffix in ("", *SUFFIXES):
         system = url.removesuffix(suffix)
         if (suffix == "" or system != url) and _prefix(index, system) is not None:
@@ -64,11 +60,7 @@ def same_system(left: str, right: str) -> bool:
 
 
 def answer(index: Index, finder: Finder, values: Values) -> dict[str, Any]:
-    """Return the ValueSet with its expansion.
-
-    Raises:
-        Fault: no value set is named or it is not known, or it has too many codes for one answer.
-    """
+    """Return the ValueSet with its expansion."""
     url = one(values, "url")
     if url is None:
         raise Fault("required", "'url' says of which value set: the system's URI with ?fhir_vs")

@@ -32,11 +32,7 @@ REPEATED = ("property", "useSupplement")
 
 
 def answer(index: Index, values: Values, release: Release) -> dict[str, Any]:
-    """Return the Parameters resource of the concept that is asked for.
-
-    Raises:
-        Fault: not exactly one code is asked for, or no concept has it.
-    """
+    """Return the Parameters resource of the concept that is asked for."""
     if "useSupplement" in values:
         raise Fault("not-supported", "this service has no supplements: ask without 'useSupplement'")
     curie = _curie(values)

@@ -42,13 +42,6 @@ class Fault(Exception):
     """What is wrong with a request, as FHIR says it."""
 
     def __init__(self, code: str, text: str, status: int = 400) -> None:
-        """Say what is wrong.
-
-        Args:
-            code: of http://hl7.org/fhir/issue-type.
-            text: for people; never a string or code that was asked for, which may be a patient's.
-            status: of HTTP.
-        """
         super().__init__(text)
         self.code, self.text, self.status = code, text, status
 
@@ -60,16 +53,7 @@ def outcome(code: str, text: str) -> dict[str, Any]:
 
 
 def from_query(pairs: Iterable[tuple[str, str]], known: Mapping[str, str], repeated: tuple[str, ...] = ()) -> Values:
-    """Return the parameters of a GET.
-
-    Args:
-        pairs: names and values, in order.
-        known: type of each parameter, by name.
-        repeated: those that may be given several times.
-
-    Raises:
-        Fault: an unknown name, one given twice, a value that is empty, or of a type that only a POST can carry.
-    """
+    """Return the parameters of a GET."""
     values: Values = {}
     for name, text in pairs:
         if name in COMMON:
@@ -89,11 +73,7 @@ def from_query(pairs: Iterable[tuple[str, str]], known: Mapping[str, str], repea
 
 
 def from_resource(body: bytes, known: Mapping[str, str], repeated: tuple[str, ...] = ()) -> Values:
-    """Return the parameters of a Parameters resource; see `from_query`.
-
-    Raises:
-        Fault: it is none, or as for `from_query`.
-    """
+    """Return the parameters of a Parameters resource; see `from_query`."""
     try:
         found = textio.json_value(body)
     except ValueError:
@@ -119,11 +99,7 @@ def from_resource(body: bytes, known: Mapping[str, str], repeated: tuple[str, ..
 
 
 def one(values: Values, *names: str) -> Any:  # noqa: ANN401 - of the parameter's type
-    """Return the value of the one parameter that was given under any of its names, or None.
-
-    Raises:
-        Fault: several of them were given.
-    """
+    """Return the value of the one parameter that was given under any of its names, or None."""
     given = [name for name in names if name in values]
     if len(given) > 1:
         raise Fault("invalid", f"{given[0]!r} and {given[1]!r} say the same; give one of them")
@@ -131,11 +107,7 @@ def one(values: Values, *names: str) -> Any:  # noqa: ANN401 - of the parameter'
 
 
 def coding(value: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Return system and code of a Coding.
-
-    Raises:
-        Fault: it lacks one of them.
-    """
+    """Return system and code of a Coding."""
     system, code = value.get("system"), value.get("code")
     if not isinstance(system, str) or not system or not isinstance(code, str) or not code:
         raise Fault("required", f"the Coding in {name!r} needs a system and a code")

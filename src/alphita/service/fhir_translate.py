@@ -102,11 +102,7 @@ class Match(NamedTuple):
 
 
 def asked(values: Values) -> Asked:
-    """Return what the parameters ask.
-
-    Raises:
-        Fault: they do not say exactly one thing to translate, or ask for what is not done here.
-    """
+    """Return what the parameters ask."""
     for name, why in NOT_DONE.items():
         if name in values:
             raise Fault("not-supported", f"the parameter {name!r} is not served: this service {why}")
@@ -169,16 +165,7 @@ def _scope(values: Values, *names: str) -> str:
 
 
 def matches(settled: SettledMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
-    """Yield the settled rows that answer.
-
-    Args:
-        settled: looks them up.
-        projects: names of all there are.
-        question: what is asked.
-
-    Raises:
-        Fault: no map has the URL that was asked for.
-    """
+    """Yield the settled rows that answer."""
     if question.url and question.url not in map(files.set_id, projects):
         raise Fault("not-found", "no reviewed map of this service has the url that was asked for", 404)
     for given in question.codes:

@@ -48,17 +48,7 @@ class Verdict(NamedTuple):
 
 
 def answer(index: Index, values: Values, release: Release, *, of_set: bool) -> dict[str, Any]:
-    """Return the Parameters resource that says whether a code is one of a system or value set.
-
-    Args:
-        index: whose concepts are the codes.
-        values: what is asked.
-        release: of FHIR.
-        of_set: `url` is a value set's, not a system's.
-
-    Raises:
-        Fault: not exactly one code is asked for, or the value set is not known.
-    """
+    """Return the Parameters resource that says whether a code is one of a system or value set."""
     url = one(values, "url")
     if of_set and url is None:
         raise Fault("required", "'url' says of which value set: the system's URI with ?fhir_vs")

@@ -45,7 +45,6 @@ class Origins:
     """A middleware that refuses what another site's page sends."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
-        """Guard `app`; `hosts` are the names that a request may call this server, any if empty."""
         self.app = app
         self._hosts = {host.lower() for host in hosts}
 

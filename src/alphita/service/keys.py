@@ -54,11 +54,7 @@ class Key:
 
 
 def load(path: Path) -> list[Key]:
-    """Read a keys file.
-
-    Raises:
-        InputError: it cannot be read, a line is not as it should be, or it has no key.
-    """
+    """Read a keys file."""
     remedy = "a line is: name, tab, SHA-256 of the key, and perhaps tab, last day; make one by --new-key NAME"
     try:
         lines = list(textio.lines(path))
@@ -93,11 +89,7 @@ def load(path: Path) -> list[Key]:
 
 
 def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
-    """Return the keys of a file that are not over.
-
-    Raises:
-        InputError: all are: nobody could ask.
-    """
+    """Return the keys of a file that are not over."""
     valid = [key for key in held if key.last_day is None or key.last_day >= today]
     if not valid:
         command = f"alphita serve --keys {path} --new-key {held[-1].name} --key-days 90"
@@ -108,11 +100,7 @@ def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
 
 
 def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
-    """Return the name of a reviewer.
-
-    Raises:
-        InputError: it is empty, too long, has characters that cannot be printed, or begins as comments of the file do.
-    """
+    """Return the name of a reviewer."""
     if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip() or name.startswith("#"):
         raise InputError(
             "no name of a reviewer",
@@ -126,12 +114,7 @@ def check_name(name: str, path: Path | None = None, line: int | None = None) -> 
 
 
 def add(path: Path, name: str, last_day: date | None = None) -> str:
-    """Make a new key, append its hash to a keys file, and return it: it is nowhere else.
-
-    Raises:
-        InputError: the name is none, or the file is there and not as it should be.
-        AlphitaError: the file cannot be written.
-    """
+    """Make a new key, append its hash to a keys file, and return it: it is nowhere else."""
     check_name(name)
     # An empty one is what a kill left of the first key.
     if path.exists() and path.stat().st_size:
@@ -163,11 +146,7 @@ def digest(key: str) -> str:
 
 
 def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
-    """Return the entry of a key, or None; how long it takes does not tell which entry is near.
-
-    Raises:
-        Refusal: its last day is over.
-    """
+    """Return the entry of a key, or None; how long it takes does not tell which entry is near."""
     wanted = digest(key).encode()
     found = None
     for one in keys:
@@ -187,17 +166,12 @@ class Ring:
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Read them; see `read`."""
         self.path, self.written = path, 0.0
         self.keys: list[Key] = []
         self.read()
 
     def read(self) -> None:
-        """Read the file anew; one that is not as it should be changes nothing.
-
-        Raises:
-            InputError: it is not.
-        """
+        """Read the file anew; one that is not as it should be changes nothing."""
         if self.path is not None:
             self.keys = load(self.path)
             self.written = self.path.stat().st_mtime
@@ -209,11 +183,6 @@ class Doors:
     def __init__(
         self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: Ring | None = None
     ) -> None:
-        """Guard `app`; `open_paths` (the page's files) need no key.
-
-        Raises:
-            InputError: the keys file is not as it should be.
-        """
         self.app, self.settings = app, settings
         self._open = {*OPEN, *open_paths}
         self._ring = ring or Ring(settings.keys)
@@ -243,11 +212,7 @@ class Doors:
         await self.app(scope, receive, send)
 
     def identify(self, scope: Scope) -> str:
-        """Return who asks.
-
-        Raises:
-            Refusal: that is not known.
-        """
+        """Return who asks."""
         headers = Headers(scope=scope)
         if self.settings.access == "keys":
             return self._by_key(headers.getlist("authorization"))
@@ -284,11 +249,7 @@ class Doors:
 
 
 def reviewer(request: Request) -> str:
-    """Return the name of who asks: a FastAPI dependency.
-
-    Raises:
-        Refusal: nobody was let in.
-    """
+    """Return the name of who asks: a FastAPI dependency."""
     name = getattr(request.state, "reviewer", None)
     if not name:
         raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
@@ -296,11 +257,7 @@ def reviewer(request: Request) -> str:
 
 
 def days_from_today(days: int) -> date:
-    """Return the last day of a key that holds for `days` days from today on.
-
-    Raises:
-        UsageError: the date is beyond the calendar.
-    """
+    """Return the last day of a key that holds for `days` days from today on."""
     try:
         return date.fromordinal(clock.today().toordinal() + days)
     except (ValueError, OverflowError):

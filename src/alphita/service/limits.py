@@ -31,7 +31,6 @@ class Rate:
     """Requests a second of each client: a bucket that holds `burst` and fills by `rate` a second."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Allow `rate` requests a second (0: any number), `burst` at once."""
         self.rate, self.burst, self._clock = rate, burst, clock
         # client -> what its bucket held, and when; the longest not seen first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -69,7 +68,6 @@ class Pause:
     """Lets a client that is over its rate wait a moment before it is told so."""
 
     def __init__(self) -> None:
-        """Begin with nobody waiting."""
         self.waiting = 0
 
     async def __call__(self) -> None:
@@ -87,7 +85,6 @@ class Limits:
     """The middleware."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        """Let requests through to `app` as far as the settings allow."""
         self.app, self.settings = app, settings
         self.rate = Rate(settings.rate, settings.burst)
         self.requests = 0
@@ -206,11 +203,7 @@ def _seconds(scope: Scope, settings: Settings) -> float:
 
 
 def _limit(scope: Scope, settings: Settings) -> int:
-    """Return the bytes that a body may have.
-
-    Raises:
-        Refusal: it says itself that it has more.
-    """
+    """Return the bytes that a body may have."""
     limit = settings.max_upload if scope["path"] == UPLOADS and scope["method"] == "POST" else settings.max_body
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:

@@ -40,7 +40,6 @@ class JsonLines(logging.Formatter):
     """Formats a record as one JSON object; `extra={"fields": {...}}` adds to it."""
 
     def __init__(self, *, mentions: bool = False) -> None:
-        """Leave out messages of errors unless `mentions` may be logged."""
         super().__init__()
         self.mentions = mentions
 
@@ -76,7 +75,6 @@ class Handler(logging.StreamHandler[TextIO]):
     """
 
     def __init__(self, stream: TextIO) -> None:
-        """Write to `stream`."""
         super().__init__(stream)
         self._rate, self._left_out = Rate(MOST_A_MINUTE / 60, MOST_A_MINUTE), Counter[str]()
         self.file = ""
@@ -145,7 +143,6 @@ class Watch:
     """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:
-        """Watch over `app`."""
         self.app, self.metrics, self.mentions = app, metrics, mentions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

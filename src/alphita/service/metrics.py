@@ -19,14 +19,6 @@ class Metrics:
     """Counts and times; see each one's own words."""
 
     def __init__(self, *, version: str, index: str, model: str, waiting: Callable[[], float]) -> None:
-        """Begin at nothing.
-
-        Args:
-            version: of the package.
-            index: content hash.
-            model: content hash.
-            waiting: tells how many mentions and texts wait.
-        """
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._requests = Counter(
@@ -63,15 +55,7 @@ class Metrics:
         self._open.inc()
 
     def end(self, route: str, method: str, status: int, seconds: float, refused: str | None) -> None:
-        """Count a request that is answered.
-
-        Args:
-            route: the path's template, so that no path with a mention in it becomes a name here.
-            method: of HTTP.
-            status: of HTTP.
-            seconds: that it took.
-            refused: the error's code, if it is one.
-        """
+        """Count a request that is answered."""
         self._open.dec()
         self._requests.labels(route, method if method in METHODS else "other", str(status)).inc()
         self._seconds.labels(route).observe(seconds)

@@ -134,7 +134,6 @@ class Work:
     """What the batcher's worker does: a normaliser, and JSON of its answers."""
 
     def __init__(self, normalizer: Normalizer) -> None:
-        """Answer with `normalizer`."""
         self.normalizer = normalizer
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
@@ -195,14 +194,7 @@ async def json_only(request: Request) -> None:
 def router(
     settings: Settings, normalizer: Normalizer, terminology: Terminology | None, batcher: Batcher[Question, Any]
 ) -> APIRouter:
-    """Return the routes.
-
-    Args:
-        settings: the limits.
-        normalizer: whose index is searched.
-        terminology: what concepts are shown from; the index without one.
-        batcher: answers by `Work`.
-    """
+    """Return the routes."""
     errors = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
     routes = APIRouter(tags=["Normalization"], responses=errors)
     finder = Finder(normalizer.index)
@@ -276,11 +268,7 @@ async def ask(
 
 
 def check_strings(name: str, values: Sequence[str | None], most: int, characters: int) -> None:
-    """Make sure that strings are text, and within the limits.
-
-    Raises:
-        Refusal: they are not; it names the place, not the string.
-    """
+    """Make sure that strings are text, and within the limits."""
     if len(values) > most:
         raise Refusal(422, "too_many", f"{len(values):,} {name}, at most {most:,} a request", field=name)
     for place, value in enumerate(values):

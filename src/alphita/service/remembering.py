@@ -46,12 +46,7 @@ class Memory(BaseModel):
 
 
 def router(settings: Settings, store: ReviewStore) -> APIRouter:
-    """Return the route.
-
-    Args:
-        settings: the limits.
-        store: what remembers.
-    """
+    """Return the route."""
     routes = APIRouter(tags=["Review"], responses=documented(401, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504))
 
     @routes.post("/mappings", dependencies=[Depends(json_only)])

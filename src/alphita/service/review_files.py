@@ -24,11 +24,7 @@ TOLD = 10
 
 
 def check_name(name: str) -> None:
-    """Make sure that a name of a project can stand in an address.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Make sure that a name of a project can stand in an address."""
     if not name.strip() or name != name.strip() or len(name) > MOST_CHARACTERS:
         raise InputError(
             f"a project's name must have 1 to {MOST_CHARACTERS} characters, the first and the last no spaces",
@@ -65,20 +61,7 @@ def add(
     by: str = imports.UNNAMED,
     guarded: bool = False,
 ) -> Added:
-    """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
-
-    Args:
-        store: the reviews.
-        project: as it is if it is new.
-        rows: of its file.
-        index: knows the types of their answers; None: nothing does.
-        by: who brings the decisions that come with them.
-        guarded: see `ReviewStore.add_rows`.
-
-    Raises:
-        InputError: there are no rows, or the project is there and its codes come from another source.
-        UsageError: no sound name or source.
-    """
+    """Add rows to a project, which is made if there is none of its name; and put them in the order "learning"."""
     check_name(project.name)
     if not project.source.strip():
         raise InputError("say where the codes come from", field="source", value=project.source)
@@ -119,21 +102,7 @@ def export(
     *,
     settled_only: bool,
 ) -> files.Written:
-    """Write a project's mappings to a file.
-
-    Args:
-        store: the reviews.
-        project: its name.
-        writer: the format, a module of `alphita.mappings.formats`.
-        header: what a person said of the set; the rest is the project's own (see `files.header_of`).
-        out: the file.
-        rejects: takes the mappings that the format cannot write.
-        settled_only: leave out what nobody has approved or rejected.
-
-    Raises:
-        Unknown: there is no such project.
-        UsageError: the header lacks what the format needs.
-    """
+    """Write a project's mappings to a file."""
     facts = store.project(project)
     mappings: list[Mapping] = list(store.mappings(project, settled_only=settled_only))
     concepts = {one for mapping in mappings for one in (mapping.concept_id or "").split("|") if ":" in one}

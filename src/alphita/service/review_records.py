@@ -111,14 +111,7 @@ def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
 def detail_json(
     standing: Standing, reviewer: str, newest: Decision | None, shown: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a row with all that is known of it.
-
-    Args:
-        standing: the row's.
-        reviewer: who asks.
-        newest: their newest decision about it.
-        shown: what is known of a concept, by its id (see `concepts`).
-    """
+    """Return a row with all that is known of it."""
     return standing_json(standing, reviewer) | {
         "candidates": [_candidate(candidate, shown) for candidate in standing.row.candidates],
         "decisions": [decision_json(decision) for decision in standing.decisions],

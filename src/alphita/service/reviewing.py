@@ -62,13 +62,7 @@ class Route(APIRoute):
 
 
 def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None) -> APIRouter:
-    """Return the routes.
-
-    Args:
-        store: the reviews; None: every address but /api/me says that there are none.
-        normalizer: its index says what candidates mean.
-        terminology: what concepts are shown from and chosen from; the index without one.
-    """
+    """Return the routes."""
     routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
     index = normalizer.index
 
@@ -178,11 +172,7 @@ class _Chosen:
         self.store, self.index, self.terminology = store, normalizer.index, terminology
 
     def decision(self, row: ReviewRow, reviewer: str, asked: Deciding | Settling) -> Decision:
-        """Return a decision about a row, not stored yet.
-
-        Raises:
-            Refusal: nobody knows the concept, or one stands where none belongs.
-        """
+        """Return a decision about a row, not stored yet."""
         answer = row.candidates[0].concept_id if row.candidates else None
         kind = asked.kind if isinstance(asked, Deciding) else "adjudicate"
         concept_id = asked.concept_id

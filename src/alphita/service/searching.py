@@ -44,7 +44,6 @@ class Finder:
     """Searches one index."""
 
     def __init__(self, index: Index) -> None:
-        """Search `index`."""
         self.index = index
 
     def clean(self, typed: str) -> str:
@@ -59,8 +58,6 @@ class Finder:
         """Return the best concepts, best first.
 
         Args:
-            typed: a part of a term, or a concept's id.
-            top: how many.
             vector: (dim,) of what was typed, for an index without letters.
         """
         found: dict[int, Found] = {}

@@ -77,12 +77,7 @@ class Settings:
         return is_loopback(self.host)
 
     def check(self) -> None:
-        """Make sure that nobody is let in by mistake.
-
-        Raises:
-            UsageError: it would listen to other machines without knowing who asks, or two ways to know are given, or a
-                network is none, or a number is out of its range.
-        """
+        """Make sure that nobody is let in by mistake."""
         options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
             raise UsageError("give --keys or --trust-user-header, not both")

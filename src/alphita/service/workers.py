@@ -76,11 +76,7 @@ class Opening:
     log_mentions: bool
 
     def __call__(self) -> annotating.Work:
-        """Open it.
-
-        Raises:
-            InputError: there is another index now, or another calibration in it.
-        """
+        """Open it."""
         # The server verified it; only that it is still the same is asked.
         normalizer = Normalizer(Index.open(self.index, verify=False), error=self.error, **asdict(self.running))
         if contents(self.index) != self.contents:
@@ -92,7 +88,6 @@ class Worker:
     """A process that answers, as `Work` does, where it is called; it is started by its first question."""
 
     def __init__(self, opening: Opening) -> None:
-        """Start nothing yet."""
         self._opening = opening
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
@@ -102,12 +97,7 @@ class Worker:
         self(Asked(1, False), [Question("warm up")])
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
-        """Return the answers; see `annotating.Work`.
-
-        Raises:
-            RuntimeError: it cannot answer these, or its process died of them.
-            AlphitaError: it cannot open what it is to answer from.
-        """
+        """Return the answers; see `annotating.Work`."""
         for _ in range(TRIES):
             try:
                 connection = self._connected()

@@ -85,11 +85,7 @@ class Changes:
         return "\n".join(lines)
 
     def write(self, path: Path) -> None:
-        """Write it as .csv, .tsv or .json, by the name's suffix.
-
-        Raises:
-            UsageError: another suffix.
-        """
+        """Write it as .csv, .tsv or .json, by the name's suffix."""
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise UsageError(f"{path}: the name must end in one of {list(SUFFIXES)}")
@@ -117,7 +113,6 @@ class _Release:
     """One release as frames by CURIE."""
 
     def __init__(self, terminology: Terminology, changed: dict[str, str]) -> None:
-        """Read a release; the ids under a prefix that changed are those under the new one."""
         tables = reading.tables_of(terminology)
         self.changed = changed
         self.ids = self._now(tables.concepts["id"])

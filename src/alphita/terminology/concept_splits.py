@@ -19,23 +19,7 @@ PART = "test"
 
 
 def hold_out_concepts(terminology: Terminology, *, fraction: float, seed: int) -> Split:
-    """Hold out about `fraction` of the live, named concepts, each with all of its names.
-
-    Its names are those of every language, scope and status: a machine translation or a broad name would tell of it too.
-    A held-out string is kept out of training wherever it stands; where it also names a concept that is not held out,
-    that one loses a name, perhaps its last (both are counted in the facts).
-
-    Args:
-        terminology: what to split.
-        fraction: share of the concepts, 0 to 1.
-        seed: of the choice, which follows from it and the concept's id alone.
-
-    Returns:
-        A split of the part "test": one row a concept and distinct cleaned string, the string as it first stands there.
-
-    Raises:
-        UsageError: the fraction is not between 0 and 1.
-    """
+    """Hold out about `fraction` of the live, named concepts, each with all of its names."""
     if not 0 <= fraction <= 1:
         raise UsageError(f"a fraction must lie between 0 and 1, not {fraction:g}")
     train, offsets = terminology.training_terms()
@@ -70,12 +54,7 @@ def hold_out_concepts(terminology: Terminology, *, fraction: float, seed: int) -
 
 
 def names_of(terminology: Terminology, curies: Iterable[str]) -> NDArray[np.int64]:
-    """Return the term rows of all names, in any language, of some concepts.
-
-    Args:
-        terminology: where they are looked up.
-        curies: ids or alternative ids; those to which no concept answers are passed by.
-    """
+    """Return the term rows of all names, in any language, of some concepts."""
     from alphita.terminology.reading import rows_of
 
     wanted = np.zeros(terminology.n_concepts, bool)

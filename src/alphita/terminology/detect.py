@@ -31,12 +31,7 @@ PACKAGED: dict[str, tuple[str, str, str]] = {
 
 
 def find_packaged(name: str) -> Path:
-    """Return the path of a packaged terminology's file: "hpo" (hp.obo) or "icd10cm" (tabular XML).
-
-    Raises:
-        UsageError: there is no such name.
-        InputError: its package is not installed, or holds no such file.
-    """
+    """Return the path of a packaged terminology's file: "hpo" (hp.obo) or "icd10cm" (tabular XML)."""
     if name not in PACKAGED:
         raise UsageError(unknown("packaged terminology", name, PACKAGED))
     package, pattern, _ = PACKAGED[name]
@@ -114,12 +109,7 @@ class DetectedSource:
 
 
 def detect(path: Path) -> DetectedSource:
-    """Return how a file or folder is read.
-
-    Raises:
-        InputError: it cannot be read; no loader recognises it, or several do; it only adds to another terminology; it
-            is a table whose header does not tell which columns hold ids and terms.
-    """
+    """Return how a file or folder is read."""
     seen = look(path)
     if seen.is_file and not seen.members[0].head:
         raise InputError("the file is empty", file=path)
@@ -174,11 +164,7 @@ def _table(seen: Look) -> DetectedSource:
 
 
 def _refuse_other(file: Beginning) -> None:
-    """Refuse a file that is known to be none of a terminology.
-
-    Raises:
-        InputError: it is such a file, or text in an encoding that must be said.
-    """
+    """Refuse a file that is known to be none of a terminology."""
     if file.is_table_file:
         return
     for pattern, what, remedy in _OTHERS:

@@ -76,9 +76,7 @@ def join(sources: Sequence[str], claims: Iterable[Claim], vetoes: Iterable[tuple
     """Join concepts by claims, see the module's head.
 
     Args:
-        sources: (n,) the source of each concept; no two of one source are ever joined.
-        claims: several of one pair may be given; the strongest counts.
-        vetoes: pairs that are declared not to be the same.
+        sources: (n,) the source of each concept.
     """
     joiner = _Joiner(sources, vetoes)
     best: dict[tuple[int, int], Claim] = {}

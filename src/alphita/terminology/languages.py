@@ -73,11 +73,7 @@ def normalize(tag: str) -> str | None:
 
 
 def known(tag: str) -> str:
-    """Return a tag in its one spelling.
-
-    Raises:
-        UsageError: its language is unknown.
-    """
+    """Return a tag in its one spelling."""
     if (spelled := normalize(tag)) is None:
         raise UsageError(f"{tag!r}: {UNKNOWN}")
     return spelled

@@ -58,18 +58,7 @@ def merge(
     options: Options | None = None,
     rejects: Rejects | None = None,
 ) -> Merged:
-    """Merge terminologies, the one whose ids win first.
-
-    Args:
-        terminologies: in the order of their priority.
-        mappings: SSSOM/TSV files.
-        options: the policy.
-        rejects: takes bad rows of the mapping files.
-
-    Raises:
-        InputError: a mapping file is none.
-        UsageError: there is nothing to merge.
-    """
+    """Merge terminologies, the one whose ids win first."""
     if not terminologies or (len(terminologies) == 1 and not mappings):
         raise UsageError("give at least two terminologies, or one and a mapping file")
     rejects = rejects if rejects is not None else Rejects(None)
@@ -230,8 +219,6 @@ def merged_tables(nodes: Nodes, claims: Claims, root: NDArray[np.int64]) -> Tabl
     """Return the merged terminology.
 
     Args:
-        nodes: of the merge.
-        claims: what goes into it beside their content: relations and cross-references; counts what is left out.
         root: (n_nodes,) of each node the first of those it was joined with.
     """
     return _Gatherer(nodes, claims).tables(root)
@@ -249,9 +236,6 @@ class _Gatherer:
 
         Args:
             root: (n_nodes,) of each node the first of those it was joined with.
-
-        Returns:
-            The merged terminology; its tables name concepts by their row. What is left out is counted in the claims.
         """
         real = root[: self.nodes.n_real]
         is_root = real == np.arange(self.nodes.n_real)
@@ -331,11 +315,7 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _one_preferred(terms: pl.DataFrame) -> pl.DataFrame:
-    """Leave, of a concept's preferred terms in one language, those of its first member.
-
-    A merged concept is called by its first term, and so by its first member: where no term of that is preferred, the
-    one it is called by becomes so, or else the name of a later member would come before it.
-    """
+    """Leave, of a concept's preferred terms in one language, those of its first member."""
     of_several = (pl.col("node").first() != pl.col("node").last()).over("concept")
     is_name = pl.int_range(pl.len()).over("concept") == 0
     terms = terms.with_columns(preferred=pl.col("preferred") | (of_several & is_name))

@@ -134,7 +134,6 @@ class Claims:
     """
 
     def __init__(self, nodes: Nodes, sets: Sequence[sssom.MappingSet], options: Options) -> None:
-        """Read the statements of the nodes' cross-references and of the mappings."""
         self.nodes, self.sets, self.options = nodes, sets, options
         self.classifications = _prefixes(options.classifications)
         self.via = _prefixes(options.via)
@@ -303,10 +302,7 @@ class Claims:
     def _credible(
         self, claims: list[Claim], doubtful: list[Claim], seen: dict[tuple[str, str], tuple[set[object], set[object]]]
     ) -> list[Claim]:
-        """Leave out cross-references between sources where hardly any of them joins concepts of one name.
-
-        There they say something else: that a therapy uses a substance, say.
-        """
+        """Leave out cross-references between sources where hardly any of them joins concepts of one name."""
         low = {
             pair
             for pair, (agree, differ) in seen.items()

@@ -25,7 +25,6 @@ class Nodes:
     """
 
     def __init__(self, terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet]) -> None:
-        """Number the concepts of the terminologies, then those of which only the mappings tell."""
         self.terminologies = terminologies
         self.tables = [reading.tables_of(terminology) for terminology in terminologies]
         self._clean_names: dict[int, str] = {}
@@ -65,10 +64,7 @@ class Nodes:
         return {node: known[curie] for node, curie in single.items() if curie in known}
 
     def _add_stubs(self, sets: Sequence[sssom.MappingSet]) -> None:
-        """Number the subjects of mappings that no terminology has: they too are concepts of a source.
-
-        So mappings of a terminology that one does not hold (MONDO, say) still join those that one does.
-        """
+        """Number the subjects of mappings that no terminology has: they too are concepts of a source."""
         labels: dict[str, str] = {}
         for mapping in (mapping for mapping_set in sets for mapping in mapping_set.mappings):
             labels[mapping.subject] = min(filter(None, (labels.get(mapping.subject), mapping.label)), default="")

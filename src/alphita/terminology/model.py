@@ -156,12 +156,7 @@ def predicate(replaces: pl.Expr) -> pl.Expr:
 
 
 def successors(targets: pl.DataFrame, replaces: pl.Expr) -> pl.DataFrame:
-    """Return concept, predicate and object of the table `replacements`, by concept, those that replace first.
-
-    Args:
-        targets: columns concept and object; a target that both replaces and is to be considered does replace.
-        replaces: whether it replaces the concept without a person.
-    """
+    """Return concept, predicate and object of the table `replacements`, by concept, those that replace first."""
     targets = targets.with_columns(predicate(replaces))
     targets = targets.sort("concept", pl.col("predicate") == CONSIDER, maintain_order=True)
     return targets.unique(["concept", "object"], keep="first", maintain_order=True).select(
@@ -170,13 +165,7 @@ def successors(targets: pl.DataFrame, replaces: pl.Expr) -> pl.DataFrame:
 
 
 def complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return `frame` with the columns of `SCHEMAS[table]` in order, then file and line if given; defaults filled in.
-
-    Integer references are left as they are; everything else is cast to its type.
-
-    Raises:
-        ValueError: a column without default is missing (a mistake in the loader).
-    """
+    """Return `frame` with the columns of `SCHEMAS[table]` in order, then file and line if given; defaults filled in."""
     columns = []
     for name, (kind, default) in SCHEMAS[table].items():
         if name not in frame.columns:

@@ -105,11 +105,7 @@ def expand(curie: str) -> str | None:
 
 
 def contract(uri: str) -> str | None:
-    """Return the CURIE of a URI, or None where its prefix is not known.
-
-    Understood are the URIs of the table, OBO URIs of any ontology, and those that identifiers.org and BioPortal give to
-    the ids of a terminology of the table.
-    """
+    """Return the CURIE of a URI, or None where its prefix is not known."""
     scheme = _SCHEME.match(uri)
     if scheme is None:
         return None

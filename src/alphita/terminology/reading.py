@@ -28,22 +28,14 @@ _SIDE_TABLES = ("definitions", "semantic_types", "xrefs", "aliases", "replacemen
 
 
 def open_base(onto: str, format_: str) -> Terminology:
-    """Open the terminology that a format adds to.
-
-    Raises:
-        UsageError: none was named.
-        InputError: it is no terminology.
-    """
+    """Open the terminology that a format adds to."""
     if not onto:
         raise UsageError(f"{format_} adds to a terminology; name it: --onto BASE.terminology")
     return load_terminology(onto)
 
 
 def tables_of(terminology: Terminology) -> Tables:
-    """Return all that a terminology holds; references (`concept`, `head`, `tail`) are integer rows of `concepts`.
-
-    Columns of few distinct values come as Categorical. Strings are not copied where polars can share them.
-    """
+    """Return all that a terminology holds; references (`concept`, `head`, `tail`) are integer rows of `concepts`."""
     concepts = pl.DataFrame(
         {
             "id": _series(terminology.concept_ids),
@@ -65,10 +57,7 @@ def tables_of(terminology: Terminology) -> Tables:
 
 
 def added(frame: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `frame` with `rows` below it; columns that one of them lacks are null there, and types are made alike.
-
-    Rows added to a table name concepts as the table does, by integer rows; those of `Columns.frames` come as digits.
-    """
+    """Return `frame` with `rows` below it; columns that one of them lacks are null there, and types are made alike."""
     if rows.is_empty():
         return frame
     types = {
@@ -80,10 +69,7 @@ def added(frame: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def rows_of(terminology: Terminology, curies: Iterable[str]) -> dict[str, int]:
-    """Return the row of each CURIE that a concept answers to, by its id or else by an alternative id.
-
-    One pass over the ids for all of them: much quicker than to `resolve` each.
-    """
+    """Return the row of each CURIE that a concept answers to, by its id or else by an alternative id."""
     wanted = list(dict.fromkeys(curies))
     normal = pa.array([prefixes.normalize(curie) for curie in wanted], pa.large_string())
     aliases = terminology.side_table("aliases")

@@ -70,11 +70,7 @@ _ANYWHERE = frozenset({LATIN, GREEK})
 
 @functools.lru_cache(maxsize=10_000)
 def scripts_of_language(tag: str) -> frozenset[str]:
-    """Return the scripts that a language is written in; none where that is not known.
-
-    Args:
-        tag: BCP-47, in its one spelling; a script in it ("sr-Latn") decides.
-    """
+    """Return the scripts that a language is written in; none where that is not known."""
     language, *rest = tag.split("-")
     for subtag in rest:
         if subtag in _SUBTAGS:
@@ -92,16 +88,7 @@ def script_of(letter: str) -> str | None:
 
 
 def can_be(string: str, tag: str) -> bool:
-    """Tell whether a string can be of a language, by its letters.
-
-    It must have a letter of one of the language's scripts, and none of a script that is neither the language's nor
-    Latin nor Greek. A string in Latin capitals alone ("HIV") is an abbreviation, which every language may use; one
-    without letters, and every string of a language whose scripts are not known, passes.
-
-    Args:
-        string: not lower-cased.
-        tag: BCP-47.
-    """
+    """Tell whether a string can be of a language, by its letters."""
     wanted = scripts_of_language(tag)
     string = nfkc(string)
     letters = {letter: script for letter in string if (script := script_of(letter)) is not None}

@@ -75,10 +75,6 @@ class Split:
 
         Returns:
             (n, 2) int32, one row a held-out triple both of whose concepts are there: `len(split.triples)` less n are
-            not.
-
-        Raises:
-            InputError: there are held-out triples, and of none are both concepts in this terminology.
         """
         rows = rows_of(terminology, (end for head, _, tail in self.triples for end in (head, tail)))
         triples = [(rows[head], rows[tail]) for head, _, tail in self.triples if head in rows and tail in rows]
@@ -92,11 +88,7 @@ class Split:
         return np.array(triples, np.int32).reshape(-1, 2)
 
     def part(self, name: str) -> Split:
-        """Return only the "calibration" or the "test" strings.
-
-        Raises:
-            UsageError: another name.
-        """
+        """Return only the "calibration" or the "test" strings."""
         if name not in PARTS:
             raise UsageError(f"a split has the parts {list(PARTS)}, not {name!r}")
         rows = [row for row, part in enumerate(self.parts) if part == name]
@@ -109,11 +101,7 @@ class Split:
         )
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
-        """Write the split as an artefact.
-
-        Raises:
-            UsageError: `path` exists and `force` is not given.
-        """
+        """Write the split as an artefact."""
         with artefact.create(Path(path), KIND, force=force) as draft:
             _write_rows(draft.path / FILE, zip(self.strings, self.concept_ids, self.parts, strict=True))
             if self.triples:
@@ -123,11 +111,7 @@ class Split:
 
     @classmethod
     def load(cls, path: Path | str) -> Split:
-        """Read a split.
-
-        Raises:
-            InputError: it is none, or is damaged.
-        """
+        """Read a split."""
         manifest = artefact.open_manifest(path, KIND)
         try:
             rows = _read_rows(Path(path) / FILE)
@@ -142,24 +126,7 @@ class Split:
 
 
 def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, calibration: float = 0.0, seed: int) -> Split:
-    """Hold out one exact synonym of about `fraction` of the live concepts that have several, to test on.
-
-    Of a further share `calibration` of these concepts one is held out to calibrate on; which are tested on does not
-    depend on it.
-
-    "Several" counts distinct cleaned strings among the terms that train (`Terminology.training_terms`). The preferred
-    name is never taken. A chosen string that any live concept other than its own also has, in whatever scope, is
-    dropped, since it would still be trained on or found there.
-
-    Args:
-        terminology: what to split.
-        fraction: share of the concepts with several names whose held-out string is of the part "test", 0 to 1.
-        calibration: share of them whose held-out string is of the part "calibration".
-        seed: of the choice.
-
-    Raises:
-        UsageError: a share is negative, or both are more than 1 together.
-    """
+    """Hold out one exact synonym of about `fraction` of the live concepts that have several, to test on."""
     _check_fractions(fraction, calibration, fraction + calibration)
     rows, concepts = _candidates(terminology)
     chosen: list[int] = []
@@ -185,24 +152,7 @@ def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, calibr
 def assign(
     terminology: Terminology, *, train: float = 0.8, calibration: float = 0.1, test: float = 0.1, seed: int
 ) -> Split:
-    """Assign every exact synonym to train, calibration or test by a seeded hash of its cleaned string.
-
-    A concept's preferred name always trains, so that every concept stays known. Strings that several live concepts
-    share train too.
-
-    Args:
-        terminology: what to split.
-        train: share of the strings that train; the three shares add up to 1.
-        calibration: share held out to calibrate with.
-        test: share held out to test with.
-        seed: of the assignment.
-
-    Returns:
-        A split of the held-out strings, each with its part.
-
-    Raises:
-        UsageError: the shares are negative or do not add up to 1.
-    """
+    """Assign every exact synonym to train, calibration or test by a seeded hash of its cleaned string."""
     _check_fractions(train, calibration, test)
     if abs(train + calibration + test - 1) > 1e-9:
         raise UsageError(f"train, calibration and test must add up to 1, not {train + calibration + test:g}")
@@ -219,18 +169,7 @@ def assign(
 
 
 def with_triples(split: Split, terminology: Terminology, *, fraction: float, seed: int) -> Split:
-    """Return the split with held-out triples beside its strings.
-
-    About `fraction` of the pairs of live, named concepts that have a relation are chosen, by a seeded hash of their
-    ids, and all triples of such a pair are held out together. A pair stays if without it a concept would have no triple
-    left, or a relation label none: what is asked about is then known from training, as link prediction wants it.
-
-    Args:
-        split: the strings held out; one without any will do.
-        terminology: what to split.
-        fraction: share of the pairs, 0 to 1.
-        seed: of the choice.
-    """
+    """Return the split with held-out triples beside its strings."""
     _check_fractions(fraction)
     _, offsets = terminology.training_terms()
     named = np.diff(offsets) > 0

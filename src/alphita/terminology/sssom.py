@@ -54,11 +54,7 @@ class MappingSet:
 
 
 def read(path: Path, rejects: Rejects) -> MappingSet:
-    """Read an SSSOM/TSV file, gzipped or not.
-
-    Raises:
-        InputError: it is no SSSOM/TSV: empty, without columns or mappings, or its metadata are no YAML.
-    """
+    """Read an SSSOM/TSV file, gzipped or not."""
     file = SssomFile.open(path)
     mapping_set = MappingSet("", {})
     for line, slots in file.rows(NEEDED, TYPES, rejects):

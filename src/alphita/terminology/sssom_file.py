@@ -45,11 +45,7 @@ class SssomFile:
 
     @classmethod
     def open(cls, path: Path) -> SssomFile:
-        """Read the metadata.
-
-        Raises:
-            InputError: the file cannot be read, is empty or without columns, or its metadata are no YAML.
-        """
+        """Read the metadata."""
         block, number = SssomHeader(path), 0
         for number, line in textio.streamed(path):
             if not line.startswith("#"):
@@ -61,16 +57,7 @@ class SssomFile:
     def rows(
         self, needed: Sequence[str], said_once: Sequence[str], rejects: Rejects
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield (line, value by slot) of each row; what is no row of the table goes to `rejects`.
-
-        Args:
-            needed: slots that must be columns.
-            said_once: slots whose value in the metadata holds for every row, unless they are columns.
-            rejects: takes rows of another length, with an open quote, or that are not UTF-8.
-
-        Raises:
-            InputError: the file cannot be read, or a needed column is not there.
-        """
+        """Yield (line, value by slot) of each row; what is no row of the table goes to `rejects`."""
         of_all = {slot: self.metadata[slot] for slot in said_once if slot in self.metadata}
         for line, slots in textio.table(self.path, "\t", needed, rejects, after=self.n_lines):
             yield line, of_all | slots
@@ -103,11 +90,7 @@ class SssomHeader:
     _open_at: int = 0
 
     def add(self, number: int, line: str) -> None:
-        """Take a line that begins with #.
-
-        Raises:
-            InputError: it is no YAML, or no text.
-        """
+        """Take a line that begins with #."""
         line = line.rstrip("\r\n")
         bare = line[1:].strip()
         if self._open:
@@ -133,11 +116,7 @@ class SssomHeader:
         of[entry[2]] = value.strip("'\"")
 
     def end(self) -> None:
-        """Take note that there are no more lines.
-
-        Raises:
-            InputError: a quote or bracket is still open.
-        """
+        """Take note that there are no more lines."""
         if self._open:
             raise self._no_yaml(f"{self._open[0]} is opened and not closed", self._open_at, self._open)
 

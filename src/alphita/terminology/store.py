@@ -38,11 +38,7 @@ Int64 = NDArray[np.int64]
 
 
 def load_terminology(path: Path | str) -> Terminology:
-    """Open a terminology folder.
-
-    Raises:
-        InputError: it is no terminology, is damaged, or was made with other cleaning rules.
-    """
+    """Open a terminology folder."""
     return Terminology(Path(path))
 
 
@@ -75,7 +71,6 @@ class Terminology:
     """
 
     def __init__(self, path: Path) -> None:
-        """Use `load_terminology`."""
         self.path = Path(path)
         self.manifest = artefact.open_checked(self.path, KIND)
         self.content_hash: str = self.manifest["content_hash"]

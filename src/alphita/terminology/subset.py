@@ -58,12 +58,7 @@ class SubsetChoice:
 
 
 def subset(terminology: Terminology, choice: SubsetChoice) -> Tables:
-    """Return the part of a terminology that was chosen.
-
-    Raises:
-        UsageError: a source, language or semantic type that it does not have, or nothing is left.
-        InputError: a concept that it does not have.
-    """
+    """Return the part of a terminology that was chosen."""
     tables = reading.tables_of(terminology)
     dropped: Counter[str] = Counter()
     kept = np.ones(terminology.n_concepts, bool)
@@ -87,13 +82,7 @@ def subset(terminology: Terminology, choice: SubsetChoice) -> Tables:
 
 
 def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[str]:
-    """Read CURIEs, the first cell of each line (tab or comma between cells); "#" begins a comment.
-
-    An id that the terminology does not have goes to `rejects`; a first line that is no CURIE is a header.
-
-    Raises:
-        InputError: the file cannot be read, or is empty.
-    """
+    """Read CURIEs, the first cell of each line (tab or comma between cells); "#" begins a comment."""
     rows: dict[str, int] = {}
     first = True
     for number, line in _files.lines(path, "utf-8", rejects):
@@ -155,11 +144,7 @@ def _of_sources(tables: Tables, names: Collection[str], dropped: Counter[str]) -
 
 
 def _handed_on(tables: Tables) -> dict[str, NDArray[np.bool_]]:
-    """Return, by source, the concepts that it gives an id, be it an alternative one, but no term.
-
-    So do distributors: OMOP states all relations of its vocabularies, UMLS the semantic types. What they say of such a
-    concept is said of other sources' content, and theirs in name only.
-    """
+    """Return, by source, the concepts that it gives an id, be it an alternative one, but no term."""
 
     def pairs(name: str, concept: pl.Expr) -> pl.DataFrame:
         frame: pl.DataFrame = getattr(tables, name)

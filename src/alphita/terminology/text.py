@@ -126,11 +126,7 @@ DEFAULT_RULES: tuple[str, ...] = (
 
 
 def clean(string: str, rules: Iterable[str] = DEFAULT_RULES) -> str:
-    """Apply the named rules in order; the result may be empty (a string of punctuation only).
-
-    Raises:
-        KeyError: a rule of that name does not exist.
-    """
+    """Apply the named rules in order; the result may be empty (a string of punctuation only)."""
     if rules is DEFAULT_RULES and string.isascii():
         return _clean_ascii(string)
     for rule in rules:

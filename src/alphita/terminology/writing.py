@@ -55,23 +55,7 @@ def save(
     force: bool = False,
     before: Callable[[dict[str, int]], None] = lambda counts: None,
 ) -> None:
-    """Write a terminology folder; it appears whole or not at all.
-
-    Rows that name an unknown concept, have no string, or repeat an id are left out, each counted in `rejects`.
-
-    Args:
-        tables: what the loader returned.
-        path: the folder to create.
-        sources: where it comes from, instead of `tables.sources`.
-        config: the loader's options, for the manifest.
-        rejects: takes the rows left out.
-        force: move an existing folder aside.
-        before: is given the rows of each table before the folder appears: what lies beside it is written first.
-
-    Raises:
-        InputError: no concept or no term is left; under strict rejects, the first bad row.
-        UsageError: `path` exists and `force` is not given.
-    """
+    """Write a terminology folder; it appears whole or not at all."""
     rejects = rejects if rejects is not None else Rejects(None)
     rejected = rejects.count
     # A copy that loses each table when it is written, so that the memory is free again unless the caller holds it.
@@ -101,14 +85,7 @@ class _Writer:
         self.folder, self.tables, self.rejects = folder, tables, rejects
 
     def write(self) -> dict[str, int]:
-        """Write all files but the manifest; rows that cannot be saved go to the rejects.
-
-        Returns:
-            Rows written, by table: "concepts", "terms", "relations", the side tables' names and "aliases".
-
-        Raises:
-            InputError: no concept or no term is left; under strict rejects, the first bad row.
-        """
+        """Write all files but the manifest; rows that cannot be saved go to the rejects."""
         concepts = self._concepts()
         names = self._terms()
         ids = concepts["id"].to_arrow()
@@ -371,11 +348,7 @@ def write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
 
 
 def _canonical(array: pa.Array) -> pa.Array:
-    """Return the array in the one form that its values have, so that equal content has equal bytes and one hash.
-
-    Arrow leaves open what lies under a null, in the last bits of a bitmap and beyond a slice, and it is whatever the
-    way there left. Buffers that are right already are not copied.
-    """
+    """Return the array in the one form that its values have, so that equal content has equal bytes and one hash."""
     n = len(array)
     kind = array.type
     if n == 0:

@@ -171,11 +171,7 @@ def run(name: str, spec: TrainSpec) -> None:
 
 
 def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
-    """Return where an export of one of these kinds goes.
-
-    Raises:
-        UsageError: the recipe's models cannot be exported so, or it is there.
-    """
+    """Return where an export of one of these kinds goes."""
     from alphita_lab.training.engine import runs
 
     if spec.export and spec.export not in kinds:

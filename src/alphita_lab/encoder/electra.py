@@ -51,14 +51,6 @@ class Generator(torch.nn.Module):
     """
 
     def __init__(self, embeddings: Any, config: Any, *, first: int = 0, seed: int = 0) -> None:  # noqa: ANN401 - transformers'
-        """Draw the weights at random.
-
-        Args:
-            embeddings: the discriminator's.
-            config: a BertConfig of the layers.
-            first: position of a row's first token.
-            seed: of the weights.
-        """
         from transformers.models.bert.modeling_bert import BertLayer
 
         super().__init__()
@@ -76,19 +68,7 @@ class Generator(torch.nn.Module):
 
     @classmethod
     def of(cls, discriminator: Any, *, share: float = 1 / 3, layers: int | None = None, seed: int) -> Generator:  # noqa: ANN401
-        """Return a new generator for a discriminator, on the same device and with its dropout.
-
-        Args:
-            discriminator: a BERT, RoBERTa or ELECTRA of transformers.
-            share: its number of heads in those of the discriminator, above 0 up to 1, rounded, 1 at least; the heads
-                have the same size, and the feed-forward layers the same proportion.
-            layers: how many; None: as the discriminator has.
-            seed: of the weights.
-
-        Raises:
-            InputError: the discriminator is of another kind.
-            UsageError: `share` or `layers` is out of range.
-        """
+        """Return a new generator for a discriminator, on the same device and with its dropout."""
         from transformers import BertConfig
 
         if not flat_bert.runs(discriminator):
@@ -123,7 +103,6 @@ class Generator(torch.nn.Module):
         """Return the logits of some tokens, (p, vocabulary).
 
         Args:
-            packing: rows of tokens, masked.
             places: (p,) where in the packing the tokens stand that are guessed.
         """
         (embeddings,) = self._embeddings
@@ -143,24 +122,13 @@ class ReplacedHead(torch.nn.Module):
     """
 
     def __init__(self, hidden: int, *, seed: int) -> None:
-        """Draw the weights at random for states of length `hidden`."""
         super().__init__()
         self.dense, self.out = torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, 1)
         _draw(self, seed)
 
     @classmethod
     def of(cls, encoder: TermEncoder, *, seed: int) -> ReplacedHead:
-        """Return the head that the encoder's folder holds, or else a new one, on the encoder's device.
-
-        It is looked for in HEAD.safetensors, then in the model's own weights, as published ELECTRA has it.
-
-        Args:
-            encoder: runs on torch.
-            seed: of a new one.
-
-        Raises:
-            InputError: the saved head does not fit the encoder.
-        """
+        """Return the head that the encoder's folder holds, or else a new one, on the encoder's device."""
         head = cls(encoder.dim, seed=seed)
         file, saved = _saved(encoder.folder)
         fill(head, saved, file, "head that finds replaced tokens")
@@ -183,22 +151,7 @@ def scratch(
     positions: int,
     seed: int,
 ) -> None:
-    """Write a new BERT with random weights, which `TermEncoder.load` opens.
-
-    Args:
-        folder: made if need be.
-        tokenizer_json: the file of its tokenizer.
-        layers: how many.
-        hidden: width of states and embeddings, a multiple of `heads`.
-        heads: of each layer's attention.
-        intermediate: width of the feed-forward layers.
-        positions: tokens that a row may have.
-        seed: of the weights.
-
-    Raises:
-        InputError: the tokenizer cannot be read.
-        UsageError: the sizes do not fit each other.
-    """
+    """Write a new BERT with random weights, which `TermEncoder.load` opens."""
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
     from transformers.utils import logging

@@ -42,11 +42,7 @@ def _plain(model: torch.nn.Module) -> bool:
 
 
 def few_sizes(count: int) -> int:
-    """Return the next of eight sizes between two powers of two, at most an eighth above `count`.
-
-    oneDNN compiles each product anew for each size, in some 0.4 ms, and keeps it, in some 0.6 MB; and a service sees
-    hundreds of sizes an hour.
-    """
+    """Return the next of eight sizes between two powers of two, at most an eighth above `count`."""
     unit = 1 << max(0, count.bit_length() - 4)
     return -(-count // unit) * unit
 
@@ -55,7 +51,6 @@ class Linear:
     """x W^T + b, on a CPU by oneDNN with the matrix in its layout, where torch can."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor, *, gelu: bool = False) -> None:
-        """Lay out `weight` (out, in) and `bias` (out,); with `gelu` the exact GELU follows."""
         self.weight, self.bias, self.gelu = weight, bias, gelu
         self.packed: torch.Tensor | None = None
         if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
@@ -81,7 +76,6 @@ class LayerNorm:
     """Layer normalisation with its weights in one precision."""
 
     def __init__(self, norm: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - torch.nn.LayerNorm
-        """Take the weights of `norm`."""
         self.weight, self.bias, self.eps = norm.weight.to(dtype), norm.bias.to(dtype), norm.eps
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -93,7 +87,6 @@ class FlatBert:
     """A BERT (or RoBERTa, or ELECTRA) with its weights laid out for encoding in one precision."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - a transformers model
-        """Copy the weights of `model`, which `runs` must accept, in precision `dtype`."""
         config, embeddings = model.config, model.embeddings
         self.heads: int = config.num_attention_heads
         first = first_position(model)

@@ -35,12 +35,6 @@ class InjectedBert(torch.nn.Module):
     """
 
     def __init__(self, model: torch.nn.Module, injection: Injection, *, layer: int, outside: Sequence[int]) -> None:
-        """Take over `model`, whose pooler is dropped: no vector depends on it.
-
-        Raises:
-            InputError: it is neither BERT nor RoBERTa, or has no layer `layer`.
-            UsageError: `layer` is below 1.
-        """
         super().__init__()
         self.model, self.injection, self.layer, self.outside = model, injection, layer, tuple(outside)
         check_layer(model, layer)
@@ -67,12 +61,9 @@ class InjectedBert(torch.nn.Module):
 
         Args:
             input_ids: (rows, length) token ids.
-            attention_mask: (rows, length), 1 at tokens and 0 at padding; None where nothing is padded.
-            mentions: (m, 3) int64 rows [sequence, start, end); m may be 0. None: every row is a term by itself.
-            token_type_ids: (rows, length) of the parts of a pair; None: all 0.
-
-        Raises:
-            ValueError: a mention is empty, outside the batch or over padding.
+            attention_mask: (rows, length), 1 at tokens and 0 at padding.
+            mentions: (m, 3) int64 rows [sequence, start, end).
+            token_type_ids: (rows, length) of the parts of a pair.
         """
         from transformers.masking_utils import create_bidirectional_mask
 
@@ -98,15 +89,8 @@ class InjectedBert(torch.nn.Module):
         """Return states and links of rows whose tokens lie end to end; what `forward` returns, without padding.
 
         Args:
-            packing: where the tokens lie.
-            mentions: (m, 3) int64 rows [row, start, end), rows as they were given; None: every row is a term by itself.
-            types: (flat,) type of each place; None: all 0.
-
-        Returns:
-            The states are (flat, hidden), of every place of `packing.ids`.
-
-        Raises:
-            ValueError: a mention is empty or outside its row.
+            mentions: (m, 3) int64 rows [row, start, end), rows as they were given.
+            types: (flat,) type of each place.
         """
         if mentions is None:
             mentions = packed_mentions(packing, self.outside)
@@ -151,7 +135,6 @@ class FlatInjectedBert:
     """An `InjectedBert` laid out for encoding terms, each a mention by itself; see `flat_bert`."""
 
     def __init__(self, injected: InjectedBert, dtype: torch.dtype) -> None:
-        """Copy the weights of the BERT in precision `dtype`, and the entities in fp32, in which links are found."""
         self.bert = flat_bert.FlatBert(injected.model, dtype)
         self.injection, self.layer, self.outside = injected.injection, injected.layer, injected.outside
         with torch.inference_mode():
@@ -204,10 +187,7 @@ def packed_states(
     """Return the last state of every place of `packing.ids`, (flat, hidden), of a model that `packs`.
 
     Args:
-        model: the model.
-        packing: where the tokens lie.
-        mentions: where entities are added, if the model adds any; see `InjectedBert.packed`.
-        types: (flat,) type of each place; None: all 0.
+        types: (flat,) type of each place.
     """
     if isinstance(model, InjectedBert):
         return model.packed(packing, mentions, types).last_hidden_state
@@ -220,9 +200,7 @@ def packed_mentions(
     """Return the mentions of rows that are terms by themselves, (m, 3) rows [row, start, end); see `term_mentions`.
 
     Args:
-        packing: where the tokens lie.
-        outside: ids of special tokens.
-        inside: (tokens,) bool, the tokens that may belong to a mention; None: all.
+        inside: (tokens,) bool, the tokens that may belong to a mention.
     """
     ids = packing.ids[: packing.tokens]
     ordinary = ~torch.isin(ids, torch.tensor(outside, dtype=ids.dtype, device=ids.device))
@@ -238,11 +216,7 @@ def packed_mentions(
 
 
 def check_packed(mentions: torch.Tensor, packing: packed.Packing) -> None:
-    """Check that mentions (m, 3) lie within the rows of `packing`.
-
-    Raises:
-        ValueError: one is empty or outside its row.
-    """
+    """Check that mentions (m, 3) lie within the rows of `packing`."""
     row, start, end = mentions.unbind(1)
     wrong = (row < 0) | (row >= len(packing.lengths)) | (start < 0) | (start >= end)
     wrong |= end > packing.lengths[row.clamp(0, len(packing.lengths) - 1)]
@@ -252,12 +226,7 @@ def check_packed(mentions: torch.Tensor, packing: packed.Packing) -> None:
 
 
 def check_layer(model: torch.nn.Module, layer: int) -> None:
-    """Check that knowledge can be injected after layer `layer` of `model`.
-
-    Raises:
-        InputError: the model is neither BERT nor RoBERTa, or has no such layer.
-        UsageError: `layer` is below 1.
-    """
+    """Check that knowledge can be injected after layer `layer` of `model`."""
     if layer < 1:
         raise UsageError(f"layer must be 1 or more, the layer after which entities are added, not {layer}")
     if not flat_bert.supports(model):
@@ -269,11 +238,7 @@ def check_layer(model: torch.nn.Module, layer: int) -> None:
 
 
 def load(folder: Path) -> InjectedBert:
-    """Return the model that `InjectedBert.save_pretrained` wrote into `folder`.
-
-    Raises:
-        InputError: its files are missing or damaged, or do not fit each other.
-    """
+    """Return the model that `InjectedBert.save_pretrained` wrote into `folder`."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -68,14 +68,7 @@ class Injection(torch.nn.Module):
         """Draw the projections at random.
 
         Args:
-            entities: (E, d) float32 or float16, copied. The shares are computed in float32 either way.
-            hidden: length of a state.
-            nearest: n, from 1 to E.
-            eps: of the layer norm.
-
-        Raises:
-            InputError: there is no entity, or a vector is not finite.
-            UsageError: `nearest` is out of range.
+            entities: (E, d) float32 or float16, copied.
         """
         super().__init__()
         if entities.dim() != 2 or not entities.numel():
@@ -95,11 +88,7 @@ class Injection(torch.nn.Module):
             torch.nn.init.zeros_(layer.bias)
 
     def follow(self, norm: torch.nn.LayerNorm) -> None:
-        """Start the layer norm so that it changes states that come from `norm` as little as it can.
-
-        A state w z + b with z of mean 0 and variance 1 has mean b.mean() and variance (w w).mean() + b.var(), on
-        average: these become the shift and the gain.
-        """
+        """Start the layer norm so that it changes states that come from `norm` as little as it can."""
         with torch.no_grad():
             variance = norm.weight.square().mean() + norm.bias.var(correction=0)
             self.norm.weight.fill_(float(variance.sqrt()))
@@ -114,9 +103,8 @@ class Injection(torch.nn.Module):
 
         Args:
             hidden: (rows, length, hidden) states after layer i.
-            mentions: (m, 3) int64 rows [sequence, start, end), within `hidden`. A token of two mentions gets both.
-            search: (m, d) mentions in the graph's space -> (m, n) rows of the nearest entities, nearest first; None:
-                `search` of this step.
+            mentions: (m, 3) int64 rows [sequence, start, end), within `hidden`.
+            search: (m, d) mentions in the graph's space -> (m, n) rows of the nearest entities, nearest first.
         """
         with torch.autocast(hidden.device.type, enabled=False):
             states = hidden if hidden.dtype == torch.float64 else hidden.float()
@@ -145,7 +133,6 @@ def tokens_of(mentions: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.
 
     Args:
         mentions: (m, 3) int64 rows [sequence, start, end).
-        length: tokens a row.
     """
     row, start, end = mentions.unbind(1)
     sizes = end - start
@@ -160,8 +147,6 @@ def nearest_entities(queries: torch.Tensor, entities: torch.Tensor, n: int, *, b
     Args:
         queries: (m, d).
         entities: (E, d), E at least `n`.
-        n: how many.
-        block: entities compared at once: (m, block) numbers are held, not (m, E).
     """
     with torch.no_grad():
         parts = (entities[first : first + block] for first in range(0, len(entities), block))
@@ -173,7 +158,6 @@ def greatest(blocks: Iterable[torch.Tensor], n: int) -> torch.Tensor:
 
     Args:
         blocks: (m, b) each: matrices side by side, of `n` columns at least together.
-        n: how many.
     """
     best = columns = torch.empty(0)
     first = 0
@@ -209,12 +193,9 @@ def _merged(
 def term_mentions(input_ids: torch.Tensor, attention_mask: torch.Tensor | None, outside: Sequence[int]) -> torch.Tensor:
     """Return the mentions of rows that are terms by themselves, (m, 3): from the first ordinary token to the last.
 
-    A row of special tokens only, as an empty term has, holds no mention.
-
     Args:
         input_ids: (rows, length) token ids.
         attention_mask: (rows, length), or None where nothing is padded.
-        outside: ids of special tokens.
     """
     ordinary = ~torch.isin(input_ids, torch.tensor(outside, dtype=input_ids.dtype, device=input_ids.device))
     if attention_mask is not None:
@@ -226,11 +207,7 @@ def term_mentions(input_ids: torch.Tensor, attention_mask: torch.Tensor | None, 
 
 
 def check_mentions(mentions: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
-    """Check that mentions (m, 3) lie within the tokens of a batch, `input_ids` (rows, length).
-
-    Raises:
-        ValueError: one is empty, outside the batch or over padding.
-    """
+    """Check that mentions (m, 3) lie within the tokens of a batch, `input_ids` (rows, length)."""
     if mentions.dim() != 2 or mentions.shape[1] != 3 or mentions.dtype != torch.int64:
         raise ValueError(f"mentions must be (m, 3) int64, not {tuple(mentions.shape)} {mentions.dtype}")
     rows, length = input_ids.shape

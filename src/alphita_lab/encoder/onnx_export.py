@@ -38,19 +38,7 @@ GELU_ZERO, GELU_LEAST = 24, 0.17
 def write(
     runtime: TorchRuntime, settings: ModelSettings, folder: Path, *, precision: str, examples: Sequence[Sequence[int]]
 ) -> Path:
-    """Write the model of `runtime` as FILES[precision] into `folder`.
-
-    Args:
-        runtime: holds the model.
-        settings: its pooling.
-        folder: the saved model folder.
-        precision: fp32 or int8.
-        examples: token lists on which int8 sees the ranges of the states.
-
-    Raises:
-        InputError: its kind of model cannot be exported.
-        MissingExtra: the package onnx is not installed.
-    """
+    """Write the model of `runtime` as FILES[precision] into `folder`."""
     require("onnx", "train")
     config = runtime.config
     if not runtime.exportable:
@@ -89,18 +77,7 @@ def build(
     first_position: int,
     peaks: Mapping[str, NDArray[np.float32]] | None,
 ) -> Any:  # noqa: ANN401 - an onnx.ModelProto
-    """Return the ONNX model: input_ids (rows, length) int64, rows of one length -> vectors (rows, dim) float32.
-
-    Args:
-        weights: by transformers' names for BertModel.
-        pooling: mean, cls or legacy_coder.
-        heads: attention heads.
-        layers: transformer layers.
-        eps: of the layer norms.
-        first_position: row of the position embedding for a row's first token.
-        peaks: for int8, the largest absolute input of each channel of the linear layers behind a layer norm, by their
-            names; None for fp32.
-    """
+    """Return the ONNX model: input_ids (rows, length) int64, rows of one length -> vectors (rows, dim) float32."""
     from onnx import TensorProto, helper
 
     graph = _Graph(peaks, eps)
@@ -166,14 +143,8 @@ class _Graph:
     def products(
         self, x: str, weights: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, str], *, gelu: bool = False
     ) -> None:
-        """Add x W^T, without bias, for states x (tokens, in) and each of `outputs`: name of a linear layer -> output.
-
-        Args:
-            x: the states; the layers share their quantisation.
-            weights: by name; (out, in).
-            outputs: name of each linear layer -> name of its output.
-            gelu: whether x comes from a GELU.
-        """
+        """Add x W^T, without bias, for states x (tokens, in) and each of `outputs`: name of a linear layer ->
+        output."""
         matrices = {name: weights[f"{name}.weight"] for name in outputs}
         if not self.quantize:
             for name, output in outputs.items():

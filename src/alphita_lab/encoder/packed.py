@@ -38,7 +38,6 @@ class _Group:
     """
 
     def __init__(self, lengths: NDArray[np.int64], device: torch.device) -> None:
-        """Lay out rows of `lengths` tokens."""
         self.tokens = int(lengths.sum())
         self.shape = (_up(len(lengths), ROWS), _up(int(lengths.max()), LENGTH))
         rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -78,9 +77,7 @@ class Packing:
         """Lay out n rows.
 
         Args:
-            ids: the rows' token ids, end to end.
-            lengths: (n,) tokens a row, each 1 or more; they add up to len(ids).
-            device: where the tensors go.
+            lengths: (n,) tokens a row, each 1 or more.
         """
         device = torch.device(device)
         order = np.argsort(lengths, kind="stable")
@@ -116,7 +113,6 @@ def within(rows: NDArray[np.int64], lengths: NDArray[np.int64], budget: int) -> 
     Args:
         rows: (m,) which.
         lengths: (n,) tokens of each row there is.
-        budget: tokens a part.
     """
     parts: list[list[int]] = []
     left = 0
@@ -158,13 +154,9 @@ def forward(
 ) -> torch.Tensor:
     """Return the last hidden state of every place of `packing.ids`, (flat, hidden).
 
-    `flat_bert.runs` says of which models. Dropout follows the model's training mode and probabilities.
-
     Args:
-        model: the model.
-        packing: where the tokens lie.
         ids: (flat,) other tokens in the places of `packing.ids`.
-        types: (flat,) type of each, 1 in the second text of a pair; None: all 0.
+        types: (flat,) type of each, 1 in the second text of a pair.
     """
     hidden = embed(model.embeddings, packing, ids, types, first=first_position(model))
     # ELECTRA's embeddings may be narrower than its layers.
@@ -183,11 +175,8 @@ def embed(
     """Return the embedding of every place, (flat, e): of token, position and type, normalised.
 
     Args:
-        embeddings: a model's.
-        packing: where the tokens lie.
         ids: (flat,) other tokens in the places of `packing.ids`.
-        types: (flat,) type of each; None: all 0.
-        first: position of a row's first token, `flat_bert.first_position`.
+        types: (flat,) type of each.
     """
     hidden = (
         embeddings.word_embeddings(packing.ids if ids is None else ids)
@@ -237,16 +226,7 @@ def _drop(states: torch.Tensor, dropout: torch.nn.Dropout) -> torch.Tensor:
 
 
 def dropped(states: torch.Tensor, share: float) -> torch.Tensor:
-    """Return the states with a share of them zero at random and the others larger by as much; same shape and type.
-
-    On a processor torch's own dropout is slow: it was a sixth of ELECTRA's steps (docs/results/log.md). Here a state
-    has 16 random bits, four states a number: the share is off by less than 1e-5, and the scale is that of the share
-    drawn.
-
-    Args:
-        states: of any shape.
-        share: 0 up to 1.
-    """
+    """Return the states with a share of them zero at random and the others larger by as much; same shape and type."""
     threshold = round(share * 2**16)
     if states.device.type != "cpu" or threshold in (0, 2**16):
         return functional.dropout(states, share)

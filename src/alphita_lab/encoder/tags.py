@@ -39,16 +39,7 @@ class Tagged:
 
 
 def with_tags(encoder: str | Path, folder: Path, *, seed: int = 0) -> Tagged:
-    """Write an encoder with tags into `folder`; one that has them already is left where it is.
-
-    Args:
-        encoder: `alphita-en`, `minilm`, a model folder, or a hub name.
-        folder: an empty folder.
-        seed: of the noise.
-
-    Raises:
-        InputError: no such encoder, its files are damaged, or its embeddings cannot be found.
-    """
+    """Write an encoder with tags into `folder`; one that has them already is left where it is."""
     from tokenizers import AddedToken, Tokenizer
 
     source = TermEncoder.load(encoder, precision="fp32", device="cpu")

@@ -26,11 +26,7 @@ FEW_TOKENS = 48
 
 
 def choose(device: str, precision: str) -> tuple[str, str]:
-    """Return the device and precision in use: bf16 where it is fast, under "auto".
-
-    Raises:
-        UsageError: a GPU is asked for and there is none, or an unknown device.
-    """
+    """Return the device and precision in use: bf16 where it is fast, under "auto"."""
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise UsageError(f"unknown device {device!r}; choose from ['auto', 'cpu', 'cuda']")
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -50,7 +46,6 @@ class TermModule(torch.nn.Module):
     """
 
     def __init__(self, model: torch.nn.Module, settings: ModelSettings) -> None:
-        """Pool `model` as `settings` say."""
         super().__init__()
         self.model, self.settings = model, settings
 
@@ -84,11 +79,6 @@ class TorchRuntime:
     BUDGET: ClassVar[dict[str, int]] = {"cpu": 2048, "cuda": 65536}
 
     def __init__(self, folder: Path, settings: ModelSettings, *, precision: str, device: str, pad_id: int) -> None:
-        """Load the transformer in `folder`.
-
-        Raises:
-            InputError: its files are missing or damaged, or lack weights.
-        """
         self.device = torch.device(device)
         self.settings, self.precision, self.pad_id = settings, precision, pad_id
         self._module = TermModule(_load(folder, settings), settings).to(self.device).eval()
@@ -171,9 +161,6 @@ class TorchRuntime:
 
     def peaks(self, token_lists: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float32]]:
         """Return the largest absolute value of each channel that enters the linear layers behind a layer norm.
-
-        Args:
-            token_lists: rows to run.
 
         Returns:
             (hidden,) by the name of the layer.

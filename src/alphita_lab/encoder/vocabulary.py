@@ -72,22 +72,7 @@ def extend(
     fields: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Extension:
-    """Write an encoder with more tokens, as a model artefact.
-
-    A head for masked language modelling, in the encoder's file or beside it, is extended alike and kept.
-
-    Args:
-        encoder: `alphita-en`, `minilm`, a model folder, or a hub name, of WordPiece tokens.
-        tokens: the new tokens, `##` before those inside words; what cannot be added is left out and counted.
-        out: the model folder to create; `TermEncoder.load` and `SentenceTransformer` open it.
-        seed: of the noise.
-        fields: what else goes into the manifest, such as hashes of the texts.
-        force: replace an existing folder.
-
-    Raises:
-        InputError: no such encoder, or its files are damaged.
-        UsageError: another kind of tokenizer; no token to add; `out` exists.
-    """
+    """Write an encoder with more tokens, as a model artefact."""
     out = Path(out)
     artefact.refuse_existing(out, force, " (the old one is moved aside)")
     like = open_wordpiece(encoder)
@@ -123,14 +108,7 @@ def _spelt(tokens: Sequence[str], like: Tokenizer) -> list[list[int]]:
 
 
 def _extend_tokenizer(folder: Path, ids: Mapping[str, int], added: Mapping[str, int]) -> None:
-    """Put tokens into tokenizer.json, and into vocab.txt where there is one.
-
-    Args:
-        folder: of the tokenizer.
-        ids: the new tokens.
-        added: tokens that stand beside the vocabulary. They go into it, and ids without a token get one that no text
-            holds: otherwise a token added later would get an id that is in use.
-    """
+    """Put tokens into tokenizer.json, and into vocab.txt where there is one."""
     file = folder / "tokenizer.json"
     content = textio.json_file(file)
     vocabulary = content["model"]["vocab"] | added | ids
@@ -193,8 +171,7 @@ def _with_rows(tensor: torch.Tensor, ids: list[int], spelt: list[list[int]], see
     Args:
         tensor: (old,) or (old, dim), a row for each id, and perhaps spare ones.
         ids: (new,) ids, ascending.
-        spelt: (new,) ids of the old pieces of each; none where it has none.
-        seed: of the noise, which a bias, (old,), does not get.
+        spelt: (new,) ids of the old pieces of each.
 
     Returns:
         (max(old, ids + 1),) or (max(old, ids + 1), dim) of the same type.

@@ -64,22 +64,7 @@ class _Task:
 
 
 def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, Any]:
-    """Score every system on every benchmark and write the report folder, whole or not at all.
-
-    All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
-    where to get the data; one that was asked for by name and has none is an error. A system that fails on a benchmark
-    stands there as not scored, with the reason, and the others go on, whatever went wrong; only if nothing was scored
-    its error is raised. So do pictures that cannot be drawn, under "pictures".
-
-    Returns:
-        The report, as report.json holds it.
-
-    Raises:
-        UsageError: an unknown benchmark, system or setting; two benchmarks of one name; no system fits a benchmark;
-            nothing to draw pictures of; `out` exists without `force`.
-        InputError: data are missing or damaged.
-        AlphitaError: nothing was scored, for a reason that nobody foresaw.
-    """
+    """Score every system on every benchmark and write the report folder, whole or not at all."""
     if plan.pictures and plan.terminology is None:
         raise UsageError("pictures show a terminology: --terminology X.terminology")
     tasks, systems = _read(plan)
@@ -203,17 +188,7 @@ def _entry(
     everything: bool,
     failed: list[AlphitaError],
 ) -> dict[str, Any]:
-    """Score every system on one benchmark; one that cannot do it is told so and the work goes on.
-
-    Args:
-        task: the benchmark.
-        systems: by name.
-        baseline: the one that the others are compared with.
-        seed: of the intervals.
-        folder: of the report.
-        everything: of "all" benchmarks, those that a system cannot do are no failure of the run.
-        failed: gets what was raised.
-    """
+    """Score every system on one benchmark; one that cannot do it is told so and the work goes on."""
     info = task.info
     entry: dict[str, Any] = {
         "name": task.name,

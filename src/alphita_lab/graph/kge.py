@@ -83,28 +83,7 @@ def train(
     force: bool = False,
     progress: bool = True,
 ) -> dict[str, float]:
-    """Train a model on a terminology's triples and save its vectors.
-
-    Args:
-        terminology: whose relations are learnt.
-        name: of the model: transe, complex, rotate, simple.
-        out: the artefact to create.
-        config: of that model's class.
-        work: a folder for unfinished work; what lies there is gone on with, and in the end it is removed.
-        split: its held-out triples never train and are the test part.
-        device: "cpu" or "cuda".
-        force: replace an existing artefact.
-        progress: show a bar.
-
-    Returns:
-        Figures on the test triples: MRR, hits@1, hits@3, hits@10, MR.
-
-    Raises:
-        UsageError: no such model or device, or a dimension that it cannot have.
-        InputError: too few triples, a split that holds none out, or the unfinished work is of another run.
-        MissingExtra: PyKEEN is not installed.
-        AlphitaError: training diverged.
-    """
+    """Train a model on a terminology's triples and save its vectors."""
     module = models.load(name)
     if config.dim % module.PARTS:
         raise UsageError(
@@ -158,11 +137,7 @@ def _check_device(device: str) -> None:
 
 
 def build(module: GraphModel, n_entities: int, n_relations: int, config: GraphTraining) -> torch.nn.Module:
-    """Return PyKEEN's model with the config's loss, as it starts.
-
-    Raises:
-        MissingExtra: PyKEEN is not installed.
-    """
+    """Return PyKEEN's model with the config's loss, as it starts."""
     import torch
 
     factory = require("pykeen.triples", "graph").CoreTriplesFactory(
@@ -216,8 +191,6 @@ def loss_of(module: GraphModel, model: Any, triples: torch.Tensor, false: torch.
     """Return the loss of a step: the mean of that of the tails and that of the heads, and the regulariser's.
 
     Args:
-        module: the model's file.
-        model: PyKEEN's model.
         triples: (b, 3).
         false: (2, n) entities drawn as tails and as heads of all b.
     """
@@ -295,10 +268,7 @@ def _run(
 
 
 def _over(course: _Course, config: GraphTraining) -> bool:
-    """Tell whether the last `patience` looks were none of them better than the best before.
-
-    With a falling rate the best comes late, and training goes on to the end.
-    """
+    """Tell whether the last `patience` looks were none of them better than the best before."""
     if config.schedule != "constant":
         return False
     return bool(course.log) and course.epoch - course.best_epoch >= config.patience * config.evaluate_every

@@ -41,16 +41,7 @@ def ranks(
     """Return the realistic rank of each test triple's tail and head among all entities, 1 at best.
 
     Args:
-        scorer: what scores.
         test: (m, 3) head, relation, tail.
-        n_entities: entities there are.
-        known: triples (all of train, validation and test) whose other answers are no competitors; None: unfiltered.
-
-    Returns:
-        "tail" and "head", (m,) each.
-
-    Raises:
-        ValueError: the scores are of another shape, or NaN.
     """
     by_side = {}
     block = max(1, SCORES_AT_ONCE // n_entities)

@@ -28,7 +28,6 @@ class VectorScorer:
     """Scores by vectors of entities and relations: a `TripleScorer`."""
 
     def __init__(self, model: GraphModel, entities: NDArray[np.float32], relations: NDArray[np.float32]) -> None:
-        """Use vectors as they are saved, (n, d) and (n_relations, d_relation)."""
         self._model = model
         self._entities, self._relations = torch.from_numpy(entities), torch.from_numpy(relations)
 

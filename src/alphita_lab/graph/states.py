@@ -21,7 +21,6 @@ class RowGradients:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Let the model's look-up tables give rows; call `whole` between backward and the optimiser's step."""
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         for table in tables:
             table.sparse = True
@@ -56,15 +55,7 @@ def save(
     optimizer: torch.optim.Optimizer,
     best: dict[str, torch.Tensor],
 ) -> None:
-    """Write weights, the optimiser's moments and the best vectors so far into `work`, over an earlier state.
-
-    Args:
-        work: the folder of unfinished work.
-        facts: what else there is to know, as JSON holds it: the epoch, the figures so far.
-        model: what is trained.
-        optimizer: an Adam over its parameters.
-        best: the best vectors so far, by name.
-    """
+    """Write weights, the optimiser's moments and the best vectors so far into `work`, over an earlier state."""
     from safetensors.torch import save as as_bytes
 
     tensors = {f"{BEST}{name}": value for name, value in best.items()}
@@ -80,14 +71,7 @@ def save(
 def load(
     work: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
-    """Put the state in `work` into model and optimiser.
-
-    Returns:
-        The facts and the best vectors so far; None: there is no state.
-
-    Raises:
-        InputError: it is damaged, or of another model.
-    """
+    """Put the state in `work` into model and optimiser."""
     from safetensors import SafetensorError, safe_open
 
     if not (work / FILE).exists():

@@ -64,12 +64,7 @@ class EntityVectors:
         return int(self.vectors.shape[1])
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
-        """Write the artefact.
-
-        Raises:
-            UsageError: `path` exists and `force` is not given.
-            InputError: ids are not sorted or not unique, or a vector is not finite.
-        """
+        """Write the artefact."""
         self._check(path)
         with artefact.create(path, KIND, force=force) as draft:
             np.save(draft.path / "vectors.npy", self.vectors, allow_pickle=False)
@@ -81,15 +76,7 @@ class EntityVectors:
 
     @classmethod
     def load(cls, path: Path | str, *, dim: int | None = None) -> EntityVectors:
-        """Open saved vectors.
-
-        Args:
-            path: the artefact.
-            dim: numbers that a vector must have; None: any.
-
-        Raises:
-            InputError: it is none, is damaged, or its vectors are of another dimension.
-        """
+        """Open saved vectors."""
         path = Path(path)
         manifest = artefact.open_checked(path, KIND)
         try:
@@ -139,13 +126,8 @@ class EntityVectors:
     def rows_of_terminology(self, terminology: Terminology) -> tuple[Int, int]:
         """Return the row of each concept of a terminology, and how many live ones have none.
 
-        A concept that was merged into another since gives its vector to that one, unless that has one of its own.
-
         Returns:
             (n_concepts,) rows, -1 where there is none, and the number of live concepts without a vector.
-
-        Raises:
-            InputError: no concept of the terminology has a vector.
         """
         rows = np.full(terminology.n_concepts, -1, np.int64)
         placed = rows_of(terminology, self.ids)
@@ -163,10 +145,7 @@ class EntityVectors:
         return rows, int(((rows < 0) & ~terminology.retired).sum())
 
     def cosine(self, left: Sequence[int] | Int, right: Sequence[int] | Int) -> NDArray[np.float32]:
-        """Return the cosine of each of (a,) rows with each of (b,) rows: (a, b); NaN where a row is -1.
-
-        Of ComplEx it is the cosine of real and imaginary parts end to end.
-        """
+        """Return the cosine of each of (a,) rows with each of (b,) rows: (a, b); NaN where a row is -1."""
         return self._unit(left) @ self._unit(right).T
 
     def _unit(self, rows: Sequence[int] | Int) -> NDArray[np.float32]:
@@ -177,11 +156,7 @@ class EntityVectors:
         return taken
 
     def scorer(self, entities: Sequence[str], relations: Sequence[str]) -> VectorScorer:
-        """Return a scorer of triples of these entities and relations, by their places in the two lists.
-
-        Raises:
-            InputError: one of them has no vector.
-        """
+        """Return a scorer of triples of these entities and relations, by their places in the two lists."""
         from alphita_lab.graph import models
         from alphita_lab.graph.scoring import VectorScorer
 

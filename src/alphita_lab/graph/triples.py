@@ -69,23 +69,7 @@ def divide(
     held_out: Split | None = None,
     split_path: Path | None = None,
 ) -> Division:
-    """Choose and split a terminology's triples.
-
-    Args:
-        terminology: where they come from.
-        rare: triples that a relation must have.
-        inverse: a relation is left out if another one has this share of its triples turned round.
-        test: share of the triples of the test part, 0 to 1.
-        validation: share of the validation part.
-        seed: of the split.
-        held_out: a split whose held-out triples are the test part instead of a new one; whatever is between the
-            concepts of such a triple, in either direction and under any relation, is not in training.
-        split_path: where that split lies, for error messages.
-
-    Raises:
-        UsageError: the shares leave nothing to train on.
-        InputError: too few triples are left, the split holds no triples out, or none of this terminology.
-    """
+    """Choose and split a terminology's triples."""
     if test + validation >= 1:
         raise UsageError("test and validation must leave triples to train on")
     triples, notes = usable_triples(terminology, rare=rare, inverse=inverse)
@@ -137,11 +121,7 @@ def divide(
 def held_out_pairs(
     terminology: Terminology, split: Split, path: Path | None = None
 ) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Return the pairs of concepts (p, 2) whose triples a split holds out, and what to note of it.
-
-    Raises:
-        InputError: it holds no triples out, or none between concepts of this terminology.
-    """
+    """Return the pairs of concepts (p, 2) whose triples a split holds out, and what to note of it."""
     if not split.triples:
         raise InputError(
             "this split holds no triples out",
@@ -158,11 +138,7 @@ def held_out_pairs(
 
 
 def _asked_about(triples: Int, pairs: NDArray[np.int32]) -> tuple[Int, NDArray[np.bool_], int]:
-    """Return the triples that are used, which of them are held out, and how many of the latter are left out.
-
-    A split sees to it that concepts and relations are left in training; one that has only rare or inverse relations
-    there, which are left out here, is not, and what is not in training cannot be asked about.
-    """
+    """Return the triples that are used, which of them are held out, and how many of the latter are left out."""
     held_out = between_pairs(triples, pairs)
     train = triples[~held_out]
     seen = np.isin(triples[:, [0, 2]], train[:, [0, 2]]).all(axis=1) & np.isin(triples[:, 1], train[:, 1])
@@ -188,15 +164,8 @@ def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -
 def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[Int, Int, Int]:
     """Split triples into (train, test, validation) so that all entities and relations are seen in training.
 
-    Pairs of concepts are drawn in a seeded order, each with all its triples: of the two directions of a symmetric
-    relation one would else give the other away. A pair that holds the last triple of one of its concepts or relations
-    in the training part stays there. The parts may so be smaller than asked.
-
     Args:
         triples: (t, 3).
-        test: share of the triples, 0 to 1.
-        validation: share of the triples, 0 to 1.
-        seed: of the order.
     """
     order = np.random.default_rng(seed).permutation(len(triples))
     entity_left = np.bincount(triples[:, [0, 2]].ravel()).tolist()
@@ -239,19 +208,7 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
 
 
 def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tuple[Int, dict[str, Any]]:
-    """Return the triples (t, 3) of live concepts, no self-loops, without rare and inverse relations.
-
-    Of two relations that turn each other round the one with the lesser number of triples goes; of equals the later.
-
-    Args:
-        terminology: where they come from.
-        rare: triples that a relation must have.
-        inverse: share of a relation's triples that another one has turned round.
-
-    Returns:
-        The triples, rows and relations as the terminology numbers them, and what was left out: how many rare relations,
-        and the inverse ones.
-    """
+    """Return the triples (t, 3) of live concepts, no self-loops, without rare and inverse relations."""
     triples = np.unique(np.asarray(terminology.triples, np.int64), axis=0)
     live = ~terminology.retired[triples[:, 0]] & ~terminology.retired[triples[:, 2]]
     triples = triples[live & (triples[:, 0] != triples[:, 2])]
@@ -280,7 +237,6 @@ def _turned_round(triples: Int, concepts: int) -> dict[tuple[int, int], int]:
 
     Args:
         triples: (t, 3), none twice.
-        concepts: how many there are.
     """
     triples = triples[np.lexsort((triples[:, 2], triples[:, 0]))]
     keys = triples[:, 0] * concepts + triples[:, 2]

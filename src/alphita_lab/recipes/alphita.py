@@ -96,11 +96,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: no name is left, or no concept has a text of the kinds that are trained against.
-    """
+    """Train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita.index.learning import held_back_of
     from alphita_lab.objectives.kept_nearness import kept_nearness
     from alphita_lab.training.engine import runs

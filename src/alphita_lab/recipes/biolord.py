@@ -296,13 +296,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Run the phases that the config names, and return the last one's figures; see `recipes.coder.train`.
-
-    Raises:
-        InputError: no concept of the terminology has a text, a file of sentences cannot be used, or a later phase
-            cannot be run on what is given.
-        UsageError: nothing is left to do, for the adaptation has no sentences.
-    """
+    """Run the phases that the config names, and return the last one's figures; see `recipes.coder.train`."""
     from alphita_lab.training.engine import runs
     from alphita_lab.training.engine.phases import Phases
 
@@ -357,18 +351,7 @@ def train(
 
 
 def _check_later_phases(config: Config, data: Data, teacher: str | None, members: Mapping[str, Path]) -> None:
-    """Find now what would end the run after hours, in its last phases.
-
-    Args:
-        config: the settings.
-        data: what is learnt from.
-        teacher: what is distilled, or what that will be trained from; None: nothing is.
-        members: of the soup, those that are there already.
-
-    Raises:
-        InputError: a member of the soup cannot be averaged with the others; or the targets have too many numbers for
-            the vectors or the concepts.
-    """
+    """Find now what would end the run after hours, in its last phases."""
     from alphita.encoder.encoder import TermEncoder
     from alphita_lab.training.engine import soup
 

@@ -109,21 +109,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder as CODER and save it to `out`.
-
-    Args:
-        terminology: the knowledge graph: terms and relations.
-        encoder: `alphita-en`, `minilm`, a folder or a hub name to start from.
-        out: the model folder to create; unfinished work lies in `OUT.training` beside it.
-        config: the settings.
-        split: strings and triples held out: removed from the names and the graph before training.
-        resume: go on with the unfinished run.
-        force: replace an existing model or unfinished run.
-        dry_run: only say what it would take.
-
-    Returns:
-        The last logged figures.
-    """
+    """Train an encoder as CODER and save it to `out`."""
     from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.terms.batches import Batch, TermSteps
@@ -169,13 +155,7 @@ def train(
 
 
 def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module, BatchLoss]:
-    """Return what holds the relations, M_r or r of each, and the loss of a batch, L = L_MS + mu L_MS_rel.
-
-    Args:
-        config: the settings.
-        relations: how many there are.
-        dim: numbers in a vector.
-    """
+    """Return what holds the relations, M_r or r of each, and the loss of a batch, L = L_MS + mu L_MS_rel."""
     from alphita_lab.objectives.multi_similarity import Constants, term_term
     from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
     from alphita_lab.objectives.transe import RelationVectors

@@ -91,11 +91,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: no concept of the terminology has several names.
-    """
+    """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
     from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run

@@ -93,12 +93,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder as CODER's first version and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: the terminology has no relations, no concepts of several names, or no semantic types though they
-            are asked for.
-    """
+    """Train an encoder as CODER's first version and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.semantic_type import SemanticTypeHead
     from alphita_lab.objectives.transe import RelationVectors
     from alphita_lab.training.engine.phases import Phase

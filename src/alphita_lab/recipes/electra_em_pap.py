@@ -124,15 +124,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    `encoder` is where training starts with scratch=false, and else gives the vocabulary if none is trained.
-
-    Raises:
-        InputError: a file of the corpus cannot be read, or there is no text in it; the terminology has no products or
-            no names; the encoder has no mask token, or is of another kind than BERT.
-        UsageError: no corpus is given; the terminology has no such attribute; or a size is out of range.
-    """
+    """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks, runs
     from alphita_lab.training.engine.phases import Phase

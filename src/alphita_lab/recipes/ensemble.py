@@ -84,12 +84,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: no name is left, there is no such teacher, or its vectors have another length than the student's.
-        UsageError: no teacher is given.
-    """
+    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita.encoder.encoder import TermEncoder
     from alphita_lab.objectives.multi_similarity import unit
     from alphita_lab.objectives.regression import regression
@@ -157,11 +152,7 @@ class _Data:
 
 
 def _read(terminology: Terminology, config: Config, split: Split | None) -> _Data:
-    """Read names and definitions, without what is held out or back.
-
-    Raises:
-        InputError: no name is left.
-    """
+    """Read names and definitions, without what is held out or back."""
     from alphita.index.learning import held_back_of
     from alphita_lab.training.terms.names import TrainingNames
     from alphita_lab.training.text.definition_data import say, spoken

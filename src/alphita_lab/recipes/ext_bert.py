@@ -110,16 +110,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`.
-
-    See `recipes.coder.train` for the arguments. The terminology gives names to count, and no text.
-
-    Raises:
-        InputError: a file of the corpus cannot be read, or there is no text in it; the encoder has no mask token, or
-            entities injected.
-        UsageError: no corpus is given; or no new token is found, or the encoder's tokens are no WordPieces, though a
-            vocabulary is asked for.
-    """
+    """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks
     from alphita_lab.training.engine.phases import Phases
@@ -192,11 +183,7 @@ def extend(
     split: Split | None,
     held_out: HeldOut,
 ) -> dict[str, float]:
-    """Train a vocabulary, write the encoder with its new tokens to the phase's folder, and return the figures.
-
-    These are: trained, the vocabulary's tokens; in_common, the share of them that the encoder knows; added; composed,
-    the share of the added ones that start as a mean; and tokens a word before and after, of corpus and names.
-    """
+    """Train a vocabulary, write the encoder with its new tokens to the phase's folder, and return the figures."""
     from alphita.encoder.encoder import TermEncoder
     from alphita.encoder.wordpieces import count_words, open_wordpiece
     from alphita.progress import say

@@ -104,13 +104,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: mentions or graph are missing, damaged, or of another terminology, tokenizer or split; the encoder
-            is neither BERT nor RoBERTa, has entities injected already, or lacks the layer.
-        UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
-    """
+    """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.injection_run import Injecting, inject_entities

@@ -56,13 +56,8 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder with margins from the graph and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: no concept has two names or contexts; the mentions are of another tokenizer or split; the graph's
-            vectors are of another split, or know no concept.
-        UsageError: v3 without the graph's vectors.
-    """
+    """Train an encoder with margins from the graph and save it to `out`; see `recipes.coder.train` for the
+    arguments."""
     from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.mentions.margin_phase import train_margins
 

@@ -113,12 +113,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: there is no pair to train on; or student and teacher have vectors of different lengths.
-        UsageError: no teacher is given, and the encoder's own vectors cannot teach.
-    """
+    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.training.engine import dry_run as trial
     from alphita_lab.training.engine import ranks, teachers
     from alphita_lab.training.engine.phases import Phase
@@ -208,10 +203,7 @@ def objective(
     """Return what draws names and translations, and the squared distance of each to what the teacher gives the name.
 
     Args:
-        table: all strings.
-        batches: of pairs and names.
         targets: (n, d) the teacher's vectors of the first n strings.
-        unit_length: the student scales its vectors to length 1.
     """
     from alphita_lab.objectives.multi_similarity import unit
     from alphita_lab.objectives.regression import regression

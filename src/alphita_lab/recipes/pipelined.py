@@ -81,13 +81,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: mentions or graph are missing, damaged, or of another terminology, tokenizer or split; the mentions
-            have no sequences; the encoder cannot be injected, or is already; no concept has two names or contexts.
-        UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
-    """
+    """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.training.engine.phases import Phases
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.injection_run import Injecting, inject_entities

@@ -81,11 +81,7 @@ def train(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder as SapBERT and save it to `out`; see `recipes.coder.train` for the arguments.
-
-    Raises:
-        InputError: no concept of the terminology has several names.
-    """
+    """Train an encoder as SapBERT and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.triplet_mining import mined_term_term
     from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run

@@ -101,14 +101,7 @@ def tidy(text: str) -> str:
 
 
 def repeats(text: str, names: Collection[str]) -> bool:
-    """Say whether `text` holds only the words of one name, whole names, and words that say nothing.
-
-    Singular and plural count as one.
-
-    Args:
-        text: a definition.
-        names: the concept's names, cleaned.
-    """
+    """Say whether `text` holds only the words of one name, whole names, and words that say nothing."""
     told = [_singular(word) for word in words(text)]
     said = {word for word in told if word not in _FILLER}
     parts = [[_singular(word) for word in split(name)] for name in names]
@@ -122,14 +115,7 @@ def repeats(text: str, names: Collection[str]) -> bool:
 
 
 def without_subject(text: str, names: Collection[str]) -> str:
-    """Return "A sudden ..." for "NAME is a sudden ...", "NAME (N) refers to a sudden ..." or "NAME: a sudden ...".
-
-    A text that does not begin so, or of which fewer than three words would remain, is returned as it is.
-
-    Args:
-        text: a definition.
-        names: the concept's names, cleaned.
-    """
+    """Return "A sudden ..." for "NAME is a sudden ...", "NAME (N) refers to a sudden ..." or "NAME: a sudden ..."."""
     for match in itertools.islice(_AFTER_SUBJECT.finditer(text), 3):
         subject = text[: match.start()]
         # "A red blood cell. In mammals ..." is not a heading and its text. The parenthesis may be the name's own.
@@ -150,15 +136,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Counter[str]) -> str | None:
-    """Return a concept's definition as it is trained on, or None; what was done to it is counted.
-
-    Args:
-        text: as the source has it.
-        names: all names of the concept.
-        withheld: what must not show.
-        kind: "definition" or "generated", for the counts.
-        counts: is added to.
-    """
+    """Return a concept's definition as it is trained on, or None; what was done to it is counted."""
     tidied = tidy(text)
     cleaned = {clean(name) for name in names}
     told = without_subject(tidied, cleaned)
@@ -183,14 +161,7 @@ def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Coun
 def definitions(
     terminology: Terminology, languages: Collection[str], withheld: Withheld, counts: Counter[str]
 ) -> tuple[NDArray[np.int32], list[str]]:
-    """Return the written definitions of live concepts that are fit: (n,) int32 rows and n texts.
-
-    Args:
-        terminology: what they are of.
-        languages: BCP-47 tags; "en" takes "en-GB" too.
-        withheld: what must not show.
-        counts: is added to.
-    """
+    """Return the written definitions of live concepts that are fit: (n,) int32 rows and n texts."""
     table = terminology.side_table("definitions").select(["concept", "text", "language"])
 
     def rows() -> Iterator[tuple[int, str]]:
@@ -212,14 +183,7 @@ def definitions(
 def generated_definitions(
     terminology: Terminology, texts: Mapping[str, str], withheld: Withheld, counts: Counter[str]
 ) -> tuple[NDArray[np.int32], list[str]]:
-    """Return the generated definitions of live concepts that are fit: (n,) int32 rows, ascending, and n texts.
-
-    Args:
-        terminology: what they are of.
-        texts: CURIE -> text; alternative ids will do, ids that no concept answers to are counted.
-        withheld: what must not show.
-        counts: is added to.
-    """
+    """Return the generated definitions of live concepts that are fit: (n,) int32 rows, ascending, and n texts."""
     rows = rows_of(terminology, texts)
     live = {curie: row for curie, row in rows.items() if not terminology.retired[row]}
     for problem, count in (

@@ -81,10 +81,7 @@ def templates() -> Templates:
 
 
 def readable(label: str) -> str:
-    """Return a relation's label as words: has_phenotype, hasPhenotype and RO:has_phenotype are "has phenotype".
-
-    A CURIE whose local part is only a number gives "".
-    """
+    """Return a relation's label as words: has_phenotype, hasPhenotype and RO:has_phenotype are "has phenotype"."""
     label = re.sub(r"\s*\([^()]*\)\s*$", "", label)
     local = label.rsplit(":", 1)[-1]
     if local != label and not re.search("[A-Za-z]{2}", local):
@@ -93,11 +90,7 @@ def readable(label: str) -> str:
 
 
 def shape(words: str) -> str:
-    """Say how a readable label is put into a clause: verb, preposition, noun, or code for an empty one.
-
-    A verb is one of a few, or a word in -s that is no usual noun ("regulates", not "diagnosis" or "indications"), maybe
-    after an adverb.
-    """
+    """Say how a readable label is put into a clause: verb, preposition, noun, or code for an empty one."""
     parts = words.split()
     if not parts:
         return "code"
@@ -111,15 +104,7 @@ def shape(words: str) -> str:
 def descriptions(
     terminology: Terminology, most: int, seed: int, withheld: Withheld, counts: Counter[str]
 ) -> tuple[NDArray[np.int32], list[str]]:
-    """Return at most `most` descriptions of each live concept: (n,) int32 rows, ascending, and n texts.
-
-    Args:
-        terminology: what to describe.
-        most: descriptions a concept, of different facts each.
-        seed: of the choice of facts and phrasings.
-        withheld: what must not show.
-        counts: is added to.
-    """
+    """Return at most `most` descriptions of each live concept: (n,) int32 rows, ascending, and n texts."""
     concepts: list[int] = []
     texts: list[str] = []
     silent = 0
@@ -147,15 +132,7 @@ def descriptions(
 def tell(
     draws: _Draws, parents: list[str], types: list[str], attributes: list[tuple[str, str]], most: int
 ) -> Iterator[str]:
-    """Yield at most `most` sentences, each of other facts and of at most four.
-
-    Args:
-        draws: what is drawn with.
-        parents: names of the parents.
-        types: names of the semantic types.
-        attributes: a relation's label and the name of its tail.
-        most: sentences.
-    """
+    """Yield at most `most` sentences, each of other facts and of at most four."""
     parents, types = draws.some(parents, most * MOST_PARENTS), draws.some(types, most)
     attributes = draws.some(attributes, most * MOST_FACTS)
     told: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
@@ -326,10 +303,7 @@ def _own_keys(terminology: Terminology, start: int, end: int) -> NDArray[np.int6
 def _types(
     terminology: Terminology, start: int, end: int, own: NDArray[np.int64], withheld: Withheld
 ) -> dict[int, list[str]]:
-    """Return place -> names of its semantic types, sorted, of the live concepts `start` to `end` - 1.
-
-    A type that is called as the concept is, such as that of a branch's root, is left out.
-    """
+    """Return place -> names of its semantic types, sorted, of the live concepts `start` to `end` - 1."""
     table = terminology.side_table("semantic_types")
     concepts = table.column("concept").to_numpy()
     first, last = np.searchsorted(concepts, np.array([start, end], concepts.dtype)).tolist()

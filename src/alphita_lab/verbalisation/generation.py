@@ -46,29 +46,7 @@ def generate(
     wait: float = 1.0,
     longest: int = MOST_CHARACTERS,
 ) -> dict[str, int]:
-    """Ask for each prompt's definition and append it to `output`; go on where an earlier run was stopped.
-
-    A concept that has an answer in `output`, or one set aside in `OUTPUT.rejects.jsonl`, is not asked for again (remove
-    that file to ask anew). A last line that a kill left half-written is dropped. Set aside are answers that are empty,
-    longer than `longest`, or refuse. The same text for several concepts is counted here and left out by
-    `read_generated`.
-
-    Args:
-        call: takes a prompt and returns the answer; what it raises is taken for a passing failure.
-        prompts: CURIE and prompt; `prompts.prompts` or `prompts.read_prompts`.
-        output: JSONL file, made or added to.
-        attempts: calls for one concept before it is left for a later run.
-        wait: seconds before the second call, twice as many before each further one.
-        longest: characters of an answer.
-
-    Returns:
-        How many concepts were "answered", "answered before", "failed" (a later run asks them again), had the "same
-        text as another concept", and how many answers were set aside, by reason.
-
-    Raises:
-        AlphitaError: the callable failed for five concepts in a row, or the file cannot be written.
-        InputError: `output` holds something else.
-    """
+    """Ask for each prompt's definition and append it to `output`; go on where an earlier run was stopped."""
     output = Path(output)
     set_aside = output.with_name(output.name + ".rejects.jsonl")
     counts: Counter[str] = Counter()
@@ -139,23 +117,7 @@ def wrong(answer: str, longest: int = MOST_CHARACTERS) -> str | None:
 
 
 def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects | None = None) -> dict[str, str]:
-    """Read generated definitions: JSONL of {"concept_id", "text"}.
-
-    Set aside, with their lines: lines of another form, concepts that the terminology does not have, answers that are
-    empty, too long or refuse, and texts that several concepts have, whose definition they cannot be. Of several
-    lines of one concept the last holds; the earlier ones are set aside unless they say the same.
-
-    Args:
-        path: the file.
-        terminology: what it is of; alternative ids will do.
-        rejects: where lines are set aside; None to leave them out silently.
-
-    Returns:
-        The concept's id in this terminology -> its text.
-
-    Raises:
-        InputError: the file cannot be read, or no line is left.
-    """
+    """Read generated definitions: JSONL of {"concept_id", "text"}."""
     aside = rejects if rejects is not None else Rejects()
     lines: list[tuple[int, str, str]] = []
     for number, entry in _entries(path, aside):

@@ -50,13 +50,7 @@ class Cost:
 
 
 def prompt(terminology: Terminology, row: int, withheld: Withheld | None = None) -> str:
-    """Return the prompt for one concept: names, types, parents, children, siblings, relations, definition.
-
-    Args:
-        terminology: where it is.
-        row: the concept's row.
-        withheld: held-out strings and triples, which are not shown; None for none.
-    """
+    """Return the prompt for one concept: names, types, parents, children, siblings, relations, definition."""
     hidden = withheld or Withheld((), None, terminology.n_concepts)
     row = int(row)
     start, end = int(terminology.concept_terms[row]), int(terminology.concept_terms[row + 1])
@@ -96,11 +90,7 @@ def prompts(
 
 
 def write_prompts(found: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
-    """Write prompts as JSONL {"concept_id", "prompt"}, whole or not at all; return how many.
-
-    Raises:
-        UsageError: the file exists and `force` is False.
-    """
+    """Write prompts as JSONL {"concept_id", "prompt"}, whole or not at all; return how many."""
     count = 0
     with artefact.atomic_file(path, "w", force=force) as file:
         for concept_id, text in found:
@@ -110,11 +100,7 @@ def write_prompts(found: Iterable[tuple[str, str]], path: Path | str, *, force: 
 
 
 def read_prompts(path: Path | str) -> Iterator[tuple[str, str]]:
-    """Yield the CURIE and the prompt of each line of a file that `write_prompts` wrote.
-
-    Raises:
-        InputError: it cannot be read, or a line is not of this form.
-    """
+    """Yield the CURIE and the prompt of each line of a file that `write_prompts` wrote."""
     try:
         with open(path, encoding="utf-8") as file:
             for number, line in textio.ended_lines(file, path):
@@ -141,18 +127,7 @@ def estimate(
     answer_tokens: int = 80,
     characters_per_token: float = 4.0,
 ) -> Cost:
-    """Estimate tokens and price of asking all prompts once, without a tokenizer.
-
-    Args:
-        texts: the prompts.
-        price_per_million_input: price of a million tokens read.
-        price_per_million_output: price of a million tokens written.
-        answer_tokens: tokens of an answer; of about 60 words by default.
-        characters_per_token: about 4 in English; names of chemicals take more tokens.
-
-    Raises:
-        UsageError: a price is negative, or a number of tokens or characters not positive.
-    """
+    """Estimate tokens and price of asking all prompts once, without a tokenizer."""
     if min(price_per_million_input, price_per_million_output) < 0 or min(answer_tokens, characters_per_token) <= 0:
         raise UsageError("prices must not be negative; tokens of an answer and characters of a token be positive")
     lengths = [len(text) for text in texts]

@@ -64,19 +64,7 @@ def verbalise(
     """Return the texts of the live concepts.
 
     Args:
-        terminology: what to tell of.
-        exclude: cleaned held-out strings: a text in which one stands, as whole words, is left out.
-        held_out: (p, 2) rows of concepts whose triples must not show, in whatever direction; `Split.triple_pairs`.
-        languages: BCP-47 tags of the definitions to take; "en" takes "en-GB" too. Descriptions are English, and made
-            only where "en" is among them.
-        kinds: some of `KINDS`.
-        descriptions: at most so many a concept.
-        generated: CURIE -> generated definition; see `generation.read_generated`.
-        seed: of the descriptions.
-
-    Raises:
-        UsageError: an unknown kind, no kind, or a negative number of descriptions.
-        InputError: no concept has a text of these kinds.
+        held_out: (p, 2) rows of concepts whose triples must not show, in whatever direction.
     """
     for kind in kinds:
         if kind not in KINDS:

@@ -33,9 +33,7 @@ class Withheld:
         """Make ready.
 
         Args:
-            strings: cleaned strings, such as `Split.cleaned`.
-            pairs: (p, 2) rows of concepts whose triples must not show, in whatever direction; None for none.
-            n_concepts: of the terminology.
+            pairs: (p, 2) rows of concepts whose triples must not show, in whatever direction.
         """
         self._strings: set[str] = set()
         lengths: dict[str, set[int]] = {}

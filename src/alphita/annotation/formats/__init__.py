@@ -50,11 +50,7 @@ class Header:
 
 
 def chosen(name: str, out: Path | str) -> ModuleType:
-    """Return the format of a name, or the one that the output's name tells.
-
-    Raises:
-        UsageError: there is no such format, or none fits.
-    """
+    """Return the format of a name, or the one that the output's name tells."""
     choices = registry.names(PACKAGE)
     if name:
         if name not in choices:

@@ -29,12 +29,7 @@ class Finding(NamedTuple):
 
 
 def findings_of(header: Header, document: Annotated, *, possible: bool) -> list[Finding]:
-    """Return what a text says of the patient, each concept once, in the order of the first mentions.
-
-    Left out, and counted, are mentions of the family and hypothetical ones, and without `possible` those that are only
-    possible.
-    A concept that is affirmed in one place and negated in another is affirmed.
-    """
+    """Return what a text says of the patient, each concept once, in the order of the first mentions."""
     found: dict[str, list[Annotation]] = {}
     for one in document.annotations:
         said = one.said

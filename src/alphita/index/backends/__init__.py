@@ -73,7 +73,6 @@ class Among:
     """A search among some rows, whose vectors were copied."""
 
     def __init__(self, backend: IndexBackend, rows: NDArray[np.int64]) -> None:
-        """Search with `backend`, which has the vectors of `rows`."""
         self._backend, self._rows = backend, rows
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

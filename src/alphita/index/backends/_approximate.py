@@ -62,10 +62,7 @@ class Refined:
 
         Args:
             vectors: (n, d).
-            search: finds the rows.
-            scored_again: how many of them are compared by the vectors themselves.
-            among: makes a search among some rows; None: there is no way but to compare them all.
-            allowed: (n,) the only rows that `search` finds; None: all.
+            allowed: (n,) the only rows that `search` finds.
         """
         self.vectors, self._search, self._scored_again, self._among = vectors, search, scored_again, among
         self._allowed = allowed
@@ -151,17 +148,8 @@ def calibrate(
 ) -> dict[str, Any]:
     """Return the first step whose recall@1 on the probes is enough, with that recall.
 
-    Recall@1 is the share of probes for which the search finds a vector as near as the nearest of all.
-
     Args:
-        name: of the backend.
         vectors: (n, d).
-        probes: see `backends`.
-        attach: makes the search of a step.
-        steps: settings, the quickest first.
-
-    Raises:
-        TooFewFound: no step reaches `RECALL`.
     """
     queries = probes()
     nearest = flat.attach(vectors).search(queries, 1)[0][:, 0]
@@ -185,24 +173,12 @@ def attach(
 
     Args:
         vectors: (n, d), which may be mapped.
-        file: what FAISS wrote.
-        name: of the backend.
-        search: makes the search of what FAISS opened.
-
-    Raises:
-        UsageError: the index was not built for this backend.
-        InputError: the file is damaged.
     """
     return flat.attach(vectors) if len(vectors) < FEWEST else search(read(file, name))
 
 
 def read(file: Path | None, name: str) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Open what FAISS wrote, mapped.
-
-    Raises:
-        UsageError: the index was not built for this backend.
-        InputError: the file is damaged.
-    """
+    """Open what FAISS wrote, mapped."""
     import faiss
 
     if file is None or not file.exists():

@@ -61,7 +61,6 @@ class Rounded:
     """Rounded vectors, and how far they are from what they stand for."""
 
     def __init__(self, vectors: Vectors, way: Way) -> None:
-        """Round `vectors` (n, d), all by one step; torch needs what `by_torch` tells."""
         self.n, dim = vectors.shape
         self.way = way
         greatest = max(float(np.abs(block).max()) for _, block in float16.blocks(vectors))
@@ -159,11 +158,7 @@ def by_torch(queries: int) -> Way:
 
 @functools.cache
 def multiplies_rightly() -> bool:
-    """Return whether torch is there and its products of the greatest numbers are right.
-
-    Older processors add pairs of products in 16 bits, which may overflow; and the operator is private, so that another
-    torch may lack it.
-    """
+    """Return whether torch is there and its products of the greatest numbers are right."""
     if importlib.util.find_spec("torch") is None:
         return False
     try:

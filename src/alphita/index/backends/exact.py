@@ -22,7 +22,6 @@ class ExactBackend:
     """Blockwise inner products; equal ones are taken in the order of their rows."""
 
     def __init__(self, vectors: Vectors) -> None:
-        """Search `vectors` (n, d), which may be memory-mapped."""
         self.vectors = vectors
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -55,10 +54,7 @@ class ExactBackend:
 def _keep_greatest(
     values: NDArray[np.float32], rows: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Keep the k greatest of each line; among equals the lowest rows.
-
-    argpartition alone picks any of the equals, so it only finds the k-th value; all that reach it are then sorted.
-    """
+    """Keep the k greatest of each line; among equals the lowest rows."""
     width = values.shape[1]
     kth = np.partition(values, width - k, axis=1)[:, width - k, None]
     line, column = np.nonzero(values >= kth)

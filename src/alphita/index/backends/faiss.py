@@ -49,7 +49,6 @@ class FaissBackend:
     """FAISS's flat search over a matrix that may be memory-mapped."""
 
     def __init__(self, vectors: Vectors) -> None:
-        """Search `vectors` (n, d), C-contiguous."""
         import faiss
 
         faiss.cvar.distance_compute_blas_threshold = BLAS_THRESHOLD
@@ -116,7 +115,6 @@ class Scattered:
     """Exact search among some rows of a matrix, gathered block by block: too many to be copied."""
 
     def __init__(self, vectors: Vectors, rows: NDArray[np.int64]) -> None:
-        """Search the `rows` (m,), in order, of `vectors` (n, d)."""
         self.vectors, self._rows = vectors, rows
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -50,12 +50,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
-    """Search by the graph in `folder`, mapped.
-
-    Raises:
-        UsageError: there is none.
-        InputError: it is damaged.
-    """
+    """Search by the graph in `folder`, mapped."""
     chosen = settings or STEPS[-1]
     return approximate.attach(vectors, folder and folder / FILE, "hnsw", lambda graph: _search(vectors, graph, chosen))
 

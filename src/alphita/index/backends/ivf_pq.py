@@ -79,12 +79,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
-    """Search in the inverted file in `folder`, mapped.
-
-    Raises:
-        UsageError: there is none.
-        InputError: it is damaged.
-    """
+    """Search in the inverted file in `folder`, mapped."""
     chosen = settings or STEPS[-1]
     return approximate.attach(
         vectors, folder and folder / FILE, "ivf_pq", lambda inverted: _search(vectors, inverted, chosen)
@@ -108,11 +103,7 @@ def _search(vectors: Vectors, inverted: Any, settings: dict[str, Any]) -> approx
 
 
 def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float) -> approximate.Search:  # noqa: ANN401
-    """Return a search among allowed rows, which looks at about `looked_at` of these.
-
-    They may lie anywhere: a language or a branch of a terminology is no random part, and few of it may be near. So each
-    query goes through the lists that have some, the nearest first, until there were so many.
-    """
+    """Return a search among allowed rows, which looks at about `looked_at` of these."""
     import faiss
 
     ids = (

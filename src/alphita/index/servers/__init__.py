@@ -234,11 +234,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def module_of(address: str) -> ModuleType:
-    """Return the module of `servers` that an address is for.
-
-    Raises:
-        UsageError: none is; the message does not repeat the address, which may hold a password.
-    """
+    """Return the module of `servers` that an address is for."""
     modules = [registry.load(SERVERS, name) for name in registry.names(SERVERS)]
     for module in modules:
         if address.lower().startswith(module.SCHEMES):
@@ -248,12 +244,7 @@ def module_of(address: str) -> ModuleType:
 
 
 def connect(address: str, name: str) -> ServerIndex:
-    """Open the index called `name` on a server; there need be none yet.
-
-    Raises:
-        UsageError: the address or the name is not well formed.
-        AlphitaError: the server cannot be reached or used; no message holds a password.
-    """
+    """Open the index called `name` on a server; there need be none yet."""
     module = module_of(address)
     check_name(name)
     opened: ServerIndex = module.connect(address, name)
@@ -261,11 +252,7 @@ def connect(address: str, name: str) -> ServerIndex:
 
 
 def check_name(name: str) -> None:
-    """Make sure that `name` may be the name of a server index.
-
-    Raises:
-        UsageError: it may not.
-    """
+    """Make sure that `name` may be the name of a server index."""
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} cannot be the name of a server index: up to 40 of a-z, 0-9 and _, the first a letter"
@@ -273,11 +260,7 @@ def check_name(name: str) -> None:
 
 
 def check_release(release: str, before: list[str]) -> None:
-    """Make sure that a release may be loaded after those before it.
-
-    Raises:
-        UsageError: its name is empty, has a NUL, or was used before.
-    """
+    """Make sure that a release may be loaded after those before it."""
     if not release.strip() or "\0" in release:
         raise UsageError("a release needs a name, such as its date: --release 2026-03")
     if release in before:

@@ -27,7 +27,6 @@ class IndexContent:
     """The strings, vectors and terms of an embedded index, read block by block; see `Content`."""
 
     def __init__(self, index: Index) -> None:
-        """Read from `index`."""
         self.index = index
         kept = {name: index.manifest[name] for name in KEPT if name in index.manifest}
         self.facts: dict[str, Any] = {
@@ -69,11 +68,7 @@ class IndexContent:
 
 
 def probes_of(index: Index, encoder: Encoder) -> Probes:
-    """Return what gives the vectors of misspelt strings of an index, to measure recall with.
-
-    Raises:
-        InputError: the encoder is not the index's.
-    """
+    """Return what gives the vectors of misspelt strings of an index, to measure recall with."""
     index.check_encoder(encoder)
 
     def varied() -> NDArray[np.float32]:
@@ -84,11 +79,7 @@ def probes_of(index: Index, encoder: Encoder) -> Probes:
 
 
 def check_same(loaded: dict[str, Any], content: dict[str, Any], name: str) -> None:
-    """Make sure that what is loaded can be updated with other content.
-
-    Raises:
-        InputError: it was made otherwise; the first difference is named.
-    """
+    """Make sure that what is loaded can be updated with other content."""
     for field in SAME:
         if loaded.get(field) != content.get(field):
             raise InputError(
@@ -104,10 +95,8 @@ def hash_of(string: str, term: ServerTerm) -> bytes:
 
 
 def tags_of(facts: Mapping[str, Any], languages: Sequence[str]) -> list[str]:
-    """Return the tags of a loaded index's terms that are of these languages; where none is, the languages themselves.
-
-    An index that an earlier version loaded does not tell its tags, and is searched by equal ones.
-    """
+    """Return the tags of a loaded index's terms that are of these languages; where none is, the languages
+    themselves."""
     return among(facts.get("languages", ()), languages) or list(languages)
 
 

@@ -142,13 +142,6 @@ class Database:
     """
 
     def __init__(self, address: str) -> None:
-        """Connect, and make sure that the server has pgvector.
-
-        Raises:
-            MissingExtra: psycopg or pgvector (the Python package) is not installed.
-            UsageError: the address is not well formed.
-            AlphitaError: the server cannot be reached, refuses, or has no pgvector or too old a one.
-        """
         require("pgvector", EXTRA)
         psycopg = require("psycopg", EXTRA)
         from psycopg.conninfo import conninfo_to_dict
@@ -194,11 +187,7 @@ class Database:
             raise
 
     def prepare(self) -> None:
-        """Learn pgvector's types, once it is installed in this database; `ready` says whether it is.
-
-        Raises:
-            AlphitaError: this server does not have it, or too old a version.
-        """
+        """Learn pgvector's types, once it is installed in this database; `ready` says whether it is."""
         if self.ready:
             return
         row = self.connection.execute(
@@ -215,11 +204,7 @@ class Database:
             self._read_types()
 
     def create_extension(self) -> None:
-        """Install pgvector in this database if it is not there.
-
-        Raises:
-            AlphitaError: this user may not.
-        """
+        """Install pgvector in this database if it is not there."""
         import psycopg
 
         if self.ready:
@@ -252,11 +237,7 @@ class Database:
 
     @contextlib.contextmanager
     def speaking(self, missing: str = "") -> Iterator[None]:
-        """Turn psycopg's errors into ours.
-
-        Args:
-            missing: what to say where a schema or table is not there.
-        """
+        """Turn psycopg's errors into ours."""
         import psycopg
         from psycopg import errors
 

@@ -206,11 +206,7 @@ def _sql(text: LiteralString, schema: str, table: str = "", *, dim: int = 0, to:
 
 
 def _alone(connection: psycopg.Connection, schema: str) -> None:
-    """Make sure that nothing else changes this index until the transaction ends.
-
-    Raises:
-        AlphitaError: something does.
-    """
+    """Make sure that nothing else changes this index until the transaction ends."""
     row = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [schema]).fetchone()
     if row is None or not row[0]:
         raise AlphitaError(
@@ -256,18 +252,7 @@ def _calibrate(
     rows_of: Any,  # noqa: ANN401
     graph: dict[str, int],
 ) -> dict[str, Any]:
-    """Return the first step whose recall@1 is enough, with that recall.
-
-    Args:
-        connection: within the transaction that loads.
-        schema: where the strings are.
-        measure: of the probes.
-        rows_of: gives the rows of some ids, arrays of int64.
-        graph: as it was linked; goes into the settings.
-
-    Raises:
-        InputError: no step reaches `RECALL`.
-    """
+    """Return the first step whose recall@1 is enough, with that recall."""
     recall, settings = 0.0, {}
     for ef, taken in STEPS:
         settings = {"ef_search": ef, "taken": taken, **graph}

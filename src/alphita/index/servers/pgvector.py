@@ -69,7 +69,6 @@ class PostgresIndex:
     """A `ServerIndex` in PostgreSQL; one thread at a time may use it."""
 
     def __init__(self, database: Database, name: str) -> None:
-        """Use `connect`."""
         self._database, self.name = database, name
         self.schema = PREFIX + name
         self._facts: dict[str, Any] | None = None
@@ -197,11 +196,7 @@ class PostgresIndex:
         return self._statement(NEAREST, some=some, passing=passing, compared=sql.SQL(compared))
 
     def _read_facts(self) -> dict[str, Any]:
-        """Read the current release's facts, and search as they say.
-
-        Raises:
-            InputError: there are none, or another version of this package wrote them.
-        """
+        """Read the current release's facts, and search as they say."""
         self._facts = None
         self._database.prepare()
         for _ in range(ATTEMPTS):
@@ -240,12 +235,7 @@ class PostgresIndex:
 
 
 def connect(address: str, name: str) -> PostgresIndex:
-    """Open the index called `name` in the database at `address`; there need be none yet.
-
-    Raises:
-        UsageError: the address is not well formed.
-        AlphitaError: the server cannot be reached, refuses, or lacks pgvector.
-    """
+    """Open the index called `name` in the database at `address`; there need be none yet."""
     return PostgresIndex(Database(address), name)
 
 

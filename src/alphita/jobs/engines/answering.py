@@ -40,11 +40,7 @@ class Answering:
     key: str
 
     def __call__(self) -> _Answerer:
-        """Read the plan, open the index and load the encoder.
-
-        Raises:
-            InputError: the index is missing, or another one than where the job began.
-        """
+        """Read the plan, open the index and load the encoder."""
         plan = plans.load(self.out, self.key)
         definitions: tuple[tuple[str, str, int], ...] = ()
         if plan.definitions.exists():
@@ -104,12 +100,7 @@ class _Answerer:
 
 
 def _gathered(plan: ShardPlan, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:
-    """Read a bucket's questions of all parts.
-
-    Returns:
-        For each part the numbers of its questions; and the distinct questions, sorted: in which part they stand, and
-        what else does, changes nothing about who is encoded together with whom.
-    """
+    """Read a bucket's questions of all parts."""
     groups: list[list[tuple[str, str, str]]] = []
     for part in range(len(plan.parts)):
         with plan.questions(part).reading() as file, pa.ipc.open_file(file) as reader:

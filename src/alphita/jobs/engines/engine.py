@@ -26,11 +26,7 @@ class Worker(Protocol):
     """Does tasks, one after another, in one process."""
 
     def __call__(self, task: int) -> Receipt:
-        """Do one task whole; doing it again does no harm.
-
-        Raises:
-            AlphitaError: it cannot be done; the job ends with these words.
-        """
+        """Do one task whole; doing it again does no harm."""
         ...
 
 
@@ -38,11 +34,7 @@ class Opening(Protocol):
     """Makes a worker; called once in each process. It is pickled on its way there."""
 
     def __call__(self) -> Worker:
-        """Open what the tasks need.
-
-        Raises:
-            AlphitaError: something is missing on this machine.
-        """
+        """Open what the tasks need."""
         ...
 
 
@@ -104,11 +96,7 @@ class SameVersion:
     version: str = field(default_factory=builds.build)
 
     def __call__(self) -> Worker:
-        """Open the worker.
-
-        Raises:
-            UsageError: the versions differ.
-        """
+        """Open the worker."""
         if (here := builds.build()) != self.version:
             raise UsageError(
                 f"the job began with alphita {self.version}, and this worker has {here}; "

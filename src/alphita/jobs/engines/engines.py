@@ -13,19 +13,7 @@ ENGINES = ("processes", "ray", "spark")
 
 
 def open_engine(name: str, workers: int | None = None, address: str | None = None, gpus: float = 0) -> Engine:
-    """Open an engine.
-
-    Args:
-        name: one of `ENGINES`.
-        workers: how many processes do tasks; by default as many as the engine has room for.
-        address: of the cluster; by default one on this machine.
-        gpus: of each worker, or a share of one.
-
-    Raises:
-        UsageError: there is no such engine, or it has no such option.
-        MissingExtra: its package is not installed.
-        AlphitaError: its cluster cannot be reached.
-    """
+    """Open an engine."""
     if name not in ENGINES:
         raise UsageError(unknown("engine", name, ENGINES))
     module = importlib.import_module(f"alphita.jobs.engines.{name}")

@@ -65,12 +65,7 @@ class Place:
 
     @contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
-        """Open a file for reading.
-
-        Raises:
-            InputError: it is missing.
-            AlphitaError: it cannot be read.
-        """
+        """Open a file for reading."""
         fs, path = self._opened()
         with self._errors("could not be read"):
             file = fs.open(path, "rb")
@@ -92,11 +87,7 @@ class Place:
             return sorted(str(one).rstrip("/").rpartition("/")[2] for one in fs.ls(path, detail=False))
 
     def make(self, *, private: bool = False) -> None:
-        """Make this folder, if it is not there.
-
-        Args:
-            private: for its owner alone, where it is new and on a disk.
-        """
+        """Make this folder, if it is not there."""
         fs, path = self._opened()
         with self._errors("could not be made"):
             if private and self.is_local and not os.path.exists(path):
@@ -123,15 +114,7 @@ class Place:
 
     @contextmanager
     def whole(self, drafts: Place, *, private: bool = False) -> Iterator[IO[bytes]]:
-        """Write a file, whole or not at all; one that is there is replaced.
-
-        Args:
-            drafts: a folder on the same disk.
-            private: readable by its owner alone, on a disk.
-
-        Raises:
-            AlphitaError: it cannot be written: no permission, or no room.
-        """
+        """Write a file, whole or not at all; one that is there is replaced."""
         fs, path = self._opened()
         draft = (drafts / f"{self.name}.{secrets.token_hex(6)}")._opened()[1]
         local = self.is_local
@@ -157,13 +140,7 @@ class Place:
             raise
 
     def parquet_files(self) -> list[Place]:
-        """Return the Parquet files that this names, in order of their names: a file, a folder's, or a pattern's.
-
-        In folders, what begins with "." or "_" is passed over, as every engine does.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return the Parquet files that this names, in order of their names: a file, a folder's, or a pattern's."""
         fs, path = self._opened()
         with self._errors("could not be read"):
             fs.invalidate_cache()
@@ -192,11 +169,7 @@ class Place:
         return [self._place(one) for one in sorted({one for one, _, name in found if name in names and one != base})]
 
     def folders_matched(self, files: Sequence[Place]) -> list[Place]:
-        """Return the folders that files of this pattern lie in, below its part without wildcards; else none.
-
-        Args:
-            files: as `parquet_files` gives them.
-        """
+        """Return the folders that files of this pattern lie in, below its part without wildcards; else none."""
         fs, path = self._opened()
         wild = _WILD.search(path)
         if wild is None or fs.exists(path):

@@ -60,28 +60,7 @@ def build(
     force: bool = False,
     **options: Any,  # noqa: ANN401 - as `store.build` takes them
 ) -> Index:
-    """Build an index whose strings are encoded by an engine's workers.
-
-    A job that was broken off goes on: blocks that are there already are not encoded again.
-
-    Args:
-        terminology: the terms; all scopes are indexed.
-        model: the encoder, as `TermEncoder.load` takes it; every machine must find the same one under this name.
-        out: the folder to create, on this machine.
-        engine: runs the tasks, opened.
-        how: see `store.build`.
-        running: precision ("auto" is what this machine chooses, everywhere), device ("auto" is what each machine
-            chooses for itself) and threads of every worker (None leaves them to the engine).
-        parts: folder or URL for the blocks, which all machines share; by default OUT.parts. Removed at the end.
-        force: move an existing `out` aside, and start anew where the parts are another job's.
-        options: `exclude` and `enrichment` of `alphita.index.store.build`.
-
-    Raises:
-        UsageError: `out` exists, the parts are another job's, or a machine has another version, another model or other
-            files.
-        InputError: there is no such model, it gives vectors that are not finite, or a part is damaged.
-        AlphitaError: a task's workers died again and again, or the parts cannot be written.
-    """
+    """Build an index whose strings are encoded by an engine's workers."""
     from alphita.encoder.encoder import TermEncoder
 
     how, running = how or Building(), running or Running()
@@ -198,12 +177,7 @@ class EncoderOpening:
     half: bool
 
     def __call__(self) -> BlockEncoder:
-        """Open it.
-
-        Raises:
-            InputError: there is no such model on this machine.
-            UsageError: it is another one, or the parts are not those that the driver sees.
-        """
+        """Open it."""
         from alphita.encoder.encoder import TermEncoder
 
         parts = Parts(Place(self.parts))
@@ -258,11 +232,7 @@ class Parts:
     place: Place
 
     def begin(self, job: dict[str, Any], strings: pa.LargeStringArray, *, anew: bool) -> None:
-        """Write the blocks' strings, unless the same job has done so before.
-
-        Raises:
-            UsageError: another job has, and `anew` is not given.
-        """
+        """Write the blocks' strings, unless the same job has done so before."""
         if (self.place / JOB).exists():
             try:
                 found = json.loads((self.place / JOB).content())
@@ -284,11 +254,7 @@ class Parts:
         self.put(JOB, json.dumps(job, indent=1).encode())
 
     def make(self) -> None:
-        """Make the folders, and show to other machines that this is the one.
-
-        Raises:
-            AlphitaError: they cannot be written.
-        """
+        """Make the folders, and show to other machines that this is the one."""
         for folder in FOLDERS:
             (self.place / folder).make()
         self.put(SEEN, b"")
@@ -309,11 +275,7 @@ class Parts:
         return strings
 
     def vectors(self, block: int, shape: tuple[int, int]) -> Vectors:
-        """Return a block's vectors, of this shape.
-
-        Raises:
-            InputError: they are damaged.
-        """
+        """Return a block's vectors, of this shape."""
         file = self.place / _vectors(block)
         try:
             vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)

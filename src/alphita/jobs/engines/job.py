@@ -90,19 +90,7 @@ class Outcome:
 
 
 def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = False) -> Outcome:
-    """Normalise Parquet on an engine.
-
-    Args:
-        shards: input, output and options.
-        engine: what runs the tasks.
-        resume: go on with a job that was broken off.
-        force: begin anew; an earlier output, finished or not, is moved aside to OUT.old-1 (-2, ...).
-
-    Raises:
-        UsageError: wrong options, an existing output, or a job that cannot be resumed.
-        InputError: the input or the index cannot be read, here or on a worker.
-        AlphitaError: the output cannot be written, or a task cannot be done; what is finished stays for `resume`.
-    """
+    """Normalise Parquet on an engine."""
     if resume and force:
         raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
     start = time.monotonic()
@@ -158,17 +146,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
 
 
 def some_mentions(path: str, out: str, column: str | None) -> list[str]:
-    """Return the first strings of an input, of its first file alone.
-
-    Args:
-        path: the input, and `out` the output, as of `Shards`.
-        out: see above.
-        column: of the mentions; None: the only one, or the one called "mention".
-
-    Raises:
-        UsageError: there is no such column.
-        InputError: the file cannot be read.
-    """
+    """Return the first strings of an input, of its first file alone."""
     first = input_files(Place(path), Place(out))[0]
     columns = Columns(column or _only_column(first))
     part = cut(sources([first], columns), LOOKED_AT)[0]
@@ -295,11 +273,7 @@ def _buckets(rows: int) -> int:
 
 
 def _only_column(file: Place) -> str:
-    """Return the column of mentions if it was not named.
-
-    Raises:
-        UsageError: there are several, and none is called "mention".
-    """
+    """Return the column of mentions if it was not named."""
     try:
         with file.reading() as raw:
             names = pq.read_schema(raw).names

@@ -18,13 +18,7 @@ from alphita.jobs.journal import refuse_other
 
 
 def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> dict[str, Any] | None:
-    """See what is in the output's folder; return the manifest of a finished job that is to be resumed.
-
-    With `force` an earlier output is moved aside, for it may hold more than was written there.
-
-    Raises:
-        UsageError: it holds what may not be replaced, or another job than the one to be resumed.
-    """
+    """See what is in the output's folder; return the manifest of a finished job that is to be resumed."""
     names = out.names()
     if not names:
         if out.exists() and "." in out.name and out.is_local and Path(out.url).is_file():
@@ -73,12 +67,7 @@ def discard(out: Place) -> None:
 
 
 def input_files(given: Place, out: Place) -> list[Place]:
-    """Return the Parquet files of an input; those that earlier jobs wrote into its folder are passed over, and told.
-
-    Raises:
-        InputError: there is none.
-        UsageError: the output lies in the input's folder, or among its files: the next run would read it.
-    """
+    """Return the Parquet files of an input; those that earlier jobs wrote into its folder are passed over, and told."""
     files = given.parquet_files()
     below = [*given.folders_with(MANIFEST, JOB), *given.folders_matched(files)]
     outputs = [folder for folder in below if _is_output(folder)]
@@ -114,11 +103,7 @@ def _lies_in(place: Place, folder: Place) -> bool:
 
 @contextmanager
 def locked(out: str) -> Iterator[None]:
-    """Keep others from writing the same output, where it lies on a disk.
-
-    Raises:
-        AlphitaError: another process is at work on it, or there is no permission.
-    """
+    """Keep others from writing the same output, where it lies on a disk."""
     if not Place(out).is_local:
         yield
         return

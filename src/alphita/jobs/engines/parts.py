@@ -95,26 +95,13 @@ class Columns:
 
 
 def sources(files: Sequence[Place], columns: Columns) -> list[ParquetSource]:
-    """Read the files' footers and check their columns.
-
-    Raises:
-        InputError: a file is empty, damaged or no Parquet file.
-        UsageError: a file lacks a column, or has no strings in it.
-    """
+    """Read the files' footers and check their columns."""
     with ThreadPoolExecutor(READERS) as pool:
         return list(pool.map(partial(_source, columns=columns), files))
 
 
 def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
-    """Cut an input into parts of about `part_rows` rows; no part has rows of two files.
-
-    Row groups are kept together up to that number, and one that has far more is cut. A file without rows is in no part,
-    but there is always one part.
-
-    Args:
-        found: the files, in order.
-        part_rows: by default `PART_ROWS`, and more for an input of more than `MOST_PARTS` such parts.
-    """
+    """Cut an input into parts of about `part_rows` rows; no part has rows of two files."""
     rows = sum(sum(source.groups) for source in found)
     size = part_rows or max(PART_ROWS, -(-rows // MOST_PARTS))
     parts: list[Part] = []
@@ -128,11 +115,7 @@ def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Pa
 
 
 def read(part: Part, columns: Columns) -> pa.Table:
-    """Read the rows of a part.
-
-    Raises:
-        InputError: the file is gone, damaged, or not the one that was cut.
-    """
+    """Read the rows of a part."""
     wanted = columns.names
     with Place(part.file).reading() as raw:
         try:

@@ -93,11 +93,7 @@ class ShardPlan:
         return Place(self.out) / f"{part_name(part)}.parquet"
 
     def make_folders(self) -> None:
-        """Make the folders of the job.
-
-        Raises:
-            AlphitaError: there is no permission.
-        """
+        """Make the folders of the job."""
         Place(self.out).make(private=self.private)
         for folder in (self.work, self.drafts, self.work / "questions", self.work / "answers", self.work / "written"):
             folder.make(private=self.private)
@@ -121,12 +117,7 @@ def part_name(part: int) -> str:
 
 
 def load(out: str, key: str) -> ShardPlan:
-    """Read a job's plan on a worker, and see that it can write there.
-
-    Raises:
-        InputError: this machine does not see the job's folder, or sees another job there.
-        AlphitaError: it cannot be read or written there.
-    """
+    """Read a job's plan on a worker, and see that it can write there."""
     file = Place(out) / JOB
     remedy = "all machines must see the same folder: a shared disk, or a URL such as s3://bucket/folder"
     try:

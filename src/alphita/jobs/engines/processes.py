@@ -30,16 +30,7 @@ SECONDS_TO_STOP = 10.0
 
 
 def open_engine(workers: int | None = None, address: str | None = None, gpus: float = 0) -> Processes:
-    """Return an engine of processes; none is started before there is a task.
-
-    Args:
-        workers: how many; by default one for each core.
-        address: must be None: there is no cluster.
-        gpus: must be 0: processes share the machine's.
-
-    Raises:
-        UsageError: an address or GPUs were given, or fewer than one worker.
-    """
+    """Return an engine of processes; none is started before there is a task."""
     if address is not None:
         raise UsageError("--address names a cluster, and processes run on this machine; use --engine ray or spark")
     if gpus:
@@ -53,7 +44,6 @@ class Processes:
     """The engine."""
 
     def __init__(self, workers: int) -> None:
-        """Use up to `workers` processes."""
         self.workers = workers
         self.threads = max(1, machine.cores() // workers)
         self._running: list[_Process] = []
@@ -69,11 +59,7 @@ class Processes:
         }
 
     def check(self, opening: Opening) -> None:
-        """Open a worker in a process of its own, as the tasks' will be.
-
-        Raises:
-            AlphitaError: what `opening` raised, with the machine's name; or the process died.
-        """
+        """Open a worker in a process of its own, as the tasks' will be."""
         process = self._start(sealed(opening))
         try:
             process.connection.send(None)

@@ -28,22 +28,7 @@ Failure = tuple[str, int]
 
 
 def open_engine(workers: int | None, address: str | None, gpus: float = 0) -> RayEngine:
-    """Join a Ray cluster, or start one on this machine.
-
-    Where Ray is running in this process already, that cluster is used, and left running. This machine must be of the
-    cluster.
-
-    Args:
-        workers: actors; by default as many as there is room for: one for each processor core, or GPU share.
-        address: of the cluster's head, "host:6379"; "auto" finds one that runs on this machine. By default what
-            `$RAY_ADDRESS` says, or else a cluster of this machine alone is started.
-        gpus: GPUs for each actor; a share such as 0.5 lets two actors use one.
-
-    Raises:
-        MissingExtra: Ray is not installed.
-        UsageError: the address is none, or the cluster runs another Ray or Python, or has no room for the workers.
-        AlphitaError: nothing answers at the address.
-    """
+    """Join a Ray cluster, or start one on this machine."""
     ray = require("ray", "cluster")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
@@ -66,11 +51,6 @@ class RayEngine:
     """Runs tasks on a Ray cluster; use as a context manager."""
 
     def __init__(self, ray: ModuleType, workers: int | None, gpus: float, *, started: bool) -> None:
-        """Find room for the workers; `open_engine` has joined the cluster.
-
-        Raises:
-            UsageError: there is none.
-        """
         self._ray, self._gpus, self._started = ray, gpus, started
         self._idle: list[Any] = []
         self._nodes = [node for node in ray.nodes() if node["Alive"] and _room(node, 1, gpus)]
@@ -100,12 +80,7 @@ class RayEngine:
         }
 
     def check(self, opening: Opening) -> None:
-        """Compare versions and open a worker on every machine.
-
-        Raises:
-            UsageError: a machine has another version of this package, or none.
-            AlphitaError: what `opening` raised, with the machine's name; or it does not answer.
-        """
+        """Compare versions and open a worker on every machine."""
 
         # What they hold may be asked for: GPUs, above all.
         self.release()
@@ -135,12 +110,7 @@ class RayEngine:
                 raise _error(failed, f"on {host}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
-        """Do tasks, and yield each with what it gave back, as they end; see `Engine`.
-
-        Raises:
-            AlphitaError: what a task raised; or its workers died `MOST_DEATHS` times; or no worker can be started; or
-                the cluster is lost.
-        """
+        """Do tasks, and yield each with what it gave back, as they end; see `Engine`."""
         ray, problem, failed_starts = self._ray, "", 0
         waiting, deaths = deque(tasks), Counter[int]()
         self.release(down_to=len(tasks))
@@ -279,12 +249,7 @@ class _Worker:
 
 
 def _connect(ray: ModuleType, address: str, workers: int | None) -> None:
-    """Join or start a cluster.
-
-    Raises:
-        UsageError: a wrong address, or a cluster of another Ray or Python.
-        AlphitaError: nothing answers.
-    """
+    """Join or start a cluster."""
     # Ray reports its use to its makers unless it is told not to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Of a worker that is killed Ray prints a page to stdout; what is left to know comes as an error.

@@ -27,27 +27,7 @@ def normalize_dataset(
     cores: int = 1,
     partitions: int | None = None,
 ) -> Dataset:
-    """Add to a dataset the concepts that one of its columns names.
-
-    Nothing is answered before the result is read, but the schema is looked up. The order of rows is not kept. A
-    dataset's definitions of abbreviations are not learned; give them in `settings.definitions`.
-
-    Args:
-        dataset: of n rows; blocks of Arrow, or what turns into them.
-        settings: the columns, and how to answer. The index lies at the same place on every machine.
-        workers: most actors that answer; each maps the index, and has an encoder.
-        gpus: GPUs for each; a share such as 0.5 lets two use one.
-        cores: processor cores, and threads, for each.
-        partitions: into how many the rows are shuffled; by default 200 (Ray Data's own). Each is in memory whole. One
-            of more than 128 MB is answered in pieces, and a string that is in two of them twice.
-
-    Returns:
-        A dataset with the columns of `dataset` and those of the answers; see `normalize_batches`.
-
-    Raises:
-        MissingExtra: Ray is not installed.
-        UsageError: a column is missing or has no strings; a number is below 1.
-    """
+    """Add to a dataset the concepts that one of its columns names."""
     data = require("ray.data", "cluster")
     for name, number in (("workers", workers), ("cores", cores), ("partitions", partitions)):
         if number is not None and number < 1:

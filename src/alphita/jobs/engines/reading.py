@@ -101,11 +101,7 @@ def facts_of(plan: ShardPlan, part: int) -> dict[str, Any]:
 
 
 def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
-    """Read a part, set aside what cannot be used, and find the distinct questions.
-
-    Raises:
-        InputError: see `parts.read`.
-    """
+    """Read a part, set aside what cannot be used, and find the distinct questions."""
     table = read(part, columns)
     cells = {name: _texts(table.column(name)) for name in columns.names}
     bad = np.zeros(len(table), bool)

@@ -39,18 +39,7 @@ _numbers = itertools.count(1)
 
 
 def open_engine(workers: int | None, address: str | None, gpus: float = 0) -> SparkEngine:
-    """Start a Spark session.
-
-    Args:
-        workers: Python processes at one time; None: one a core of this machine, or all that the cluster gives.
-        address: Spark's master; None: this machine alone.
-        gpus: GPUs of each task, also a part of one; only on a cluster that was told of its GPUs.
-
-    Raises:
-        MissingExtra: pyspark is not installed.
-        UsageError: the address is none of Spark's; or a session runs in this process already.
-        AlphitaError: Java is missing, the master cannot be reached, or it gives no worker.
-    """
+    """Start a Spark session."""
     with warnings.catch_warnings():
         # Of versions of pandas, which is not used here.
         warnings.simplefilter("ignore", FutureWarning)
@@ -62,7 +51,6 @@ class SparkEngine:
     """An `Engine` over a Spark session of its own."""
 
     def __init__(self, context: Any, master: str, slots: int) -> None:  # noqa: ANN401 - a SparkContext
-        """Use a context that can do `slots` tasks at one time."""
         self._context, self._workers = context, slots
         self._facts: dict[str, str | int] = {
             "engine": "spark",
@@ -76,11 +64,7 @@ class SparkEngine:
         return dict(self._facts)
 
     def check(self, opening: Opening) -> None:
-        """Open a worker in every process at once: a barrier stage, so that none is left out.
-
-        Raises:
-            AlphitaError: what `opening` raised in one of them, with the machine's name; or Spark cannot run it.
-        """
+        """Open a worker in every process at once: a barrier stage, so that none is left out."""
         doing = _Doing(sealed(opening), None, open_only=True)
         places = self._context.parallelize(range(self._workers), self._workers)
         try:
@@ -91,11 +75,7 @@ class SparkEngine:
             _receipt(outcome)
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
-        """Do tasks as one Spark job, and yield each with what it gave back, as they end.
-
-        Raises:
-            AlphitaError: what a task raised; or its workers died `MOST_DEATHS` times.
-        """
+        """Do tasks as one Spark job, and yield each with what it gave back, as they end."""
         if not tasks:
             return
         job = _Job(self._context, sealed(opening), list(tasks), what)

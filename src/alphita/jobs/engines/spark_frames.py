@@ -26,29 +26,7 @@ ASKED = "__alphita_asked_{}"
 
 
 def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | None = None) -> Any:  # noqa: ANN401
-    """Add to a DataFrame of Spark the concepts that one of its columns names.
-
-    The distinct questions (mention, and context and language where they are asked for) are answered once across the
-    cluster, by `mapInArrow`, and joined back; nulls are equal there. The index lies at the same path on every machine,
-    where the Python workers map it, so that they share its memory. A missing mention is NIL: `rank` is 1 and `method`
-    "nil". With `settings.top_k` above 1 a row comes once for each of its candidates.
-
-    Abbreviations that other rows define ("congestive heart failure (CHF)") are known only if `settings.definitions`
-    has them; the command line finds them itself.
-
-    Args:
-        df: a `pyspark.sql.DataFrame`, also of Spark Connect. Its rows come in any order, as always in Spark.
-        settings: the columns, and how to answer.
-        partitions: into how many the distinct questions are cut, which is the work that is done again if a worker
-            dies; None: as many as `spark.sql.shuffle.partitions` says.
-
-    Returns:
-        A DataFrame: the columns of `df`, and `settings.added`.
-
-    Raises:
-        MissingExtra: pyspark is not installed.
-        UsageError: a column is missing or has no strings; or one is named as one of those added.
-    """
+    """Add to a DataFrame of Spark the concepts that one of its columns names."""
     functions: Any = require("pyspark.sql.functions", "spark")
     types: Any = require("pyspark.sql.types", "spark")
     answered = schema_of(settings, _arrow_names(df, types))

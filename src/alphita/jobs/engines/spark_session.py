@@ -25,21 +25,7 @@ CONNECT, FIRST_WORKER, ALL_WORKERS, SETTLED = 5, 120, 30, 5
 
 
 def start(pyspark: Any, workers: int | None, address: str | None, gpus: float) -> tuple[Any, str, int]:  # noqa: ANN401
-    """Start a session.
-
-    Args:
-        pyspark: the module.
-        workers: Python processes at one time; None: one a core of this machine, or all that the cluster gives.
-        address: Spark's master; None: this machine alone.
-        gpus: GPUs of each task.
-
-    Returns:
-        Its context, its master, and how many tasks it can do at one time.
-
-    Raises:
-        UsageError: the address is none of Spark's; or a session runs in this process already.
-        AlphitaError: Java is missing, the master cannot be reached, or it gives no worker.
-    """
+    """Start a session."""
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
     master = master_of(workers, address)
@@ -76,11 +62,7 @@ def start(pyspark: Any, workers: int | None, address: str | None, gpus: float) -
 
 
 def master_of(workers: int | None, address: str | None) -> str:
-    """Return the master to give to Spark.
-
-    Raises:
-        UsageError: the address is none of Spark's.
-    """
+    """Return the master to give to Spark."""
     if local := re.fullmatch(r"local(\[(\d+|\*)(,\s*\d+)?\])?", address or "local"):
         cores = local[2] if (local[2] or "*") != "*" else machine.cores()
         return f"local[{workers or cores},{MOST_DEATHS}]"

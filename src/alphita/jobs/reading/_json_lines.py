@@ -37,11 +37,7 @@ def rows(table: Table, file: IO[bytes]) -> Iterator[MentionRow]:
 
 
 def _look_at(table: Table, lines: Iterator[tuple[int, str]]) -> tuple[list[tuple[int, str]], str]:
-    """Read on until all columns asked for have been seen; return what was read, and the column of mentions.
-
-    A key may be missing in any object, the first as well. Only a column that no object has among those looked at
-    spoils the whole file.
-    """
+    """Read on until all columns asked for have been seen; return what was read, and the column of mentions."""
     further = [name for name in table.further() if name is not None]
     wanted = {table.column or DEFAULT_COLUMN, *further}
     looked_at: list[tuple[int, str]] = []

@@ -12,12 +12,7 @@ PARQUET_ROWS_AT_ONCE = 8_192
 
 
 def rows(table: Table) -> Iterator[MentionRow]:
-    """Read the rows of a file.
-
-    Raises:
-        InputError: it cannot be read.
-        UsageError: it lacks a column, or one has no strings.
-    """
+    """Read the rows of a file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -13,12 +13,7 @@ from alphita.jobs.reading.rows import as_text, printable
 
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the cells of every row by column, with the number of `MentionFile.rows`; rows of no use are left out.
-
-    Raises:
-        InputError: as `MentionFile.rows`.
-        UsageError: plain lines have no columns.
-    """
+    """Yield the cells of every row by column, with the number of `MentionFile.rows`; rows of no use are left out."""
     readers = {"csv": _delimited, "tsv": _delimited, "excel": _excel, "parquet": _parquet, "jsonl": _json_lines}
     if table.format not in readers:
         raise UsageError(f"{table.name}: plain lines have no columns; if there are some, say of which format it is")

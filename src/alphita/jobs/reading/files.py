@@ -91,11 +91,7 @@ class MentionFile:
     n_rows: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Settle the format and check the options against it.
-
-        Raises:
-            UsageError: an unknown format or encoding, or a column of a file without columns.
-        """
+        """Settle the format and check the options against it."""
         if not self.format:
             self.format = "lines" if self.is_stdin else _format_of(Path(self.path))
         if self.format not in FORMATS:
@@ -141,12 +137,7 @@ class MentionFile:
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
 
     def rows(self) -> Iterator[MentionRow]:
-        """Read the rows, one after the other.
-
-        Raises:
-            InputError: the file is missing, empty, damaged or of another kind.
-            UsageError: it lacks the column.
-        """
+        """Read the rows, one after the other."""
         self._line = 0
         if self.format in ("parquet", "excel"):
             yield from _parquet.rows(self) if self.format == "parquet" else self._excel()
@@ -165,11 +156,7 @@ class MentionFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the input, and unpack it if it is gzipped.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Open the input, and unpack it if it is gzipped."""
         if self.is_stdin:
             yield sys.stdin.buffer
             return

@@ -84,16 +84,7 @@ class Table(Protocol):
 def checked(
     number: int, line: int, mention: str, further: Sequence[str | None], *, names: Sequence[str | None], encoding: str
 ) -> MentionRow:
-    """Check the texts of a row.
-
-    Args:
-        number: of the row.
-        line: it begins at.
-        mention: its first text.
-        further: code, context, language, frequency, unit and range; those at the end may be missing.
-        names: of the columns, the mention's first; None: not named.
-        encoding: of the text.
-    """
+    """Check the texts of a row."""
     code, context, language, frequency, unit, bounds = (*further, *[None] * 6)[:6]
     for place, text in enumerate((mention, code, context, language, None, unit, bounds)):
         if text is None or (text.isascii() and "\0" not in text):
@@ -126,11 +117,7 @@ def _measured(mention: str, unit: str | None, bounds: str | None) -> str | None:
 
 
 def check_text(name: str, kind: Any) -> None:  # noqa: ANN401
-    """Make sure that a Parquet column holds strings.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """Make sure that a Parquet column holds strings."""
     import pyarrow as pa
 
     value = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -54,12 +54,7 @@ class Texts:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            UsageError: a column of what has none, or an unknown encoding.
-            InputError: there is no such file or folder.
-        """
+        """Check the options."""
         try:
             "".encode(self.encoding)
         except LookupError:
@@ -80,12 +75,7 @@ class Texts:
         return path.suffix.lower()
 
     def documents(self) -> Iterator[Document | Unusable]:
-        """Yield the texts, and what cannot be used, in their order.
-
-        Raises:
-            InputError: nothing is there, or a table cannot be read at all.
-            UsageError: a table lacks the column.
-        """
+        """Yield the texts, and what cannot be used, in their order."""
         path = Path(self.path)
         if str(self.path) == "-":
             import sys

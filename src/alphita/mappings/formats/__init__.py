@@ -173,29 +173,14 @@ class Format(Protocol):
 def lost_anew(
     writer: Format | ModuleType, header: Header, held: Sequence[Mapping], mappings: Sequence[Mapping]
 ) -> dict[str, int]:
-    """Count how much a run of mappings adds to what the file does not hold.
-
-    Args:
-        writer: the format.
-        header: of the file.
-        held: what the runs before it left open (see `Format.closed`); it was counted with them.
-        mappings: the run.
-
-    Returns:
-        Counts that add up to those of all mappings together, wherever they are cut into runs. One is below 0 where what
-        was left open loses less together with the run: a NIL, say, that gives way to a target.
-    """
+    """Count how much a run of mappings adds to what the file does not hold."""
     counts = Counter(writer.losses(header, [*held, *mappings]))
     counts.subtract(writer.losses(header, held))
     return {what: number for what, number in counts.items() if number}
 
 
 def day_of(text: str) -> str:
-    """Return `text`, which is a day as 2026-01-31, or "".
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return `text`, which is a day as 2026-01-31, or ""."""
     try:
         fits = not text or date.fromisoformat(text).isoformat() == text
     except ValueError:

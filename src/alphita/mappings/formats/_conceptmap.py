@@ -75,15 +75,10 @@ class Document:
     """The ConceptMap of one release: what a format's module offers (see `Format`)."""
 
     def __init__(self, release: Release) -> None:
-        """Write and read as the release says."""
         self._release = release
 
     def begin(self, header: Header) -> bytes:
-        """Return nothing: the document is made at the end.
-
-        Raises:
-            UsageError: no url, or codes of a vocabulary that has no URI.
-        """
+        """Return nothing: the document is made at the end."""
         if not header.set_id:
             raise UsageError("a ConceptMap needs a url: --set-id https://example.org/fhir/ConceptMap/mine")
         if header.source_vocabulary and not header.source_system:
@@ -116,10 +111,7 @@ class Document:
         return "".join(lines).encode("utf-8")
 
     def finish(self, header: Header, part: Path, out: Path) -> None:
-        """Write the document aside, one element a line, rename it, remove the part, and tell what was left out.
-
-        The lines are sorted in memory by group and element: about 1 GB for a million.
-        """
+        """Write the document aside, one element a line, rename it, remove the part, and tell what was left out."""
         import polars as pl
 
         private = not os.stat(part).st_mode & 0o077
@@ -191,14 +183,7 @@ class Document:
         return dict(whole) | _losses.count(pairs)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-        """Read a document of at most 1 GB, whole.
-
-        A group, element or target that means nothing is set aside: the line is the element's number, the field its path
-        (`group[0].element[4].target[0].code`).
-
-        Raises:
-            InputError: it is no ConceptMap.
-        """
+        """Read a document of at most 1 GB, whole."""
         number, source = 0, ""
         for where, group in _each(_groups(path), "group"):
             try:
@@ -242,18 +227,7 @@ class Document:
     def _said(
         self, header: Header, system: str, group: str, target: Target, at: str
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Return concept and further fields of a target.
-
-        Args:
-            header: prefixes and systems.
-            system: the group's target system.
-            group: the group's path.
-            target: what stands there.
-            at: the target's path.
-
-        Raises:
-            InputError: it means nothing.
-        """
+        """Return concept and further fields of a target."""
         _check(target, at, texts=("code", "display", "comment", "equivalence", "relationship"))
         for name in ("property", "dependsOn", "product"):
             for place, one in _each(_listed(target, name, at), f"{at}.{name}"):

@@ -17,11 +17,7 @@ PREFIX = re.compile(r"[^\W\d][\w.-]*")
 
 
 def prefixes_of(texts: Iterable[str] | None) -> dict[str, str]:
-    """Return name -> URI of texts "NAME=URI".
-
-    Raises:
-        UsageError: one is not of this form, or its name is none that a CURIE can begin with.
-    """
+    """Return name -> URI of texts "NAME=URI"."""
     declared = {}
     for text in texts or ():
         name, equals, uri = text.partition("=")
@@ -37,11 +33,7 @@ def prefixes_of(texts: Iterable[str] | None) -> dict[str, str]:
 
 
 def uri(header: Header, prefix: str) -> str:
-    """Return what a prefix stands for.
-
-    Raises:
-        UsageError: it is declared nowhere.
-    """
+    """Return what a prefix stands for."""
     known = prefixes.table().get(prefixes.canonical(prefix))
     found = header.prefixes.get(prefix) or (known.uri if known else "")
     if not found:
@@ -52,11 +44,7 @@ def uri(header: Header, prefix: str) -> str:
 
 
 def fhir_system(header: Header, prefix: str) -> str:
-    """Return the FHIR system of a prefix: its declared URI, the system FHIR knows it by, or else its URI.
-
-    Raises:
-        UsageError: nothing is known of it.
-    """
+    """Return the FHIR system of a prefix: its declared URI, the system FHIR knows it by, or else its URI."""
     known = prefixes.table().get(prefixes.canonical(prefix))
     return header.prefixes.get(prefix) or (known.fhir_system if known else "") or uri(header, prefix)
 

@@ -42,12 +42,7 @@ def mention(mapping: Mapping) -> tuple[int, str | None, str, int | None]:
 
 
 def line(header: Header, mappings: Sequence[Mapping]) -> str:
-    """Return the line of one mention: its answers, and folded beneath them its further candidates.
-
-    Args:
-        header: of the file.
-        mappings: all those of the mention, at least one.
-    """
+    """Return the line of one mention: its answers, and folded beneath them its further candidates."""
     answers = [mapping for mapping in mappings if _losses.is_target(mapping)]
     others = [mapping for mapping in mappings if not _losses.is_target(mapping)]
     if not answers:
@@ -211,10 +206,7 @@ def _others(header: Header, others: Sequence[Mapping]) -> str:
 
 
 def _particulars(mapping: Mapping, *, whole: bool = False) -> str:
-    """Return the fields that stand nowhere else in the row; `whole`: of a candidate, which has few cells.
-
-    They are one text, each value an isolate of its own: as elements, they would be most of the page.
-    """
+    """Return the fields that stand nowhere else in the row; `whole`: of a candidate, which has few cells."""
     return (
         "<p class=quiet>"
         + " · ".join(f"{name}: \u2068{text(value)}\u2069" for name, value in _fields(mapping, whole) if value)

@@ -75,13 +75,7 @@ def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
 
 
 def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = False) -> str | None:
-    """Return, in words, why a format that holds plain mappings only does not hold this one; None if it does.
-
-    Args:
-        mapping: with one code.
-        statuses: of decisions that the format has no place for.
-        settled: leave out a concept that neither the program nor a person has accepted.
-    """
+    """Return, in words, why a format that holds plain mappings only does not hold this one; None if it does."""
     if not is_target(mapping):
         return "further candidates"
     if mapping.mapping_type != "maps_to":

@@ -12,19 +12,7 @@ PACKAGE = "alphita.mappings.formats"
 
 
 def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> ModuleType:
-    """Return the format called `name`, or, if that is "", the one whose suffix fits the file's name best.
-
-    Args:
-        path: the file.
-        name: of the format, or "".
-        option: by which a format is named.
-        to_read: tell an SSSOM file that is called .tsv by its content, pass over ".gz", and do not offer formats that
-            cannot be read.
-            One that is asked for by name or suffix is returned all the same: its `read` says what to give instead.
-
-    Raises:
-        UsageError: there is no such format, or no suffix fits; the message names `option`.
-    """
+    """Return the format called `name`, or, if that is "", the one whose suffix fits the file's name best."""
     if name in registry.names(PACKAGE):
         return registry.load(PACKAGE, name)
     modules = registry.load_all(PACKAGE)

@@ -12,11 +12,7 @@ NONE = TargetInfo(0, "", "None")
 
 
 def target(header: Header, concept_id: str | None) -> TargetInfo | None:
-    """Return what OMOP says of a concept: number 0 of vocabulary "None" for NIL, None where it has no number.
-
-    Raises:
-        UsageError: the header has no way to find it out.
-    """
+    """Return what OMOP says of a concept: number 0 of vocabulary "None" for NIL, None where it has no number."""
     if concept_id is None:
         return NONE
     found = header.target_info(concept_id) if header.target_info is not None else None

@@ -71,11 +71,7 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
 
 
 def value(name: str, found: object) -> object:
-    """Return what a cell holds, as the field `name` of a mapping has it.
-
-    Raises:
-        ValueError: it means nothing there; the message says what would be right.
-    """
+    """Return what a cell holds, as the field `name` of a mapping has it."""
     kind = KINDS[name]
     if kind is str:
         if not isinstance(found, str):
@@ -98,11 +94,7 @@ def value(name: str, found: object) -> object:
 
 
 def _whole(found: int | float | str) -> int:
-    """Return a whole number; pandas writes those of a column with gaps as floats ("10.0").
-
-    Raises:
-        ValueError: it is none, or one that a float does not hold exactly.
-    """
+    """Return a whole number; pandas writes those of a column with gaps as floats ("10.0")."""
     if not isinstance(found, float):
         with contextlib.suppress(ValueError):
             return int(found)

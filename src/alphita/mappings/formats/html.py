@@ -115,11 +115,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Refuse: a page is for people.
-
-    Raises:
-        InputError: always.
-    """
+    """Refuse: a page is for people."""
     raise InputError(
         "an HTML page is for people, and no mappings can be read from it",
         file=path,

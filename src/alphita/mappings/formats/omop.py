@@ -60,11 +60,7 @@ MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP, or normalise with -
 
 
 def begin(header: Header) -> bytes:
-    """Return the line of column names.
-
-    Raises:
-        UsageError: no source vocabulary, or one of more than 20 characters.
-    """
+    """Return the line of column names."""
     name = header.source_vocabulary
     if not name or len(name) > MOST["source_vocabulary_id"]:
         raise UsageError(
@@ -90,10 +86,7 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
 
 
 def finish(header: Header, part: Path, out: Path) -> None:
-    """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out.
-
-    Target 0 says that a code has none: it is left out where the code has another one.
-    """
+    """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out."""
     private = not os.stat(part).st_mode & 0o077
     mapped = _with_and_without(part)
     seen: set[tuple[str, str]] = set()

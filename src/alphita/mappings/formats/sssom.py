@@ -92,11 +92,7 @@ _CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
 
 
 def begin(header: Header) -> bytes:
-    """Return nothing: the metadata are written at the end, when the prefixes in use are known.
-
-    Raises:
-        UsageError: no mapping set id or licence, which the specification requires, or a prefix without a URI.
-    """
+    """Return nothing: the metadata are written at the end, when the prefixes in use are known."""
     if not header.set_id:
         raise UsageError("SSSOM needs an id of the mapping set: --set-id https://example.org/mappings/mine.sssom.tsv")
     if not header.licence:
@@ -170,11 +166,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside.
-
-    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary` or the only one that the
-    subjects have, and is declared. Slots of rows that are not read are told once.
-    """
+    """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside."""
     file = SssomFile.open(path)
     own = {header.source_vocabulary, _only_prefix(file)}
     rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
@@ -275,11 +267,7 @@ def _justification(mapping: Mapping) -> str:
 
 
 def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
-    """Return the mapping of a row's slots; codes have no prefix of `own`.
-
-    Raises:
-        InputError: a slot has a value that means nothing.
-    """
+    """Return the mapping of a row's slots; codes have no prefix of `own`."""
     predicate, modifier = slots["predicate_id"], slots.get("predicate_modifier", "")
     if predicate not in RELATIONS:
         raise InputError(f"must be one of {sorted(RELATIONS)}", field="predicate_id", value=predicate)

@@ -176,10 +176,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file; concepts are named by OMOP's numbers. Targets have rank 1, automatically assigned concepts 2, ...
-
-    Columns with values that are not read (ADD_INFO:..., createdBy, assignedReviewer) are told once.
-    """
+    """Read a file; concepts are named by OMOP's numbers. Targets have rank 1, automatically assigned concepts 2, ..."""
     number, last = 0, None
     seen: set[tuple[str | None, str]] = set()
     autos: list[int] = []
@@ -299,11 +296,7 @@ def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list
 
 
 def _mapping(cells: dict[str, str], number: int) -> Mapping:
-    """Return the mapping of a row's cells.
-
-    Raises:
-        InputError: a cell has a value that means nothing.
-    """
+    """Return the mapping of a row's cells."""
     status, equivalence = cells["mappingStatus"], cells.get("equivalence") or "UNREVIEWED"
     kind = cells.get("mappingType") or "MAPS_TO"
     for name, value, allowed in (

@@ -42,11 +42,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def begin(header: Header) -> bytes:
-    """Return the stream's schema message.
-
-    Raises:
-        MissingExtra: what writes workbooks is not installed.
-    """
+    """Return the stream's schema message."""
     require("openpyxl", "excel")
     return parquet.begin(header)
 

@@ -46,12 +46,7 @@ class _Row(NamedTuple):
 
 
 def read(path: Path) -> list[Meaning]:
-    """Read a list; long forms are expanded through the list's own short forms.
-
-    Raises:
-        InputError: the file cannot be read, lacks a column or a cell, holds a short form that equals its long form, or
-            short forms that stand for one another in a circle.
-    """
+    """Read a list; long forms are expanded through the list's own short forms."""
     rows = list(_rows(path))
     forms = ShortForms()
     for row in rows:
@@ -60,12 +55,7 @@ def read(path: Path) -> list[Meaning]:
 
 
 def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
-    """Return the short forms in a text, left to right, not overlapping, longer ones first.
-
-    Args:
-        text: as `written` gives.
-        forms: where to look, in this order; what one of them knows does not silence the next.
-    """
+    """Return the short forms in a text, left to right, not overlapping, longer ones first."""
     tokens = list(TOKEN.finditer(text))
     shouted = is_shouted(text)
     known = [source.first_tokens for source in forms if source.first_tokens]
@@ -173,11 +163,7 @@ def _replaced(path: Path, row: _Row, found: list[Found], longs: dict[str, list[s
 
 
 def _innermost_first(path: Path, by_short: dict[str, list[_Row]], needs: dict[str, list[str]]) -> Iterator[str]:
-    """Yield each short form after those that its long forms hold.
-
-    Raises:
-        InputError: there is a circle.
-    """
+    """Yield each short form after those that its long forms hold."""
     done: set[str] = set()
     for first in by_short:
         trail: dict[str, Iterator[str]] = {} if first in done else {first: iter(needs[first])}

@@ -26,12 +26,6 @@ class Clinic:
     """Short forms by the language that they are written in."""
 
     def __init__(self, forms: Mapping[str, ShortForms] | None = None, spoken: frozenset[str] = frozenset()) -> None:
-        """Know these.
-
-        Args:
-            forms: by language; `ANY`: of every one.
-            spoken: languages that are looked in where a mention's is not given.
-        """
         self._forms, self._spoken = dict(forms or {}), spoken | {ANY}
 
     @classmethod

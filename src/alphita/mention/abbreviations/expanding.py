@@ -86,7 +86,6 @@ class Abbreviations:
     def __init__(
         self, terminology: Iterable[Meaning] = (), listed: Iterable[Meaning] = (), clinic: Clinic | None = None
     ) -> None:
-        """Know these."""
         self.clinic = clinic or Clinic()
         self._sources: dict[Source, ShortForms] = {
             "list": ShortForms(),
@@ -109,11 +108,7 @@ class Abbreviations:
         return other
 
     def with_list(self, path: Path | str) -> Abbreviations:
-        """Return these abbreviations and those of a user's list; a list taken in before is replaced.
-
-        Raises:
-            InputError: see `abbreviation_list.read`.
-        """
+        """Return these abbreviations and those of a user's list; a list taken in before is replaced."""
         other = Abbreviations((), abbreviation_list.read(Path(path)), self.clinic)
         other._sources["terminology"] = self._sources["terminology"]
         for meaning in self._sources["input"].meanings():
@@ -147,21 +142,7 @@ class Abbreviations:
         contexts: Sequence[str | None] | None = None,
         languages: Sequence[str | None] | None = None,
     ) -> list[list[Expansion]]:
-        """Return the expansions of each mention, likeliest first, at most 8; none where it has no abbreviation.
-
-        A short form may be the whole mention or a word of it; all those of a mention are written out together. Its
-        meanings come in the order list, input, terminology, clinic, and what the list has, the clinic is not asked.
-        Those of which more words stand in the mention beside it, or in its context, come first. Words are those of the
-        long form and of its concept's other names.
-
-        Args:
-            mentions: as written: cleaned strings have lost their capitals.
-            contexts: for each the text it stands in, or None.
-            languages: for each its language (BCP-47), or None; long forms of another language are left out.
-
-        Raises:
-            UsageError: the lists are not equally long.
-        """
+        """Return the expansions of each mention, likeliest first, at most 8; none where it has no abbreviation."""
         for name, values in (("contexts", contexts), ("languages", languages)):
             if values is not None and len(values) != len(mentions):
                 raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
@@ -199,11 +180,7 @@ class Abbreviations:
 
     @classmethod
     def from_json(cls, kept: Any) -> Abbreviations:  # noqa: ANN401
-        """Make what `to_json` gave into abbreviations again.
-
-        Raises:
-            InputError: it is something else.
-        """
+        """Make what `to_json` gave into abbreviations again."""
         try:
             if kept["format"] != _FORMAT:
                 raise ValueError(f"format {kept['format']}, this alphita reads {_FORMAT}")

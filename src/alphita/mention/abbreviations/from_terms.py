@@ -50,7 +50,6 @@ class TeachingTerms:
     """The terms of an index that may teach an abbreviation: exact ones, of concepts that have one."""
 
     def __init__(self, index: Index) -> None:
-        """Read them."""
         self.index = index
         terms, concept = index.segment.terms, index.segment.term_concept
         order, self._short = np.zeros(0, np.int64), np.zeros(0, bool)
@@ -78,12 +77,7 @@ class TeachingTerms:
         return taught
 
     def without(self, concept: int, hidden: Collection[int]) -> tuple[list[Meaning], list[Meaning]]:
-        """Return what is taught no more if some terms of a concept are taken as not there, and what is then instead.
-
-        Args:
-            concept: row of the index.
-            hidden: rows of terms.
-        """
+        """Return what is taught no more if some terms of a concept are taken as not there, and what is then instead."""
         rows = range(*np.searchsorted(self.concept, [concept, concept + 1]).tolist())
         left = [row for row in rows if int(self.term[row]) not in hidden]
         before, after = Taught([], Counter()), Taught([], Counter())

@@ -54,10 +54,8 @@ class Pair(NamedTuple):
 
 
 def find_pairs(text: str) -> list[Pair]:
-    """Return the definitions in a text, in the order in which their brackets are closed; time is linear in its length.
-
-    Source: Schwartz and Hearst 2003, sections 3.1 and 3.2.
-    """
+    """Return the definitions in a text, in the order in which their brackets are closed; time is linear in its
+    length."""
     if ")" not in text and "]" not in text and "）" not in text:
         return []
     folded = _fold(text)
@@ -71,10 +69,7 @@ def find_pairs(text: str) -> list[Pair]:
 
 
 def stands_for(short: str, long: str) -> bool:
-    """Whether a short form's letters can be found in the whole of `long`, the first one at its very beginning.
-
-    Only the letters are looked at: neither the length of the short form nor the number of words.
-    """
+    """Whether a short form's letters can be found in the whole of `long`, the first one at its very beginning."""
     return _start(_letters(_fold(short)), _fold(long), 0, len(long)) == 0
 
 

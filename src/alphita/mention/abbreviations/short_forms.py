@@ -71,7 +71,6 @@ class ShortForms:
     """The short forms of one source; each may stand for several things, the likeliest first."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._meanings: dict[str, dict[str, Meaning]] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self.first_tokens: set[str] = set()
@@ -114,12 +113,7 @@ class ShortForms:
             yield from known.values()
 
     def of(self, string: str, *, shouted: bool = False) -> list[Meaning]:
-        """Return what a string may stand for, oftenest first, equals in the order in which they were added.
-
-        Args:
-            string: as `written` gives.
-            shouted: whether it stands in a text of which `is_shouted` is true.
-        """
+        """Return what a string may stand for, oftenest first, equals in the order in which they were added."""
         key = string.lower()
         found = [
             (self._counts[key, long], meaning)

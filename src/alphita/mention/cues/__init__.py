@@ -93,11 +93,7 @@ def _cleaned(word: str) -> str:
 
 
 def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
-    """Yield language, phrase and rule of a file, whose language is "", or of those that come with Alphita.
-
-    Raises:
-        InputError: the file cannot be read, or a row of it is wrong.
-    """
+    """Yield language, phrase and rule of a file, whose language is "", or of those that come with Alphita."""
     if path is not None:
         for rule in _parsed(textio.read_text(path), str(path)):
             yield "", *rule
@@ -122,10 +118,7 @@ def beginning(mention: str) -> Category | None:
 
 
 def ending(mention: str) -> Category | None:
-    """Return what a given mention says of itself by its last words, as negated or possible; else None.
-
-    "Absent" and its like say what may be the finding itself ("reflexes absent"), and count behind a colon only.
-    """
+    """Return what a given mention says of itself by its last words, as negated or possible; else None."""
     said = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
     phrases, most = _endings()
     for size in range(min(most, len(said)), 0, -1):
@@ -159,11 +152,7 @@ def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
 
 
 def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
-    """Return the rules of a table.
-
-    Raises:
-        InputError: the header, or a row, is wrong.
-    """
+    """Return the rules of a table."""
     header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
     if tuple(header) != FIELDS:
         raise InputError(

@@ -157,11 +157,7 @@ def read(string: str) -> Text:
 
 
 def load(name: str) -> Rule:
-    """Load the rule of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Load the rule of that name."""
     return cast(Rule, registry.load(__name__, name))
 
 
@@ -174,11 +170,6 @@ class Profiler:
     """
 
     def __init__(self, rules: Sequence[str] | None = None) -> None:
-        """Load the rules, in this order; None takes all, in alphabetical order.
-
-        Raises:
-            UsageError: a name is unknown.
-        """
         self.rules = tuple(registry.names(__name__) if rules is None else rules)
         self._rules = tuple(load(name) for name in self.rules)
         self._concerned = _Concerned(self._rules)
@@ -223,13 +214,8 @@ class Profiler:
         """Compare mentions with terms, pair by pair.
 
         Args:
-            left: readings of mentions, made by these rules.
             left_rows: (pairs,) rows of `left`.
-            right: readings of terms.
             right_rows: (pairs,) rows of `right`.
-
-        Raises:
-            ValueError: the readings were made by other rules.
         """
         if left.rules != self.rules or right.rules != self.rules:
             raise ValueError(f"profiles of rules {left.rules} and {right.rules}, compared by {self.rules}")

@@ -27,11 +27,6 @@ class Lexicon:
     """
 
     def __init__(self, table: Mapping[int, Mapping[str, str]]) -> None:
-        """Take value -> language -> phrases, separated by bars.
-
-        Raises:
-            ValueError: two values claim the same phrase, or a beginning is shorter than 4 letters.
-        """
         self.languages = tuple(sorted({language for phrases in table.values() for language in phrases}))
         self._phrases: dict[tuple[str, ...], int] = {}
         self._longest: dict[str, int] = {}
@@ -71,10 +66,7 @@ class Lexicon:
         return frozenset(self._longest)
 
     def pattern(self) -> str:
-        """Return a regular expression, RE2's too, of which each cleaned string with a phrase has a match.
-
-        A string has a word's accents, or none.
-        """
+        """Return a regular expression, RE2's too, of which each cleaned string with a phrase has a match."""
         written = [rf"\b{re.escape(word)}{end}" for word, end in sorted(self._written)]
         return "|".join([*written, *map(re.escape, self._chinese_values)])
 

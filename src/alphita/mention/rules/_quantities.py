@@ -54,11 +54,7 @@ _OTHER_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{
 
 
 def fraction(digits: str) -> Fraction | None:
-    """Read a number exactly; None if it is none ("1.2.3").
-
-    A comma before three digits separates thousands ("1,000" is 1000), before any other number of digits it is the
-    decimal sign ("0,5"); one point is the decimal sign ("1.000" is 1), several separate thousands.
-    """
+    """Read a number exactly; None if it is none ("1.2.3")."""
     if _ENGLISH_THOUSANDS.fullmatch(digits):
         digits = digits.replace(",", "")
     elif _OTHER_THOUSANDS.fullmatch(digits):

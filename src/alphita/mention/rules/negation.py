@@ -139,10 +139,7 @@ def begins_with_denial(text: Text) -> bool:
 
 
 def _phrases(text: Text) -> list[tuple[int, int, Found]]:
-    """Return the words and phrases that deny, each with the places where it begins and ends.
-
-    "no" is left out where it is Portuguese, or the sign of a number.
-    """
+    """Return the words and phrases that deny, each with the places where it begins and ends."""
     words = text.words
     found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
     is_portuguese = not _PORTUGUESE.isdisjoint(words)

@@ -112,10 +112,8 @@ def find(text: Text) -> list[Found]:
 
 
 def _combination_value(amounts: list[Fraction], unit_is_known: bool) -> int:
-    """Return the slot of a combination: its amounts up to thousands, and, where the unit is known, how many of these.
-
-    Grams, milligrams and micrograms are thousands apart, so the first part is the same whatever the unit.
-    """
+    """Return the slot of a combination: its amounts up to thousands, and, where the unit is known, how many of
+    these."""
     thousands = 0
     while max(amounts) >= 1000 ** (thousands + 1):
         thousands += 1
@@ -126,10 +124,7 @@ def _combination_value(amounts: list[Fraction], unit_is_known: bool) -> int:
 
 
 def _combination(string: str, *, after_name: bool) -> tuple[list[Fraction], bool] | None:
-    """Return the amounts of a combination's ingredients, in milligrams where it says so, and whether it does.
-
-    None if it is something else.
-    """
+    """Return the amounts of a combination's ingredients, in milligrams where it says so, and whether it does."""
     parts = [(fraction(part["digits"]), part["unit"]) for part in _AMOUNT.finditer(string)]
     numbers = [number for number, _ in parts if number is not None]
     units = [unit for _, unit in parts]

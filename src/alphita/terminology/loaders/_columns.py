@@ -30,7 +30,6 @@ class Columns:
     """
 
     def __init__(self) -> None:
-        """Start with no rows."""
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in _SCHEMAS}
         self._packed: dict[str, list[pl.DataFrame]] = {table: [] for table in _SCHEMAS}
 
@@ -75,24 +74,12 @@ def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def commonest(uses: Mapping[tuple[str, str], int]) -> dict[str, str]:
-    """Return the string that each concept is called by most often; of equal ones, the first of the alphabet.
-
-    Args:
-        uses: how often a concept is called by a string.
-    """
+    """Return the string that each concept is called by most often; of equal ones, the first of the alphabet."""
     return dict(sorted(sorted(uses, reverse=True), key=uses.__getitem__))
 
 
 def type_by_branches(columns: Columns, option: str) -> None:
-    """Give every concept below a root the semantic types that are the root's children above it, or itself.
-
-    Args:
-        columns: with concepts, names and relations.
-        option: the roots, joined by commas; "namespace" and "" name none.
-
-    Raises:
-        UsageError: a root is not among the concepts.
-    """
+    """Give every concept below a root the semantic types that are the root's children above it, or itself."""
     if option in ("", "namespace"):
         return
     roots = [prefixes.normalize(root) for root in option.split(",")]

@@ -42,7 +42,6 @@ class Delimited:
     """A CSV or TSV file; see `_table_rows.Table` and `_table_rows.Format`."""
 
     def __init__(self, member: Member, delimiter: str, quote: str, encoding: str, rejects: Rejects) -> None:
-        """Open it and read its header."""
         self.member, self.quote, self.rejects = member, quote, rejects
         blocks = _text_blocks.blocks(member, encoding, rejects)
         number, text = next(blocks, (0, ""))
@@ -202,7 +201,6 @@ class Feed:
     """
 
     def __init__(self, blocks: Iterator[Block]) -> None:
-        """Start with nothing read."""
         self.blocks = blocks
         self.waiting: deque[tuple[int, str]] = deque()
         self.taken: list[tuple[int, str]] = []

@@ -29,11 +29,7 @@ ZIP_SUFFIXES = (".zip", ".nlm")
 
 
 def open_bytes(path: Path, *, may_be_empty: bool = False) -> IO[bytes]:
-    """Open a file for reading, unpacking gzip, which is told by its first bytes and not by its name.
-
-    Raises:
-        InputError: it does not exist, is a folder, cannot be read, or is empty and may not be.
-    """
+    """Open a file for reading, unpacking gzip, which is told by its first bytes and not by its name."""
     try:
         with open(path, "rb") as file:
             start = file.read(2)
@@ -45,21 +41,13 @@ def open_bytes(path: Path, *, may_be_empty: bool = False) -> IO[bytes]:
 
 
 def read_block(file: IO[bytes], path: Path | str, size: int) -> bytes:
-    """Read up to `size` bytes; b"" at the end.
-
-    Raises:
-        InputError: the file cannot be read, or is packed and cut short.
-    """
+    """Read up to `size` bytes; b"" at the end."""
     with reading(path):
         return file.read(size)
 
 
 def read_whole(file: IO[bytes], place: str) -> bytes:
-    """Return all bytes of a file, which must not be too many: what is packed may unpack to anything.
-
-    Raises:
-        InputError: there are more than `MAX_WHOLE_BYTES`.
-    """
+    """Return all bytes of a file, which must not be too many: what is packed may unpack to anything."""
     content = file.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
         raise InputError(f"more than {MAX_WHOLE_BYTES >> 30} GB, and it is read whole", file=place)
@@ -68,11 +56,7 @@ def read_whole(file: IO[bytes], place: str) -> bytes:
 
 @contextmanager
 def reading(place: Path | str, line: int | None = None, *, packing: str = GZIP) -> Iterator[None]:
-    """Turn what goes wrong in reading a file into an error that names it, and how it is packed.
-
-    Raises:
-        InputError: it cannot be read, or is packed and damaged or cut short.
-    """
+    """Turn what goes wrong in reading a file into an error that names it, and how it is packed."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError) as error:
@@ -111,11 +95,7 @@ class Member:
 
     @contextmanager
     def open(self, *, may_be_empty: bool = False) -> Iterator[IO[bytes]]:
-        """Open it for reading; gzip is unpacked.
-
-        Raises:
-            InputError: it cannot be read, is empty and may not be, or is packed and cut short.
-        """
+        """Open it for reading; gzip is unpacked."""
         with reading(self.place, packing=self.packing), ExitStack() as opened:
             if not self.inside:
                 yield opened.enter_context(open_bytes(self.path, may_be_empty=may_be_empty))
@@ -133,11 +113,7 @@ class Member:
 
 
 def members(paths: Sequence[Path]) -> list[Member]:
-    """Return the files that the paths mean: those of a folder and its folders, of a zip archive, or the file itself.
-
-    Raises:
-        InputError: a path does not exist, is empty, or is a damaged archive.
-    """
+    """Return the files that the paths mean: those of a folder and its folders, of a zip archive, or the file itself."""
     members_found: list[Member] = []
     for path in map(Path, paths):
         if path.is_fifo():
@@ -153,13 +129,7 @@ def members(paths: Sequence[Path]) -> list[Member]:
 
 
 def chosen(paths: Sequence[Path], endings: tuple[str, ...], dropped: Counter[str]) -> list[Member]:
-    """Return the files to read: those named themselves, and of a folder or zip archive those whose names end so.
-
-    The others in there are counted in `dropped`.
-
-    Raises:
-        InputError: a path does not exist, is empty, is a damaged archive, or has no such file in it.
-    """
+    """Return the files to read: those named themselves, and of a folder or zip archive those whose names end so."""
     found: list[Member] = []
     for path in map(Path, paths):
         there = members([path])
@@ -190,10 +160,7 @@ def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
 
 
 def source(file: Path | Member, *, name: str, version: str | None = None, licence: str | None = None) -> dict[str, Any]:
-    """Return a manifest's entry for a source file.
-
-    Of the path it has only the file's name, which says nothing private. The hash of a member is its archive's.
-    """
+    """Return a manifest's entry for a source file."""
     member = file if isinstance(file, Member) else Member(file)
     shown = "/".join(filter(None, (member.path.name, member.inside)))
     sha256 = artefact.hash_file(member.path)
@@ -201,11 +168,7 @@ def source(file: Path | Member, *, name: str, version: str | None = None, licenc
 
 
 def whole_lines(pieces: Iterable[bytes], place: str) -> Iterator[bytes]:
-    """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed.
-
-    Raises:
-        InputError: a line is longer than any of a terminology.
-    """
+    """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed."""
     rest = b""
     for piece in pieces:
         if end := piece.rfind(b"\n") + 1:
@@ -232,11 +195,7 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def check_encoding(encoding: str) -> str:
-    """Return the codec's own name.
-
-    Raises:
-        UsageError: there is no such encoding.
-    """
+    """Return the codec's own name."""
     try:
         return codecs.lookup(encoding).name
     except LookupError:
@@ -244,14 +203,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without the line's end) of a text file.
-
-    A line that cannot be decoded or that holds a NUL byte goes to `rejects` and is skipped.
-
-    Raises:
-        InputError: the file cannot be read, is empty, is UTF-16 and was not called so, or is packed and cut short.
-        UsageError: there is no such encoding.
-    """
+    """Yield (line number from 1, text without the line's end) of a text file."""
     member = file if isinstance(file, Member) else Member(file)
     encoding = check_encoding(encoding)
     if encoding.startswith(("utf-16", "utf-32")):

@@ -78,11 +78,6 @@ class Index:
     """
 
     def __init__(self, member: Member, rejects: Rejects, dropped: Counter[str]) -> None:
-        """Read it; rows of which the level or the term is bad go to `rejects`, and those below them are dropped.
-
-        Raises:
-            InputError: the file cannot be read, or has no entry with a code.
-        """
         self.member, self.rejects, self.dropped = member, rejects, dropped
         self.version: str | None = None
         if f"<{_ROOT}" in _head(member):
@@ -231,7 +226,6 @@ class Document:
     """
 
     def __init__(self, member: Member, root: str, what: str) -> None:
-        """Take a file whose first element must be `root`, or it is not `what` is wanted."""
         self.member, self.root, self.what = member, root, what
         self.open: list[str] = []
         self._text: list[str] = []
@@ -247,11 +241,7 @@ class Document:
         return " ".join("".join(self._text).split())
 
     def read(self, start: Callable[[str, dict[str, str]], None], end: Callable[[str], None]) -> None:
-        """Tell of each element where it begins, before it is open, and where it ends, when it is open no more.
-
-        Raises:
-            InputError: this is no such XML, or is cut short, or has a document type declaration.
-        """
+        """Tell of each element where it begins, before it is open, and where it ends, when it is open no more."""
         self._start_element, self._end_element = start, end
         parser = self._parser = expat.ParserCreate()
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)

@@ -74,11 +74,7 @@ class IndexRow(NamedTuple):
 
 
 def names(rows: Iterable[IndexRow]) -> Iterator[tuple[str, str]]:
-    """Yield code and name of each entry that has a code, in the order of the index.
-
-    Args:
-        rows: all of them, in their order: where an entry belongs, those before it say.
-    """
+    """Yield code and name of each entry that has a code, in the order of the index."""
     for row, name in named(rows):
         if name and (found := FIRST_CODE.match(row.code)):
             yield found[1], name
@@ -144,13 +140,7 @@ def _beginning(head: str, rest: list[str]) -> _Phrase:
 
 
 def _placed(phrase: _Phrase, piece: str, before: str) -> str:
-    """Put a piece to a phrase, in its place; return the words that a number or a species would stand behind.
-
-    Args:
-        phrase: what it belongs to.
-        piece: the words.
-        before: those that were put there last.
-    """
+    """Put a piece to a phrase, in its place; return the words that a number or a species would stand behind."""
     end = phrase.end or ""
     is_genus = before[:1].isupper() and before.replace(" ", "").isalpha()
     if end.startswith(before) and (_NUMBER.fullmatch(piece) or (is_genus and _SPECIES.fullmatch(piece))):
@@ -171,11 +161,8 @@ def _inside(name: str) -> str:
 
 
 def _pieces(term: str) -> list[str]:
-    """Return the words of a term in the order in which they are spoken, in two pieces where a preposition divides them.
-
-    "Fracture, traumatic" is "traumatic fracture", "developmental, of motor" two pieces; of several forms of a word, and
-    of words joined by "or", the first is taken.
-    """
+    """Return the words of a term in the order in which they are spoken, in two pieces where a preposition divides
+    them."""
     first, *others = [part.strip() for part in _COMMA.split(_IDLE.sub("", term))]
     others = [other for other in others if other]
     if not others:

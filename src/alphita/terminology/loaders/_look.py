@@ -33,11 +33,7 @@ class Beginning(Member):
 
     @functools.cached_property
     def head(self) -> bytes:
-        """The beginning, unpacked.
-
-        Raises:
-            InputError: it cannot be read, or is packed and damaged.
-        """
+        """The beginning, unpacked."""
         with super().open(may_be_empty=True) as file:
             raw = file.read(HEAD_BYTES + 1)
         return raw if len(raw) <= HEAD_BYTES else _whole_lines(raw[:HEAD_BYTES])
@@ -79,12 +75,7 @@ class Beginning(Member):
         return _table_rows.is_workbook(self) or self.head.startswith(_table_rows.PARQUET_MAGIC)
 
     def opened(self) -> _table_rows.Table | None:
-        """Open it as loaders of tables do, a CSV or TSV file with its first rows alone; None: it is no table.
-
-        Raises:
-            InputError: it is a table, and cannot be read.
-            UsageError: a workbook has several sheets.
-        """
+        """Open it as loaders of tables do, a CSV or TSV file with its first rows alone; None: it is no table."""
         format_ = _table_rows.Format("", '"', self.settings.get("encoding", "utf-8"), "")
         if self.is_table_file:
             return _table_rows.opened(Member(self.path, self.inside), format_, Rejects(None), fractions=True)
@@ -125,11 +116,7 @@ class Look:
 
 
 def look(path: Path) -> Look:
-    """Look at a file or folder.
-
-    Raises:
-        InputError: it does not exist, cannot be read, is empty, a damaged archive, or a folder of very many files.
-    """
+    """Look at a file or folder."""
     if path.is_dir() and next(islice(path.rglob("*"), MOST_FILES, None), None) is not None:
         problem = f"this folder has more than {MOST_FILES:,} files in it"
         raise InputError(problem, file=path, remedy="give the folder of the terminology alone")

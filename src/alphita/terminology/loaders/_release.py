@@ -48,21 +48,7 @@ def read_unquoted(
     optional: Sequence[str] = (),
     prepare: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
 ) -> pl.DataFrame:
-    """Read columns of a file with tabs, a header and no quoting.
-
-    A line with more or fewer cells than the header, that is not UTF-8, or that has a NUL byte goes to `rejects`. A
-    header may end in a tab where its lines do not.
-
-    Args:
-        member: the file.
-        columns: those that must be there; the header's spelling may differ in case.
-        rejects: takes bad lines.
-        optional: columns that are "" throughout where the file lacks them.
-        prepare: applied to each block of rows, to make it small before the blocks are put together.
-
-    Raises:
-        InputError: the file cannot be read, is empty or cut short, or lacks a column.
-    """
+    """Read columns of a file with tabs, a header and no quoting."""
     with member.open() as file:
         header = _header(file, member)
         pieces = iter(partial(file.read, BLOCK_BYTES), b"")
@@ -74,11 +60,7 @@ def read_unquoted(
 
 
 def _places(header: Sequence[str], columns: Sequence[str], optional: Sequence[str], member: Member) -> dict[str, int]:
-    """Return the places of the asked columns that a header has, whatever their case.
-
-    Raises:
-        InputError: one of `columns` is not there.
-    """
+    """Return the places of the asked columns that a header has, whatever their case."""
     names = [name.strip().casefold() for name in header]
     missing = [name for name in columns if name.casefold() not in names]
     if missing:

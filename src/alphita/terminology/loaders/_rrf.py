@@ -34,16 +34,7 @@ _SOURCES = pl.Categorical(pl.Categories("source", "alphita", physical=pl.UInt16)
 
 
 def read_relations(terms: Terms, label: str, *, self_relations: bool) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Read the relations as places of the concepts: REL reads from the second concept to the first.
-
-    Args:
-        terms: of the release, read before.
-        label: "rel" or "rela" (the other one where it is empty), or "both" (REL:RELA, or the one that is there).
-        self_relations: keep those between two terms of one concept.
-
-    Returns:
-        The table `relations`, and those of its labels that lead from a concept to its parents.
-    """
+    """Read the relations as places of the concepts: REL reads from the second concept to the first."""
     sieve, name = terms.sieve, terms.dialect.relations
     columns = COLUMNS + (["AUI1", "AUI2"] if terms.dialect.atom_relations else [])
     heads, tails, labels, sources = [], [], [], []
@@ -134,7 +125,6 @@ class Builder:
     def __init__(
         self, release: Release, dialect: Dialect, filters: Filters, rejects: Rejects, ranks: pl.DataFrame = NO_RANKS
     ) -> None:
-        """Start with nothing read; `ranks` has the rank of each source and term type, beside the release's own."""
         self.release, self.dialect, self.filters = release, dialect, filters
         self.sieve = Sieve(rejects)
         self.languages: dict[str, str] = {}
@@ -206,11 +196,7 @@ class Builder:
             self.extra.setdefault(table, []).append(frame.select(concept=pl.Series(places), **columns))
 
     def read_retired(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Add the concepts of the column CUI1 that have no terms as retired ones.
-
-        Returns:
-            The rows of the file that are of such concepts; the column `concept` is their place.
-        """
+        """Add the concepts of the column CUI1 that have no terms as retired ones."""
         found = []
         for frame in self.release.blocks(name, columns):
             frame = self.sieve.refuse(frame, "CUI1", not_an_id("CUI1"), "not a concept id")
@@ -246,12 +232,7 @@ class Builder:
         return versions
 
     def tables(self, sources: list[dict[str, Any]], used: Sequence[str]) -> Tables:
-        """Return the tables; files of the release that no one read are counted as left out.
-
-        Args:
-            sources: the manifest's entries.
-            used: stems of the files that were looked for.
-        """
+        """Return the tables; files of the release that no one read are counted as left out."""
         read = {part for name in used for part in self.release.parts[name]}
         for part in self.release.all_parts:
             stem, extension, _ = part.name.upper().partition(".RRF")

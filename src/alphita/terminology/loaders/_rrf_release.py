@@ -38,7 +38,6 @@ class Release:
     """
 
     def __init__(self, paths: Sequence[Path], layouts: Mapping[str, str], rejects: Rejects) -> None:
-        """Find the files; `layouts` gives the usual columns by file, separated by spaces."""
         self.rejects = rejects
         self.layouts = {name: tuple(columns.split()) for name, columns in layouts.items()}
         self.rows: dict[str, int] = {}
@@ -67,11 +66,7 @@ class Release:
         return parts[0].place if len(parts) == 1 else parts[0].place.rsplit(".", 2)[0]
 
     def require(self, name: str) -> None:
-        """Check that a file is there.
-
-        Raises:
-            InputError: it is not.
-        """
+        """Check that a file is there."""
         if not self.has(name):
             shown = sorted({part.name.upper() for part in self.all_parts})
             where = self.all_parts[0].path.parent if self.all_parts else None
@@ -108,13 +103,7 @@ class Release:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def blocks(self, name: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Yield a file's rows, block by block: the wanted columns as strings ("" where empty), `file` and `line`.
-
-        Nothing is yielded where the release lacks the file, or where it is empty, as those of a subset may be.
-
-        Raises:
-            InputError: it cannot be read, is not of the format, or lacks one of `columns`.
-        """
+        """Yield a file's rows, block by block: the wanted columns as strings ("" where empty), `file` and `line`."""
         parts = self.parts[name]
         if not parts:
             return
@@ -158,11 +147,7 @@ def parts_of(members: Sequence[M], name: str) -> list[M]:
 
 
 def recognised(seen: Look, layouts: Mapping[str, str], terms: str) -> dict[str, str] | None:
-    """Tell by its file of terms whether a release is there; see `Loader.recognises`.
-
-    Raises:
-        InputError: other files of such a release are there, and not that one.
-    """
+    """Tell by its file of terms whether a release is there; see `Loader.recognises`."""
     if parts := parts_of(seen.members, terms):
         return {} if "|" in parts[0].first_line else None
     others = [f"{name}.RRF" for name in layouts if parts_of(seen.members, name)]

@@ -26,7 +26,6 @@ class IdRows:
     """
 
     def __init__(self, ids: pl.Series) -> None:
-        """Take the ids, each once."""
         self.ids = ids
         self.start = ids[0][:1] if len(ids) and ids[0][:1].isalpha() else ""
         self.lengths = ids.str.len_bytes().to_numpy().astype(np.int32)
@@ -92,11 +91,7 @@ class Filters:
 
 
 def language_codes(option: str, value: str) -> list[str]:
-    """Return LAT codes for a list of LAT codes or BCP-47 tags.
-
-    Raises:
-        UsageError: one is neither.
-    """
+    """Return LAT codes for a list of LAT codes or BCP-47 tags."""
     found = []
     for name in listed(value):
         codes = [code for code, tag in LANGUAGES.items() if name.upper() == code or name.lower() == tag]

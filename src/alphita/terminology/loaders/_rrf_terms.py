@@ -54,27 +54,11 @@ class Terms:
         languages: dict[str, str],
         ranks: pl.DataFrame,
     ) -> None:
-        """Read nothing as yet.
-
-        Args:
-            release: to read.
-            dialect: of the release.
-            filters: what to take.
-            sieve: takes the bad and the unwanted rows out.
-            languages: language of each source, by its SAB, as far as it is known.
-            ranks: rank of each source and term type (SAB, TTY, rank), the greater the better; the release's own are
-                added.
-        """
         self.release, self.dialect, self.filters, self.sieve = release, dialect, filters, sieve
         self.languages, self.ranks = languages, ranks
 
     def read(self, preferred_language: str) -> None:
-        """Read the terms, choose each concept's preferred one, and settle which concepts there are.
-
-        Raises:
-            InputError: the file is missing or is another; no term is left.
-            UsageError: an unknown language or semantic type.
-        """
+        """Read the terms, choose each concept's preferred one, and settle which concepts there are."""
         dialect, name = self.dialect, self.dialect.terms
         self.release.require(name)
         self._read_ranks()

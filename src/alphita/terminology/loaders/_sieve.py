@@ -29,7 +29,6 @@ class Sieve:
     """
 
     def __init__(self, rejects: Rejects) -> None:
-        """Start with nothing left out."""
         self.rejects = rejects
         self.dropped: Counter[str] = Counter()
 
@@ -84,14 +83,7 @@ class Sieve:
         """Replace the numbers of concepts by their rows, and refuse rows with a number that no concept has.
 
         Args:
-            frame: the rows.
-            field: holds the numbers, as such or as strings.
             ids: (n,) of the concepts, sorted.
-            left_out: of concepts that the user leaves out, which is no fault of the row.
-            reason: what rows of those are counted under.
-
-        Returns:
-            The other rows; `field` is the concept's row, an int32.
         """
         wanted = frame[field].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
         rows = np.searchsorted(ids, wanted).clip(max=max(len(ids) - 1, 0)).astype(np.int32)

@@ -25,11 +25,7 @@ _OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Associati
 
 
 def recognised(seen: Look) -> dict[str, str] | None:
-    """Tell whether snapshots of concepts and of descriptions are there; see `Loader.recognises`.
-
-    Raises:
-        InputError: other files of a release are there, and not these.
-    """
+    """Tell whether snapshots of concepts and of descriptions are there; see `Loader.recognises`."""
     if not any(_OF_A_KIND.fullmatch(file.name) for file in seen.members):
         return None
     snapshots = [file for file in seen.members if "effectiveTime" in file.first_line]
@@ -57,11 +53,6 @@ class Components:
     """
 
     def __init__(self, members: Sequence[Member], sieve: Sieve) -> None:
-        """Find the snapshots among the files.
-
-        Raises:
-            InputError: no concept or description snapshot is among them.
-        """
         self.sieve = sieve
         self.files: dict[str, list[Member]] = {}
         self.used: list[Member] = []
@@ -77,19 +68,7 @@ class Components:
         _check_kinds(self.files, members)
 
     def read(self, kind: str, columns: dict[str, str], *, key: str = "sctid") -> pl.DataFrame:
-        """Return the current version of each component of a kind.
-
-        Args:
-            kind: as in the files' names.
-            columns: name -> "id" (a number) or "text".
-            key: "sctid", or "uuid" for a reference set's members.
-
-        Returns:
-            id (a member's is the hash of its UUID), effectiveTime (YYYYMMDD), active, the columns, file and line.
-
-        Raises:
-            InputError: a file cannot be read or lacks a column.
-        """
+        """Return the current version of each component of a kind."""
         members = self.files.get(kind, [])
         self.used += members
         if not members:

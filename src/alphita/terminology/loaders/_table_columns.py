@@ -46,7 +46,6 @@ class Ids:
     """
 
     def __init__(self, prefix: str) -> None:
-        """Take `prefix` for the codes that have none."""
         self.prefix = prefixes.canonical(prefix)
         self.spellings = {prefix, self.prefix}
 
@@ -243,16 +242,7 @@ _SHOWN = 20
 
 
 def recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
-    """Return the options for the tables that were seen; None: there is none.
-
-    Args:
-        seen: tables of terms, and of relations between them.
-        defaults: what each column of a table of terms is called, by the option that names it.
-
-    Raises:
-        InputError: a header does not tell which columns hold ids and terms, a language column holds none, several
-            tables need options of their own, or none has terms.
-    """
+    """Return the options for the tables that were seen; None: there is none."""
     files = seen.among(ENDINGS)
     tables = [file for file in files if file.columns]
     if not tables:

@@ -77,11 +77,7 @@ class Table(Protocol):
 
 
 def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> list[Member]:
-    """Return the tables in files, folders and archives; see `_files.chosen`.
-
-    Raises:
-        UsageError: a sheet is named, and none of them is a workbook.
-    """
+    """Return the tables in files, folders and archives; see `_files.chosen`."""
     files = _files.chosen(paths, ENDINGS, dropped)
     if format_.sheet and not any(map(is_workbook, files)):
         raise UsageError(
@@ -96,18 +92,7 @@ def is_workbook(member: Member) -> bool:
 
 
 def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool = False) -> Table:
-    """Open a table; its rows of another length than the header go to `rejects`.
-
-    Args:
-        member: the file.
-        format_: how it is written.
-        rejects: see above.
-        fractions: numbers of a Parquet file may be measures, such as 0.5, and no codes.
-
-    Raises:
-        InputError: the file is empty, no table, or unreadable.
-        UsageError: the delimiter is no single character, or the encoding unknown.
-    """
+    """Open a table; its rows of another length than the header go to `rejects`."""
     if is_workbook(member):
         return _Workbook(member, format_.sheet)
     with member.open() as file:
@@ -157,11 +142,8 @@ class _Parquet:
                 yield line, cells
 
     def _text(self, column: pl.Series, start: int) -> pl.Series:
-        """Return a column as text; numbers that pandas made floats, since others are missing, as the integers they are.
-
-        Raises:
-            InputError: it holds what is neither text nor whole numbers.
-        """
+        """Return a column as text; numbers that pandas made floats, since others are missing, as the integers they
+        are."""
         if column.dtype.is_float():
             column = column.fill_nan(None)
             broken = (column != column.round()).fill_null(False) | column.is_infinite().fill_null(False)

@@ -32,20 +32,13 @@ class Split:
     """
 
     def __init__(self, delimiter: str, n_cells: int) -> None:
-        """Take what stands between cells, and how many of them a line has."""
         self.delimiter, self.n_cells = delimiter, n_cells
         marks = delimiter.encode() + b"\n"
         self._others = bytes(set(range(256)) - set(marks))
         self._marks_of_a_line = delimiter.encode() * (n_cells - 1) + b"\n"
 
     def frame(self, raw: bytes, first: int, places: Sequence[int]) -> pl.DataFrame | None:
-        """Return the cells at `places`, in columns called by these, and `line`; None: a line has not its number.
-
-        Args:
-            raw: UTF-8, lines ended by line feeds.
-            first: number of its first line.
-            places: 0 for the first cell.
-        """
+        """Return the cells at `places`, in columns called by these, and `line`; None: a line has not its number."""
         n_lines = raw.count(b"\n")
         if raw.translate(None, self._others) != self._marks_of_a_line * n_lines:
             return None
@@ -64,13 +57,7 @@ class Split:
 
 
 def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
-    """Yield (number of the first line, text of whole lines, each ended by a line feed).
-
-    Raises:
-        InputError: the file cannot be read, is empty, is UTF-16 and was not called so, has a line of more than 16 MB,
-            or is packed and cut short.
-        UsageError: there is no such encoding.
-    """
+    """Yield (number of the first line, text of whole lines, each ended by a line feed)."""
     encoding = _files.check_encoding(encoding)
     if encoding.startswith(("utf-16", "utf-32")):
         yield from _joined(_files.lines(member, encoding, rejects))
@@ -93,12 +80,7 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
 
 
 def lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without the line's end), as `_files.lines` does and several times as fast.
-
-    Raises:
-        InputError: as `blocks`.
-        UsageError: there is no such encoding.
-    """
+    """Yield (line number from 1, text without the line's end), as `_files.lines` does and several times as fast."""
     for block in blocks(member, encoding, rejects):
         yield from numbered(block)
 

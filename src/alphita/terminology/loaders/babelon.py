@@ -68,12 +68,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read the base terminology and add the translations in the files.
-
-    Raises:
-        InputError: a file has not the columns, is empty or unreadable; the base is no terminology.
-        UsageError: no base was named; an unknown encoding.
-    """
+    """Read the base terminology and add the translations in the files."""
     base = reading.open_base(options.onto, "babelon")
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]

@@ -83,12 +83,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read the base terminology and add the diseases and annotations in the files.
-
-    Raises:
-        InputError: a file has not the columns, is empty or unreadable; the base is no terminology.
-        UsageError: no base was named; an unknown encoding.
-    """
+    """Read the base terminology and add the diseases and annotations in the files."""
     base = reading.open_base(options.onto, "hpoa")
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
@@ -104,12 +99,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
 
 
 def _header(lines: Iterator[tuple[int, str]], remarks: dict[str, str]) -> tuple[int, list[str]]:
-    """Return the line of the header, and the names in it, none where there is no header.
-
-    Args:
-        lines: of the file.
-        remarks: takes those before the header.
-    """
+    """Return the line of the header, and the names in it, none where there is no header."""
     for number, line in lines:
         header = [name.lower().replace("_", "") for name in textio.tab_cells(line.removeprefix("#"))]
         if "databaseid" in header or (line.strip() and not line.startswith("#")):

@@ -110,11 +110,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read tabular XML files, or order files where there are none of those, into tables, and then the index.
-
-    Raises:
-        InputError: a file is none of these, is cut short, or has a DTD; there is an index alone.
-    """
+    """Read tabular XML files, or order files where there are none of those, into tables, and then the index."""
     reader = _Reader(options, rejects)
     lists, indexes = _chosen(paths, options, reader.dropped)
     sources = [reader.read_order(file) if _is_order(file) else reader.read(file) for file in lists]
@@ -123,11 +119,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
 
 
 def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> tuple[list[Member], list[Member]]:
-    """Return the lists and the indexes to read; in folders and archives others are left out, and counted.
-
-    Raises:
-        InputError: there is no list.
-    """
+    """Return the lists and the indexes to read; in folders and archives others are left out, and counted."""
     there = list(dict.fromkeys(_files.chosen(paths, ENDINGS, dropped)))
     named = {Member(Path(path)) for path in paths}
     indexes = [file for file in there if _icd10cm_index.is_index(file, named=file in named)]
@@ -195,11 +187,7 @@ class _Reader:
         return _files.source(member, name=PREFIX, version=self.version, licence=LICENCE)
 
     def read_order(self, member: Member) -> dict[str, Any]:
-        """Read one order file; return its entry for the manifest.
-
-        Raises:
-            InputError: no line of it is a row of an order file.
-        """
+        """Read one order file; return its entry for the manifest."""
         self.file = member.place
         rows = []
         for line, text in _files.lines(member, "utf-8", self.rejects):

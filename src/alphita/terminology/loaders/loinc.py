@@ -60,12 +60,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read a release into tables.
-
-    Raises:
-        InputError: no Loinc.csv among the files, or no usable term in it; a file cannot be read or is another kind.
-        UsageError: a language that cannot be understood.
-    """
+    """Read a release into tables."""
     return _Reader(_files.members(paths), options, rejects).read()
 
 
@@ -111,15 +106,7 @@ class _Reader:
             )
 
     def read(self) -> Tables:
-        """Read all files that were found, the terms' own first.
-
-        Returns:
-            The tables: terms and parts as concepts, by CURIE, with the files read and the counts of what was left out.
-
-        Raises:
-            InputError: a file cannot be read, lacks a column or has no usable term; a variant's language is not known;
-                under strict rejects, the first bad row.
-        """
+        """Read all files that were found, the terms' own first."""
         loinc = self._loinc()
         parts = self._parts()
         links = self._links()

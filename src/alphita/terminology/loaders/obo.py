@@ -82,12 +82,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read OBO files into tables; ids must be unique over all of them.
-
-    Raises:
-        InputError: a file is not OBO, is empty, ends in the middle of a line, or has no term.
-        UsageError: an unknown encoding.
-    """
+    """Read OBO files into tables; ids must be unique over all of them."""
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     type_by_branches(reader.columns, options.semantic_type)

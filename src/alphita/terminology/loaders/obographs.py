@@ -64,11 +64,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read OBO graphs into tables; ids must be unique over all files.
-
-    Raises:
-        InputError: a file is no JSON, is cut short, or has no graph with nodes.
-    """
+    """Read OBO graphs into tables; ids must be unique over all files."""
     reader = _Reader(options, rejects)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     type_by_branches(reader.columns, options.semantic_type)

@@ -75,12 +75,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read an Athena download into tables.
-
-    Raises:
-        InputError: no CONCEPT.csv among the files, or nothing usable in it; a file cannot be read or is another kind.
-        UsageError: an option that cannot be understood, or a vocabulary that is not there.
-    """
+    """Read an Athena download into tables."""
     return _Reader(_files.members(paths), options, rejects).read()
 
 
@@ -114,16 +109,7 @@ class _Reader:
             )
 
     def read(self) -> Tables:
-        """Read all files that were found, CONCEPT first.
-
-        Returns:
-            The tables: concepts by CURIE, in the order of their OMOP ids; all others name them by their row in it.
-
-        Raises:
-            InputError: a file cannot be read, lacks a column or has no usable concept; under strict rejects, the first
-                bad row.
-            UsageError: no concept of a vocabulary that was asked for.
-        """
+        """Read all files that were found, CONCEPT first."""
         concepts = self._concepts()
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
@@ -325,10 +311,8 @@ class _Reader:
         return relations, self._replacements(pointed), xrefs
 
     def _replacements(self, pointed: pl.DataFrame) -> pl.DataFrame:
-        """Return what to use for a retired concept: one successor replaces it; several are for a person to choose from.
-
-        "Concept replaced by" and "Concept same_as to" come first; where a concept has neither, "Maps to" is followed.
-        """
+        """Return what to use for a retired concept: one successor replaces it; several are for a person to choose
+        from."""
         mine = pointed.filter(pl.Series(self.retired[pointed["head"].to_numpy()])).rename({"head": "concept"})
         succeeded = pl.col("label").is_in(REPLACED).any().over("concept")
         followed = pl.col("label").is_in(REPLACED) | ((pl.col("label") == "Maps to") & ~succeeded)

@@ -61,12 +61,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read tables of products.
-
-    Raises:
-        InputError: a file is empty, no table, or unreadable; nothing was left of it.
-        UsageError: a column is missing, an unknown encoding, a sheet without a workbook.
-    """
+    """Read tables of products."""
     reader = _Reader(options, rejects)
     files = _table_rows.chosen(paths, reader.format, reader.dropped)
     sources = [reader.read(file) for file in files]

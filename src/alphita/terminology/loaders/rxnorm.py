@@ -84,12 +84,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read a release into tables.
-
-    Raises:
-        InputError: RXNCONSO is missing, a file cannot be read or is another, or no term is left.
-        UsageError: an option names an unknown semantic type.
-    """
+    """Read a release into tables."""
     filters = _rrf.Filters(
         sources=_rrf.listed(options.sources),
         term_types=_rrf.listed(options.term_types),

@@ -69,12 +69,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read a release into tables.
-
-    Raises:
-        InputError: no concept or description snapshot among the files; a file cannot be read or is not RF2.
-        UsageError: a dialect or a language that is not known, or that the release has not.
-    """
+    """Read a release into tables."""
     return _Reader(_files.members(paths), options, rejects).read()
 
 
@@ -87,16 +82,7 @@ class _Reader:
         self.components = Components(members, self.sieve)
 
     def read(self) -> Tables:
-        """Read all snapshots that were found, concepts first.
-
-        Returns:
-            The tables: concepts by CURIE, in the order of their SCTIDs; all others name them by their row in it.
-
-        Raises:
-            InputError: a file cannot be read, lacks a column or has no concept; under strict rejects, the first bad
-                row.
-            UsageError: the release has no language reference set of a dialect that was asked for.
-        """
+        """Read all snapshots that were found, concepts first."""
         concepts = self._concepts()
         self.ids = np.sort(concepts["id"].to_numpy())
         concepts = concepts.sort("id")
@@ -230,10 +216,7 @@ class _Reader:
     # --- graph -------------------------------------------------------------------------------------------------------
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
-        """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id.
-
-        An inactive one takes no name from another.
-        """
+        """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
         names = descriptions.filter(pl.col("typeId") == FSN)
         names = names.filter(pl.col("term").str.contains(r"\((attribute|linkage concept)\)\s*$"))
         english = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")

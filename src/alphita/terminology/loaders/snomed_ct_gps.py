@@ -42,11 +42,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read the sets. Of a concept that stands in several files, the first row counts.
-
-    Raises:
-        InputError: no file has the four columns, or one cannot be read or has no concept.
-    """
+    """Read the sets. Of a concept that stands in several files, the first row counts."""
     members = _files.members(paths)
     sets = [member for member in members if _is_set(Beginning(member.path, member.inside))]
     if not sets:

@@ -89,13 +89,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read term and relation tables.
-
-    Raises:
-        InputError: a file is empty, no table, or unreadable, or a column that is read stands there more than once;
-            nothing was left of it.
-        UsageError: a column is missing, ids have no prefix, an unknown encoding, a sheet without a workbook.
-    """
+    """Read term and relation tables."""
     reader = _Reader(options, rejects)
     files = _table_rows.chosen(paths, reader.format, reader.dropped)
     sources = [reader.read(file) for file in files]
@@ -328,20 +322,7 @@ class _Reader:
     def _identified(
         self, cells: pl.DataFrame, field: str, odd: pl.Series | None = None, check: Check = lambda line, row: True
     ) -> pl.DataFrame:
-        """Return the good rows, with the id, prefix and code of a field in the columns `FIELD.id`, ...
-
-        Args:
-            cells: the rows; a column `line`.
-            field: the column to make ids of.
-            odd: whether a row must be looked at by itself, whatever its id.
-            check: tells whether such a row is good, and reports it where it is not.
-
-        Returns:
-            The rows in their order.
-
-        Raises:
-            UsageError: an id has no prefix, and there was none with a prefix before.
-        """
+        """Return the good rows, with the id, prefix and code of a field in the columns `FIELD.id`, ..."""
         ids = self.ids.of_all(cells[field])
         is_odd = ids["id"].is_null() if odd is None else ids["id"].is_null() | odd
         rows = cells.hstack(ids.select(pl.all().name.prefix(f"{field}.")))

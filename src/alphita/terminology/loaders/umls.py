@@ -78,12 +78,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read a release into tables.
-
-    Raises:
-        InputError: MRCONSO is missing, a file cannot be read or is another, or no term is left.
-        UsageError: an option names an unknown language or semantic type.
-    """
+    """Read a release into tables."""
     filters = _rrf.Filters(
         languages=_rrf.language_codes("languages", options.languages),
         sources=_rrf.listed(options.sources),

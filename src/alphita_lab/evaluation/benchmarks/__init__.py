@@ -118,26 +118,13 @@ class Source:
     read: list[Path] = field(default_factory=list)
 
     def require_terminology(self) -> Terminology:
-        """Return the terminology.
-
-        Raises:
-            NotGiven: none was given.
-        """
+        """Return the terminology."""
         if self.terminology is None:
             raise NotGiven(f"the benchmark {self.benchmark} needs a terminology: --terminology X.terminology")
         return self.terminology
 
     def file(self, *names: str, optional: bool = False) -> Path | None:
-        """Return the first file of one of these names.
-
-        Looked for in `data` and in `data/BENCHMARK`, and with ".gz" after the name; names may hold folders and * . A
-        packed file beside itself unpacked is passed over.
-
-        Raises:
-            NotGiven: no data folder was given.
-            InputError: there is no such file, and it is not optional; the message says where to get it and what was
-                looked for.
-        """
+        """Return the first file of one of these names."""
         paths = self.files(*names, optional=optional)
         return paths[0] if paths else None
 
@@ -162,12 +149,7 @@ class Source:
         )
 
     def named(self, name: str) -> Path:
-        """Return the file that a setting names: its path, or its name under --data as for `file`, taken literally.
-
-        Raises:
-            NotGiven: it is no path from the root, and no data folder was given.
-            InputError: there is no such file.
-        """
+        """Return the file that a setting names: its path, or its name under --data as for `file`, taken literally."""
         if not Path(name).is_absolute():
             return self.files(glob.escape(name))[0]
         if not Path(name).is_file():
@@ -199,15 +181,7 @@ class Benchmark(Protocol):
 
 
 def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
-    """Return the module of a benchmark.
-
-    Args:
-        name: one of this package's, or the path of a file of your own, which ends in .py.
-
-    Raises:
-        UsageError: there is none of this name.
-        InputError: the file cannot be imported, or lacks a part of what a benchmark is.
-    """
+    """Return the module of a benchmark."""
     if not name.endswith(".py"):
         return registry.load(PACKAGE, name)
     path = Path(name)
@@ -227,11 +201,7 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
 
 
 def load_benchmarks(names: Sequence[str]) -> dict[str, Any]:
-    """Return the modules of benchmarks; each goes by its name, or by that of its file.
-
-    Raises:
-        UsageError: a file is called like a benchmark of Alphita's, or like another one that was given.
-    """
+    """Return the modules of benchmarks; each goes by its name, or by that of its file."""
     own = set(registry.names(PACKAGE))
     files: dict[str, str] = {}
     for name in names:
@@ -244,11 +214,7 @@ def load_benchmarks(names: Sequence[str]) -> dict[str, Any]:
 
 
 def settings_of(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the settings of each benchmark: BENCHMARK.key=value, or key=value for all that know the key.
-
-    Raises:
-        UsageError: it is of another form, or there is no such benchmark or option.
-    """
+    """Return the settings of each benchmark: BENCHMARK.key=value, or key=value for all that know the key."""
     settings: dict[str, list[str]] = {name: [] for name in modules}
     for item in given:
         key, equals, value = item.partition("=")

@@ -112,17 +112,7 @@ def load(
     """Read the sets whose files are there.
 
     Args:
-        source: where to look.
-        options: which sets and part.
-        known: names to look for if `options` name none.
-        endings: of the files, without a dot.
         read: (file, counts of what was left out or mended) -> the examples of each query.
-        string: an example's query or text, which must not stand on both sides where one file is split.
-        corpora: set -> part -> what the files of a corpus are called as it is distributed, beside NAME.PART.ENDING.
-
-    Raises:
-        UsageError: no data folder; `datasets` names no set, or a path that leads out of that folder.
-        InputError: a set that was asked for, or every known one, lacks its files; a file is of another layout.
     """
     asked = None if options.datasets is None else _asked(options.datasets, known)
     parts = ("test", "dev") if options.part is None else (options.part,)
@@ -231,17 +221,7 @@ def _set(
 
 
 def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, by_query: bool) -> list[list[Example]]:
-    """Read a file of labelled texts.
-
-    Args:
-        path: .txt: a label and one text for each column; .tsv: a header with `columns` and "label".
-        counts: what was left out or mended is added.
-        columns: names of the texts' columns, the query first.
-        by_query: lines of one query belong together; else each line stands for itself.
-
-    Raises:
-        InputError: another layout, or no line is left.
-    """
+    """Read a file of labelled texts."""
     table = textio.held_rows(path, "\t")
     with_header = path.name.removesuffix(".gz").endswith(".tsv")
     wanted = ("label", *columns)
@@ -268,11 +248,7 @@ def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, b
 
 
 def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by_query: bool) -> list[list[Example]]:
-    """Read a file of pairs with labels 0 and 1; see `read_examples`.
-
-    Raises:
-        InputError: another layout, or another label.
-    """
+    """Read a file of pairs with labels 0 and 1; see `read_examples`."""
     queries = read_examples(path, counts, columns, by_query=by_query)
     for query in queries:
         for example in query:
@@ -304,21 +280,7 @@ def encode(encoding: Encoding, examples: Sequence[Example]) -> list[finetuning.E
 def classify(
     data: Data[Example], system: object, options: Options, uncounted: Callable[[str], frozenset[str]]
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Fine-tune on each set a softmax over its labels.
-
-    Args:
-        data: the sets.
-        system: an encoder.
-        options: how.
-        uncounted: set -> the labels that F1 does not count.
-
-    Returns:
-        One row a scored example, with the columns of `count_columns` (0 or 1 for gold and predicted labels that count),
-        `right` (share of the runs), `gold_number`, `predicted_number_run1`, ...; and notes.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Fine-tune on each set a softmax over its labels."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     frames = []
     notes = dict(data.notes)
@@ -363,9 +325,6 @@ def maxima(
     """Return the best run's number for each set.
 
     Args:
-        rows: of a result, with a column `dataset`.
-        columns: that `by_run` takes.
-        name: of the measure.
         by_run: (n, columns) -> (runs,).
     """
     figures = []

@@ -86,11 +86,7 @@ class Dictionary:
 
 
 def read(path: Path) -> Dictionary:
-    """Read a dictionary in MEDIC's or CTD's layout.
-
-    Raises:
-        InputError: it cannot be read, is of another layout, or holds no name.
-    """
+    """Read a dictionary in MEDIC's or CTD's layout."""
     lines = textio.read_text(path).split("\n")
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     dictionary = _of_medic(path, lines) if BETWEEN in first and "\t" not in first else _of_ctd(path, lines)
@@ -157,15 +153,7 @@ HEADS = frozenset({"id", "cui", "concept", "concept_id", "code"})
 
 
 def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the terms' rows, concept by concept, the preferred ones first, and where each concept's begin.
-
-    Args:
-        terminology: whose terms; see `Terminology.training_terms` for which of them.
-        language: the BCP-47 tag of the terms; None: of all languages.
-
-    Raises:
-        UsageError: no term is in the language.
-    """
+    """Return the terms' rows, concept by concept, the preferred ones first, and where each concept's begin."""
     if language is None:
         return terminology.training_terms()
     known = {tag for tag in terminology.terms.column("language").unique().to_pylist() if tag is not None}
@@ -175,11 +163,8 @@ def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np
 
 
 def read_names(path: Path) -> tuple[list[str], list[str]]:
-    """Read a file of names: `id<TAB>name` a line, perhaps gzipped, perhaps with a head line (id, cui, concept, code).
-
-    Raises:
-        InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
-    """
+    """Read a file of names: `id<TAB>name` a line, perhaps gzipped, perhaps with a head line (id, cui, concept,
+    code)."""
     ids, names = [], []
     for number, row in textio.rows(path, "\t"):
         if number == 1 and row[0].lower() in HEADS:

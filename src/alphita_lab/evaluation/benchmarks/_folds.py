@@ -49,18 +49,7 @@ class Parts:
 
 
 def evaluate(system: System, data: Parts, *, ks: Sequence[int] = KS, subsets: Sequence[str] = ()) -> Result:
-    """Score the mentions of each part against its own targets.
-
-    Args:
-        system: what is scored.
-        data: the parts; their rows follow one another.
-        ks: places that count.
-        subsets: the queries' columns to break figures down by; "covered" and "seen" are added where they vary.
-
-    Returns:
-        See `linking.evaluate`. Parts that have a column "fold" are folds of one set of mentions, or of one set each
-        value of the column "dataset": `figures` holds the mean of their accuracies, which is what papers print.
-    """
+    """Score the mentions of each part against its own targets."""
     results = [linking.evaluate(system, part.queries, part.targets, ks=ks) for part in data.parts]
     rows = pl.concat([result.rows for result in results], how="diagonal").with_columns(query=pl.int_range(pl.len()))
     notes = merge_notes(*(result.notes for result in results))
@@ -101,17 +90,7 @@ def seen(mentions: Iterable[Sequence[str]], trained: Iterable[str]) -> list[bool
 
 
 def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
-    """Read folds.
-
-    Args:
-        source: where they are looked for.
-        names: patterns of the file names, of which the first that fits counts: "{fold}" stands for the fold's number,
-            "{kind}" for standard, train or test.
-        numbers: of the folds.
-
-    Raises:
-        InputError: a file is missing, a line is not of two fields, or a field is empty.
-    """
+    """Read folds."""
     parts = []
     quoted: set[str] = set()
     for number in numbers:
@@ -133,20 +112,7 @@ def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
 
 
 def read_pairs(path: Path, quoted: set[str]) -> tuple[list[str], list[str]]:
-    """Read lines of an id, a tab and a string.
-
-    Quotes that a spreadsheet put around a string (and doubled inside it) are taken off.
-
-    Args:
-        path: the file.
-        quoted: the lines that had quotes are added here, so that one that stands in several folds is counted once.
-
-    Returns:
-        The ids and the strings.
-
-    Raises:
-        InputError: the file cannot be read, a line is not of two fields, or a field is empty.
-    """
+    """Read lines of an id, a tab and a string."""
     ids, strings = [], []
     for number, line in textio.lines(path):
         fields = [field.strip() for field in line.split("\t")]

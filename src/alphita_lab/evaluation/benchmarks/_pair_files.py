@@ -66,18 +66,7 @@ class Counts:
 
 
 def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None) -> tuple[Pairs, Counts]:
-    """Read one set out of its files.
-
-    Args:
-        paths: one file or several of the same layout.
-        name: of the set.
-        layout: see `Layout`.
-        split: which part to take, one of the keys of `layout.split`; None takes all.
-
-    Raises:
-        InputError: a file is of another layout: a column is missing, a line is too short, a score is no number, or no
-            pair is left.
-    """
+    """Read one set out of its files."""
     counts = Counts()
     left, right, gold = [], [], []
     concepts: list[tuple[str | None, str | None]] = []

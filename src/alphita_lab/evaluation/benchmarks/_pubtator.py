@@ -90,11 +90,7 @@ class Document:
 
 
 def documents(path: Path) -> list[Document]:
-    """Read the documents of a corpus; lines of relations are skipped.
-
-    Raises:
-        InputError: it cannot be read, or a line is of another layout.
-    """
+    """Read the documents of a corpus; lines of relations are skipped."""
     found: list[Document] = []
     known: set[str] = set()
     for number, line in textio.lines(path):
@@ -130,14 +126,7 @@ def documents(path: Path) -> list[Document]:
 
 
 def read(path: Path) -> Corpus:
-    """Read the mentions of a corpus.
-
-    Annotations without an id (-1: the annotators found no concept) and those of a document that stands there before are
-    left out and counted.
-
-    Raises:
-        InputError: it cannot be read, a line is of another layout, or there is no mention.
-    """
+    """Read the mentions of a corpus."""
     corpus = Corpus()
     for document in documents(path):
         for annotation in document.annotations:
@@ -155,19 +144,7 @@ def read(path: Path) -> Corpus:
 
 
 def queries(mentions: Sequence[Mention], dictionary: Dictionary, trained: Iterable[str] | None) -> Queries:
-    """Return the queries of mentions.
-
-    Ids that stand for the same concept are one, and an OMIM id beside a MeSH id tells the same more exactly, so that it
-    makes no further part. A mention of several concepts is taken apart where the corpus tells its parts or `split` can;
-    each part must be right, and any of the mention's concepts is right for a part, for corpora do not list them in the
-    order of the text (so does BioSyn count). One that cannot be taken apart is one string, for which any of its
-    concepts is right. The column `composite` is "taken apart" or "whole".
-
-    Args:
-        mentions: of a corpus.
-        dictionary: finds ids.
-        trained: strings of the training mentions; None where there are none.
-    """
+    """Return the queries of mentions."""
     parts: list[tuple[str, ...]] = []
     gold: list[tuple[frozenset[str], ...]] = []
     composite: list[str | None] = []
@@ -187,10 +164,7 @@ def queries(mentions: Sequence[Mention], dictionary: Dictionary, trained: Iterab
 
 
 def concepts_of(mention: Mention, dictionary: Dictionary) -> list[frozenset[str]]:
-    """Return the distinct concepts that a mention's ids stand for; those of an ambiguous other id are one answer.
-
-    Of MeSH and OMIM ids together, only the MeSH ids' concepts.
-    """
+    """Return the distinct concepts that a mention's ids stand for; those of an ambiguous other id are one answer."""
     mesh = [gold_id for gold_id in mention.ids if not gold_id.isdigit()]
     return list(dict.fromkeys(map(dictionary.find, mesh or mention.ids)))
 
@@ -209,11 +183,7 @@ def names(mentions: Iterable[Mention], dictionary: Dictionary) -> tuple[list[tup
 
 
 def split(mention: str, n: int) -> tuple[str, ...]:
-    """Take a mention of n concepts apart; nothing if that cannot be told.
-
-    Four forms are known, after those that BioSyn (Sung et al. 2020) takes apart: "cancer of the breast and ovary",
-    "breast, brain or ovarian cancer", "cleft lip/palate", and as many words as concepts.
-    """
+    """Take a mention of n concepts apart; nothing if that cannot be told."""
     forms = (_of(mention), _one_head(mention), _slash(mention), tuple(mention.split()))
     return next((parts for parts in forms if len(parts) == n and all(parts)), ())
 

@@ -114,18 +114,7 @@ def evaluate(data: Data, system: System, options: Config) -> Result:
 
 
 def umls_dictionary(source: Source, cuis: Iterable[str], options: NameOptions) -> Dictionary:
-    """Return the names to rank against, for gold that is UMLS CUIs.
-
-    Args:
-        source: with a terminology, or a data folder that holds a file of names.
-        cuis: all gold ids, "C0018681" without a prefix.
-        options: which names.
-
-    Raises:
-        UsageError: no terminology, and its names are asked for; a language or source has no name; languages or sources
-            are chosen of a file of names.
-        InputError: there is neither a terminology nor a file, or the file is not of the two columns.
-    """
+    """Return the names to rank against, for gold that is UMLS CUIs."""
     gold = list(dict.fromkeys(cuis))
     terminology = source.terminology
     wants_file = options.names == "file" or terminology is None
@@ -166,20 +155,7 @@ def _of_file(source: Source, gold: Sequence[str]) -> Dictionary:
 
 
 def terminology_dictionary(terminology: Terminology, gold: dict[str, str], options: NameFilter) -> Dictionary:
-    """Return the names of the live concepts, of all scopes.
-
-    A gold id is the concept that has it as its id or as an alternative id. If that concept is retired, the one that
-    replaced it is meant, if it is one only, and so on until a live one. If no concept has the id, those are meant that
-    have it as a cross-reference.
-
-    Args:
-        terminology: the concepts.
-        gold: gold id as the benchmark writes it -> as a CURIE.
-        options: languages and sources of the names.
-
-    Raises:
-        UsageError: no name is of these languages and sources.
-    """
+    """Return the names of the live concepts, of all scopes."""
     targets, _ = names_of(terminology, languages=listed(options.languages), sources=listed(options.sources))
     return dictionary_of(terminology, targets, gold)
 
@@ -202,17 +178,7 @@ def dictionary_of(terminology: Terminology, targets: Targets, gold: dict[str, st
 
 
 def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path) -> dict[str, Any]:
-    """Return how many queries no target is right for, and say it on stderr; nothing where there are none.
-
-    Args:
-        queries: with their gold as ids among the targets.
-        targets: the names.
-        benchmark: for the message.
-        file: what the gold comes from, likewise.
-
-    Raises:
-        InputError: no target is right for any query, so that every system would score 0.
-    """
+    """Return how many queries no target is right for, and say it on stderr; nothing where there are none."""
     known = frozenset(targets.ids)
     covered = sum(all(wanted & known for wanted in gold) for gold in queries.gold)
     if not covered:
@@ -270,18 +236,7 @@ def names_of(
     sources: Collection[str] = (),
     exclude: Collection[str] = frozenset(),
 ) -> tuple[Targets, int]:
-    """Return the terms of the live concepts, and how many were left out because their string is in `exclude`.
-
-    Args:
-        terminology: the concepts.
-        languages: of the terms; all by default.
-        not_languages: left out.
-        sources: patterns such as "MSH*"; all by default.
-        exclude: cleaned strings.
-
-    Raises:
-        UsageError: no term is left.
-    """
+    """Return the terms of the live concepts, and how many were left out because their string is in `exclude`."""
     kept = ~np.asarray(terminology.retired)[terminology.term_concept]
     if languages or not_languages:
         kept &= has(
@@ -330,11 +285,7 @@ def repeated(queries: Queries) -> dict[str, int]:
 def with_sets(result: Result, sizes: Sequence[int]) -> Result:
     """Add the scores of sets: the gold of a query is a set of ids, the answer is the concept at the first place.
 
-    Rows get `tp`, `fp` and `fn`. "set F1" is 2 tp / (2 tp + fp + fn) over the sums of all queries. "one-line score" is
-    tp / (tp + fn): the accuracy of a scorer that takes each gold id for a query of its own.
-
     Args:
-        result: of `linking.evaluate`.
         sizes: (n,) gold ids of each query.
     """
     right = result.rows["right@1"].cast(pl.Int64)

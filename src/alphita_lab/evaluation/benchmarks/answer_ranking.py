@@ -45,21 +45,12 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
 
 
 def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there.
-
-    Raises:
-        UsageError: no data folder.
-        InputError: no set is there, or a file is of another layout.
-    """
+    """Read the sets whose files are there."""
     return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:
-    """Fine-tune and score one encoder; one row a scored question.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Fine-tune and score one encoder; one row a scored question."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []
@@ -123,9 +114,6 @@ def first_right(scores: Sequence[float] | NDArray[np.float64], right: Sequence[b
     Args:
         scores: (n,) higher is better.
         right: (n,) which candidates are right.
-
-    Returns:
-        None if none is right.
     """
     scores, right = np.asarray(scores), np.asarray(right)
     if not right.any():

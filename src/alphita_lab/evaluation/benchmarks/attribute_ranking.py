@@ -90,13 +90,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Choose the held-out triples and their candidates.
-
-    Raises:
-        NotGiven: no terminology, or no split.
-        UsageError: an unknown attribute.
-        InputError: the split holds no triples out, or none that can be asked.
-    """
+    """Choose the held-out triples and their candidates."""
     terminology = source.require_terminology()
     if options.held_out is None:
         raise NotGiven(

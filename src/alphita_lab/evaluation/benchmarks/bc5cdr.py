@@ -37,11 +37,7 @@ _DICTIONARIES = {
 
 
 def load(source: Source, options: Options) -> _folds.Parts:
-    """Read the corpus and the dictionaries.
-
-    Raises:
-        InputError: a file is missing or of another layout; the corpus has neither diseases nor chemicals.
-    """
+    """Read the corpus and the dictionaries."""
     path = source.files(*CORPUS[options.part])[0]
     corpus = _pubtator.read(path)
     with_mentions = options.mentions == "train"

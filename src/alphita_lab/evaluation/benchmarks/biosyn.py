@@ -108,11 +108,7 @@ class Fold:
 
 
 def load(source: Source, options: Options) -> _folds.Parts:
-    """Read the sets.
-
-    Raises:
-        InputError: a file is missing or of another layout.
-    """
+    """Read the sets."""
     asked = [name.strip() for name in options.dataset.split(",") if name.strip()]
     parts = [part for name in asked or _all(source, options) for part in _read(source, options, name)]
     notes: dict[str, Any] = {"protocol": options.protocol, "names besides the dictionary": options.mentions}
@@ -196,11 +192,7 @@ def _dictionary_of(source: Source, options: Options, name: str) -> Path | None:
 
 
 def _meddra(source: Source) -> Targets:
-    """Return the English preferred terms of MedDRA in the terminology, by MedDRA's codes.
-
-    Raises:
-        UsageError: the terminology holds none.
-    """
+    """Return the English preferred terms of MedDRA in the terminology, by MedDRA's codes."""
     terminology = source.require_terminology()
     wanted = {"source": "MEDDRA", "language": "en", "term_type": "PT"}
     kept = [_terminology_targets.has(terminology, column, value.__eq__) for column, value in wanted.items()]

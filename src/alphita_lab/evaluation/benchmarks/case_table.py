@@ -56,12 +56,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Gather queries and terms.
-
-    Raises:
-        UsageError: no terminology, or a language that it does not have.
-        InputError: the file of queries cannot be read, or is empty.
-    """
+    """Gather queries and terms."""
     terminology = source.require_terminology()
     terms = _terms_by_language(terminology)
     if options.languages is not None:

@@ -49,11 +49,7 @@ class Options(Config):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the list and both parts.
-
-    Raises:
-        InputError: a file is missing or of another layout.
-    """
+    """Read the list and both parts."""
     if options.task == "procedures":
         standard, part = _codes(_file(source, "code.txt")), "chip_cdn"
     else:

@@ -69,21 +69,12 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the names and find the pairs of synonyms.
-
-    Raises:
-        InputError: no two terms are synonyms.
-    """
+    """Read the names and find the pairs of synonyms."""
     return load_terms(source, options.names, options.languages, options.max_concepts, options.seed)
 
 
 def load_terms(source: Source, names: str | None, languages: str | None, max_concepts: int | None, seed: int) -> Data:
-    """Read terms from a file of names or from the terminology; see `Options`.
-
-    Raises:
-        UsageError: neither was given, or languages of a file, which tells none.
-        InputError: the file is damaged, or no two terms are synonyms.
-    """
+    """Read terms from a file of names or from the terminology; see `Options`."""
     if names:
         if languages is not None:
             raise UsageError("a file of names does not tell languages: give a terminology, or no languages")
@@ -167,10 +158,7 @@ METRICS = _metrics("", "") + _metrics("_tuned", ", tuned theta")
 
 
 def tuning_part(terms: Terms, share: float, seed: int) -> NDArray[np.bool_]:
-    """Return which terms are of the tuning part, (n,): whole concepts, so that synonyms stay together.
-
-    A term of several concepts goes with the first of them.
-    """
+    """Return which terms are of the tuning part, (n,): whole concepts, so that synonyms stay together."""
     chosen = np.random.default_rng([seed, 1]).permutation(len(terms.concepts)) < share * len(terms.concepts)
     # Concepts are numbered as they stand in the data, which is the same for every system.
     return np.asarray(chosen[terms.first_concept])

@@ -42,12 +42,7 @@ class Options(names.NameOptions):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the mentions.
-
-    Raises:
-        UsageError: neither a terminology nor a file of names.
-        InputError: the file is missing or of another layout, or holds no mention with a CUI.
-    """
+    """Read the mentions."""
     path = source.files("e3c_*.tsv")[0]
     mentions, gold, layers, left_out = [], [], [], {"without a CUI": 0, "CUILESS": 0, "malformed CUI": 0}
     for number, (layer, mention, cui) in textio.columns(path, ("layer", "mention", "cui"), "\t", quotes=None):

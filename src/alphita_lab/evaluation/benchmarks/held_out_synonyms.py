@@ -46,12 +46,7 @@ class Options(Config):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Make or read the split, and gather queries and targets.
-
-    Raises:
-        UsageError: no terminology; nothing is held out.
-        InputError: the split is damaged, or is of another terminology; no held-out name can be found.
-    """
+    """Make or read the split, and gather queries and targets."""
     terminology = source.require_terminology()
     split = open_split(terminology, options.split)
     if split is None:
@@ -65,11 +60,7 @@ def load(source: Source, options: Options) -> Data:
 
 
 def open_split(terminology: Terminology, path: Path | None) -> Split | None:
-    """Return the saved split at `path`; None if there is no path.
-
-    Raises:
-        InputError: it is none, or no concept that it names is in the terminology.
-    """
+    """Return the saved split at `path`; None if there is no path."""
     if path is None:
         return None
     split = Split.load(path)
@@ -84,14 +75,7 @@ def open_split(terminology: Terminology, path: Path | None) -> Split | None:
 
 
 def queries_of(terminology: Terminology, split: Split, targets: Targets) -> tuple[Queries, dict[str, Any]]:
-    """Return a query for each string of the test part; a string held out of several concepts is one query.
-
-    A split names concepts by the ids that they had where it was made. Gold are the live concepts of this terminology
-    that these ids stand for, be they merged into others or replaced since.
-
-    Returns:
-        The queries, and how many of the split's ids were found in which way.
-    """
+    """Return a query for each string of the test part; a string held out of several concepts is one query."""
     test = split.part("test")
     gold: dict[str, dict[str, None]] = {}
     for string, one in zip(test.strings, test.concept_ids, strict=True):

@@ -50,13 +50,7 @@ class Options(Config):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Make or read the split, and gather queries and targets.
-
-    Raises:
-        NotGiven: no terminology, or no language.
-        UsageError: a language in which it has no names; nothing is held out.
-        InputError: the split is damaged, or is of another terminology; no held-out name can be found.
-    """
+    """Make or read the split, and gather queries and targets."""
     terminology = source.require_terminology()
     languages = set(filter(None, terminology.terms.column("language").combine_chunks().dictionary.to_pylist()))
     for name, tag in {"language": options.language, "target_language": options.target_language or None}.items():
@@ -90,22 +84,7 @@ def load(source: Source, options: Options) -> Data:
 def hold_out_translations(
     terminology: Terminology, language: str, *, machine: bool = False, fraction: float = 1.0, seed: int
 ) -> Split:
-    """Hold out the exact names in one language of a share of the live concepts.
-
-    Names that clean to nothing, obsolete ones, and those that any live concept has in another language too, in whatever
-    scope, are not held out; the last are counted. Of names of a concept that clean to the same string the first is
-    taken.
-
-    Args:
-        terminology: what to split.
-        language: BCP-47 tag.
-        machine: whether machine translations are held out too.
-        fraction: share of the concepts with names in the language, 0 to 1, chosen by a seeded hash of their ids.
-        seed: of the choice.
-
-    Returns:
-        A split all of whose strings are of the part "test".
-    """
+    """Hold out the exact names in one language of a share of the live concepts."""
     live = ~np.asarray(terminology.retired)[terminology.term_concept]
     tongue = names.has(terminology, "language", lambda tag: speaks(tag, language))
     wanted = (

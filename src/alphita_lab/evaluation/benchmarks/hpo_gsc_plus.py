@@ -35,12 +35,7 @@ class Options(names.NameFilter):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the annotations.
-
-    Raises:
-        UsageError: no terminology.
-        InputError: there is no file, or a line is not "[14::27]<TAB>HP_0001156 | brachydactyly".
-    """
+    """Read the annotations."""
     mentions, gold = [], []
     terminology = source.require_terminology()
     for path in source.files("ann/*", "GSC+/ann/*"):

@@ -107,12 +107,7 @@ class LinkSystem(Protocol):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Choose and split the triples.
-
-    Raises:
-        UsageError: no terminology; the shares leave nothing to train on.
-        InputError: the terminology has too few triples, or the given split holds none of them out.
-    """
+    """Choose and split the triples."""
     terminology = source.require_terminology()
     division = divide(
         terminology,
@@ -142,20 +137,12 @@ def load(source: Source, options: Options) -> Data:
 
 
 def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Return the pairs of concepts (p, 2) whose triples a saved split holds out, and what to note of it.
-
-    Raises:
-        InputError: it is no split, holds no triples out, or none between concepts of this terminology.
-    """
+    """Return the pairs of concepts (p, 2) whose triples a saved split holds out, and what to note of it."""
     return held_out_pairs(terminology, Split.load(path), path)
 
 
 def evaluate(data: Data, system: object, options: Options) -> Result:
-    """Score one system; one row a triple and side.
-
-    Raises:
-        UsageError: the system has neither vectors nor scores of triples.
-    """
+    """Score one system; one row a triple and side."""
     n, known = len(data.entities), data.known if options.filtered else None
     scorer, without = _scorer(data, system)
     ranks_of = ranks(scorer, data.test, n, known=known)

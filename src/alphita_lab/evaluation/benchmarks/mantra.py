@@ -63,12 +63,7 @@ class Annotation:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the corpus, in whichever layout is there.
-
-    Raises:
-        UsageError: neither a terminology nor a file of names.
-        InputError: there is no file of the corpus, or one is of another layout.
-    """
+    """Read the corpus, in whichever layout is there."""
     paths = source.files("Mantra-GSC/*/*/*.ann", "*/*_ec22-cui-best_man/*.ann", "*_GSC_*_man.xml", "mantra*.tsv")
     reader = {".ann": _read_brat, ".xml": _read_xml}.get(_unpacked(paths[0]).suffix, _read_table)
     sets: dict[tuple[str, str, str, str], list[Annotation]] = {}

@@ -105,12 +105,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Gather the concepts.
-
-    Raises:
-        NotGiven: no terminology, or one without semantic types.
-        UsageError: it has not one of the types that was asked for, or no name in the language.
-    """
+    """Gather the concepts."""
     terminology = source.require_terminology()
     types, type_names = _types(terminology, options.types)
     rows, offsets = terms_in(terminology, options.language)
@@ -172,14 +167,7 @@ def _types(terminology: Terminology, asked: str | None) -> tuple[NDArray[np.bool
 
 
 def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Result:
-    """Score one system.
-
-    Rows: concept, name, type and mcsm, one for each type of each concept; null where the system does not know the
-    concept, which then is no neighbour either.
-
-    Raises:
-        UsageError: all names are asked of a system that has no vectors.
-    """
+    """Score one system."""
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
         scored = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
     elif isinstance(system, VectorSystem):
@@ -244,10 +232,7 @@ def _by_ranking(system: System, data: Data, k: int) -> NDArray[np.float64]:
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the neighbours without each concept itself, or else without the last: (q, k) out of (q, k + 1).
-
-    The concept need not stand first among its neighbours: another one may have the same name.
-    """
+    """Return the neighbours without each concept itself, or else without the last: (q, k) out of (q, k + 1)."""
     itself = near == own[:, None]
     itself[~itself.any(axis=1), -1] = True
     left: NDArray[np.int64] = near[~itself].reshape(len(near), near.shape[1] - 1)

@@ -56,12 +56,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the triples.
-
-    Raises:
-        UsageError: no data folder.
-        InputError: a file is missing or of another layout, or has no triple.
-    """
+    """Read the triples."""
     parts = PARTS if options.part == "all" else (options.part,)
     files = [source.files(f"mli_{part}_v1.jsonl", f"mli_{part}*.jsonl")[0] for part in parts]
     # Hypotheses of each premise by label, in the order of the file; a premise that stands there twice has two of each.
@@ -106,11 +101,7 @@ def _read(path: Path) -> list[tuple[str, str, str]]:
 
 
 def evaluate(data: Data, system: System, options: Options) -> Result:
-    """Score one system.
-
-    Rows: query, premise, entailed, contradicted, the similarity of both, and right; null where the system could not
-    compare one of them.
-    """
+    """Score one system."""
     n = len(data.premises)
     premises, entailed, contradicted = (
         clean_many(column, system.rules) for column in (data.premises, data.entailed, data.contradicted)

@@ -53,11 +53,7 @@ class Options(Config):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Draw the names and misspell them.
-
-    Raises:
-        UsageError: no terminology; no name in the language, or none that can be misspelt.
-    """
+    """Draw the names and misspell them."""
     terminology = source.require_terminology()
     rows, offsets = terms_in(terminology, options.language or None)
     chance = random.Random(options.seed)

@@ -49,11 +49,7 @@ class Options(Config):
 
 
 def load(source: Source, options: Options) -> _folds.Parts:
-    """Read the corpus and the dictionary.
-
-    Raises:
-        InputError: a file is missing or of another layout.
-    """
+    """Read the corpus and the dictionary."""
     corpus = _pubtator.read(source.files(*CORPUS[options.part])[0])
     dictionary = _dictionary.read(source.files("medic*.txt", "CTD_diseases*.tsv")[0])
     before = training(source, [CORPUS[part] for part in BEFORE[options.part]], needed=options.mentions == "train")
@@ -79,14 +75,7 @@ def ranked(
     *,
     with_mentions: bool,
 ) -> tuple[_folds.Part, dict[str, int]]:
-    """Return the queries of a corpus with their targets, and the notes.
-
-    Args:
-        corpus: what is scored.
-        dictionary: the names.
-        before: training mentions; None where there are none.
-        with_mentions: whether those of one concept are among the targets.
-    """
+    """Return the queries of a corpus with their targets, and the notes."""
     queries = _pubtator.queries(
         corpus.mentions, dictionary, None if before is None else [mention.text for mention in before]
     )

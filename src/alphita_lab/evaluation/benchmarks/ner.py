@@ -101,11 +101,7 @@ class Sentence:
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Sentence]]:
-    """Read tagged texts; see the head of this file.
-
-    Raises:
-        InputError: another layout, another tag, spans that overlap or lie outside the text, or no text is there.
-    """
+    """Read tagged texts; see the head of this file."""
     if path.name.removesuffix(".gz").endswith(".tsv"):
         sentences, remedy = _read_spans(path, counts), COLUMNS
     elif _pubtator.TITLE.match(textio.read_text(path)):
@@ -230,12 +226,7 @@ def _span(written: str, path: Path, line: int) -> Span:
 
 
 def load(source: Source, options: Options) -> Data[Sentence]:
-    """Read the sets whose files are there.
-
-    Raises:
-        UsageError: no data folder.
-        InputError: no set is there, or a file is of another layout.
-    """
+    """Read the sets whose files are there."""
     return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _string, CORPORA)
 
 
@@ -245,10 +236,7 @@ def _string(sentence: Sentence) -> str:
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """Return the entities that tags mark: (first, one past the last, type).
-
-    A tag I behind another type or behind O begins an entity, as in conlleval and seqeval's default mode.
-    """
+    """Return the entities that tags mark: (first, one past the last, type)."""
     found: set[Span] = set()
     start = 0
     for place in range(1, len(tags) + 1):
@@ -262,11 +250,7 @@ def spans(tags: Sequence[str]) -> set[Span]:
 
 
 def evaluate(data: Data[Sentence], system: object, options: Options) -> Result:
-    """Fine-tune and score one encoder; one row a scored text.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Fine-tune and score one encoder; one row a scored text."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     frames, tables, notes = [], {}, dict(data.notes)
     for dataset in data.sets:

@@ -56,12 +56,7 @@ class Options(names.NameFilter):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the pairs.
-
-    Raises:
-        UsageError: the names of a terminology are asked for, and there is none.
-        InputError: the file is missing or of another layout, or holds no pair.
-    """
+    """Read the pairs."""
     path = source.files("exact_matching_gs.csv")[0]
     terms: list[str] = []
     gold: list[tuple[str, ...]] = []

@@ -91,13 +91,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the sets whose files are there.
-
-    Raises:
-        UsageError: no data folder; by concept without a terminology or in a language that it has not, or with
-            translations.
-        InputError: none of the files is there, or one is of another layout.
-    """
+    """Read the sets whose files are there."""
     if options.by == "concept" and options.translations is not None:
         raise UsageError(
             "relatedness by concept compares names of the terminology, not translations: give one of the two"
@@ -193,11 +187,7 @@ def _names(terminology: Terminology, sets: list[Pairs], language: str | None) ->
 
 
 def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Result:
-    """Score one system.
-
-    Raises:
-        UsageError: by concept, of a system that has no vectors.
-    """
+    """Score one system."""
     notes = dict(data.notes)
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
         notes["compared"] = "by concept: the system knows no strings"

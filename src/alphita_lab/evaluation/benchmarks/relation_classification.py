@@ -101,12 +101,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the triples, split them if they are not, and choose the terms.
-
-    Raises:
-        UsageError: no data or no terminology was given, as the options need; a split of triples with DDBRC's files.
-        InputError: a file is missing or of another layout, or fewer than two relations are left.
-    """
+    """Read the triples, split them if they are not, and choose the terms."""
     notes: dict[str, Any] = {}
     if options.held_out is not None and options.triples != "terminology":
         raise UsageError(
@@ -285,11 +280,7 @@ def _names_in(terminology: Terminology, concepts: Sequence[str]) -> list[list[st
 
 
 def evaluate(data: Data, system: object, options: Options) -> Result:
-    """Train and score one system; one row a test triple.
-
-    Raises:
-        UsageError: the system has no vectors, or needs names that were not given.
-    """
+    """Train and score one system; one row a test triple."""
     vectors = _vectors(data, system)
     known = np.isfinite(vectors).all(axis=1)
     covered = known & np.array([data.terms is None or term is not None for term in data.terms or data.concepts])

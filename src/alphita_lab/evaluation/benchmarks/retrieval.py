@@ -46,14 +46,7 @@ PUBLISHED = published("retrieval")
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
-    """Read queries with their documents: .json, one query a line, or .tsv.
-
-    Documents without a title or label are left out and counted, and so are queries without two documents of different
-    relevance.
-
-    Raises:
-        InputError: another layout, a label that is no number, or no query is left.
-    """
+    """Read queries with their documents: .json, one query a line, or .tsv."""
     if path.name.removesuffix(".gz").endswith(".tsv"):
         queries = _chineseblue.read_examples(path, counts, ("query", "title"), by_query=True)
     else:
@@ -96,12 +89,7 @@ def _is_number(label: str) -> bool:
 
 
 def load(source: Source, options: Options) -> Data[list[Example]]:
-    """Read the sets whose files are there; an example is one query with its documents.
-
-    Raises:
-        UsageError: no data folder.
-        InputError: no set is there, or a file is of another layout.
-    """
+    """Read the sets whose files are there; an example is one query with its documents."""
     return _chineseblue.load(source, options, SETS, ("json", "tsv"), _by_string, _string)
 
 
@@ -118,11 +106,7 @@ def _string(query: list[Example]) -> str:
 
 
 def evaluate(data: Data[list[Example]], system: object, options: Options) -> Result:
-    """Fine-tune and score one encoder; one row a query.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Fine-tune and score one encoder; one row a query."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []

@@ -36,21 +36,12 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
 
 
 def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there.
-
-    Raises:
-        UsageError: no data folder.
-        InputError: no set is there, or a file is of another layout.
-    """
+    """Read the sets whose files are there."""
     return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:
-    """Fine-tune and score one encoder; one row a scored pair.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Fine-tune and score one encoder; one row a scored pair."""
     rows, notes = _chineseblue.classify(data, system, options, lambda _: frozenset([_chineseblue.NEGATIVE]))
     columns = count_columns(options.runs)
     others = (

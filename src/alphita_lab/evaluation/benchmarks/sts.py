@@ -77,12 +77,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the sets whose files are there.
-
-    Raises:
-        UsageError: no data folder, or a language for which STS-B is not there.
-        InputError: no set is there, or a file is of another layout.
-    """
+    """Read the sets whose files are there."""
     parts = PARTS if options.part == "all" else (options.part,)
     split = None if options.part == "all" else options.part
     # Set -> its files, how they are laid out, and which part to take of a file that holds all.

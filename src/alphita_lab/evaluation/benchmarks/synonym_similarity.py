@@ -54,11 +54,7 @@ class Data:
 
 
 def load(source: Source, options: Options) -> Data:
-    """Draw the triplets among the terms that train: exact synonyms of live concepts.
-
-    Raises:
-        UsageError: no terminology, or fewer than 10 of its concepts have two different names.
-    """
+    """Draw the triplets among the terms that train: exact synonyms of live concepts."""
     terminology = source.require_terminology()
     rows, offsets = terminology.training_terms()
     strings = terminology.terms.column("string").take(rows).to_pylist()

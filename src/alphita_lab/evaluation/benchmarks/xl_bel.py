@@ -46,12 +46,7 @@ class Options(names.NameOptions):
 
 
 def load(source: Source, options: Options) -> Data:
-    """Read the queries of the languages that are there.
-
-    Raises:
-        UsageError: neither a terminology nor a file of names; species are to be left out and no type is known.
-        InputError: a file is missing, or a line is not `CUI||mention`.
-    """
+    """Read the queries of the languages that are there."""
     mentions: list[str] = []
     gold: list[tuple[str, ...]] = []
     languages: list[str] = []

@@ -114,16 +114,7 @@ def lines(
     fraction: bool = False,
     points: bool = False,
 ) -> str:
-    """Return a chart of curves over one x axis, e.g. accuracy@k or a sweep of thresholds.
-
-    Args:
-        series: name -> (x, y), each of n finite numbers; at least one point among all.
-        title: of the figure.
-        x_label: below the x axis.
-        y_label: above the y axis.
-        fraction: y are fractions, printed as percentages from 0.
-        points: mark the points (few of them).
-    """
+    """Return a chart of curves over one x axis, e.g. accuracy@k or a sweep of thresholds."""
     xs = [x for own, _ in series.values() for x in own]
     ys = [y for _, own in series.values() for y in own]
     frame = _Frame(min(xs), max(xs), min(0.0, *ys) if fraction else min(ys), max(ys))
@@ -145,9 +136,6 @@ def histogram(edges: Sequence[float], counts: Mapping[str, Sequence[float]], *, 
 
     Args:
         edges: (b + 1,) ends of the bins.
-        counts: name -> (b,) counts.
-        title: of the figure.
-        x_label: below the x axis.
     """
     shares = {name: np.asarray(own, float) / max(1, np.sum(own)) for name, own in counts.items()}
     frame = _Frame(edges[0], edges[-1], 0.0, max(float(own.max()) for own in shares.values()))
@@ -168,14 +156,7 @@ def histogram(edges: Sequence[float], counts: Mapping[str, Sequence[float]], *, 
 def bars(
     rows: Sequence[tuple[str, float, float | None, float | None, bool]], *, title: str, fraction: bool = True
 ) -> str:
-    """Return horizontal bars with intervals.
-
-    Args:
-        rows: what is printed above the bar, value, low and high end (None: no interval), and whether it was measured
-            here; a number from elsewhere is drawn hollow.
-        title: of the figure.
-        fraction: values are fractions, printed as percentages.
-    """
+    """Return horizontal bars with intervals."""
     ends = [0.0, *(end for _, *numbers, _ in rows for end in numbers if end is not None)]
     low, high, step = _nice(min(ends), max(ends))
     height = BAR_HEIGHT * len(rows) + 22

@@ -55,27 +55,7 @@ QUESTIONS = (
 
 
 def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
-    """Compare two report folders: each system of the first with the one of the same name in the second.
-
-    Where both hold a single system for a benchmark, those two are compared whatever they are called. Differences are
-    taken only where both were asked the same, row by row.
-
-    Args:
-        first: a folder of `alphita evaluate`.
-        second: the one it is laid beside: a difference is first minus second.
-        seed: of the bootstrap.
-
-    Returns:
-        JSON: `first` and `second` (path, commit, alphita version, seed, command), `provenance` (what differs between
-        them), `only_first` and `only_second` (benchmarks in one of them), and `benchmarks`, each with name, title,
-        main_metric, `options` and `data` (what differs), `only_first` and `only_second` (systems), and `pairs`: first
-        and second (names), figures of both, `differences` as of `results.compare`, `problem` (why there are none) and
-        `facts` (what differs).
-
-    Raises:
-        InputError: a folder is no report, is damaged, or lacks the rows of a system.
-        UsageError: the reports share no benchmark that both ran.
-    """
+    """Compare two report folders: each system of the first with the one of the same name in the second."""
     reports = {"first": _read(first), "second": _read(second)}
     left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports.values())
     shared = [name for name in left if name in right and not left[name]["not_run"] and not right[name]["not_run"]]

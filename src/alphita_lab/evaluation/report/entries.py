@@ -45,11 +45,7 @@ def figure(system: Entry, metric: str, subset: str = ALL) -> Entry | None:
 
 
 def metric_of(entry: Entry, name: str) -> Entry:
-    """Return what is known of a metric: `fraction` and `higher_is_better`.
-
-    Where no system was scored by it, its name tells whether it is a fraction. A figure that is no metric of rows (a
-    best threshold) is neither better high nor low.
-    """
+    """Return what is known of a metric: `fraction` and `higher_is_better`."""
     for system in entry["systems"]:
         for metric in system.get("metrics", ()):
             if metric["name"] == name:
@@ -60,10 +56,7 @@ def metric_of(entry: Entry, name: str) -> Entry:
 
 
 def columns(entry: Entry) -> list[Column]:
-    """Return what stands beside the systems: every metric over all rows and over parts that are no subset of rows.
-
-    The main metric comes first; what only papers report comes last.
-    """
+    """Return what stands beside the systems: every metric over all rows and over parts that are no subset of rows."""
     columns_of_figures = [
         (figure["metric"], figure["subset"]) for system in scored(entry) for figure in system["figures"]
     ]
@@ -73,11 +66,7 @@ def columns(entry: Entry) -> list[Column]:
 
 
 def subsets(entry: Entry) -> dict[str, list[str]]:
-    """Return the columns that figures are broken down by, and the values of each ("seen" -> ["False", "True"]).
-
-    A column of which only one value occurs is left out unless a paper reports by it, or it is a mean of folds, which
-    stands nowhere else.
-    """
+    """Return the columns that figures are broken down by, and the values of each ("seen" -> ["False", "True"])."""
     found: dict[str, list[str]] = {}
     for system in scored(entry):
         for figure in system["figures"]:
@@ -249,7 +238,6 @@ class Footnotes:
     """Why published numbers cannot simply be laid beside ours: each reason of a benchmark once, numbered."""
 
     def __init__(self, entry: Entry) -> None:
-        """Number the reasons of all published figures of a benchmark."""
         self.numbers: dict[str, int] = {}
         for figure in entry["published"]:
             for reason in self._reasons(figure):

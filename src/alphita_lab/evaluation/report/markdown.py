@@ -20,11 +20,7 @@ READING = (
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """Return a report as Markdown: a summary of each task, then every benchmark, then where the figures come from.
-
-    Args:
-        report: as report.json holds it.
-    """
+    """Return a report as Markdown: a summary of each task, then every benchmark, then where the figures come from."""
     parts = [READING, "## Summary"]
     for task, of_task in entries.by_task(report).items():
         run = [entry for entry in of_task if entry["not_run"] is None]

@@ -42,16 +42,7 @@ class Picture:
 
 
 def write_page(report: Mapping[str, Any], path: Path | str, *, pictures: Sequence[Picture] = ()) -> None:
-    """Write a report as one self-contained HTML page, whole or not at all.
-
-    Args:
-        report: as report.json holds it.
-        path: of the page.
-        pictures: shown after the benchmarks, e.g. maps of vectors.
-
-    Raises:
-        AlphitaError: it cannot be written.
-    """
+    """Write a report as one self-contained HTML page, whole or not at all."""
     text = to_html(report, pictures=pictures)
     with atomic_file(path, "w") as file:
         file.write(text)

@@ -20,11 +20,7 @@ from alphita_lab.evaluation.report.page_elements import (
 
 
 def section(entry: Entry) -> Html:
-    """Return the section of a benchmark: its figures and all that explains them, or why it was not run.
-
-    Args:
-        entry: the benchmark, as report.json holds it.
-    """
+    """Return the section of a benchmark: its figures and all that explains them, or why it was not run."""
     parts = [
         tag("h3", f"{entry['name']}: {entry['title'].replace('->', '→')}"),
         None if entry["tested_on_real_data"] else tag("p", tag("span", "untested on real data", class_="flag")),
@@ -162,14 +158,7 @@ def _footnotes(notes: Footnotes, entry: Entry) -> Html:
 
 
 def figure_cell(entry: Entry, system: Entry, column: tuple[str, str], *, with_n: bool = False) -> Html:
-    """Return the cell of a system's figure with its interval; the best of its column stands out.
-
-    Args:
-        entry: the benchmark.
-        system: one of its systems.
-        column: metric and subset.
-        with_n: say also how many rows it is of.
-    """
+    """Return the cell of a system's figure with its interval; the best of its column stands out."""
     one = entries.figure(system, *column)
     if one is None:
         return tag("td", NONE, class_="number")

@@ -18,13 +18,7 @@ class Html(str):
 
 
 def tag(name: str, *children: str | None, **attributes: str | int | bool | None) -> Html:
-    """Return an element; children and attributes are escaped unless they are `Html`.
-
-    Args:
-        name: of the element.
-        children: in order; None is left out.
-        attributes: "class_" stands for class and "_" for "-"; None and False are left out.
-    """
+    """Return an element; children and attributes are escaped unless they are `Html`."""
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if one is True else f'="{escape(str(one))}"')
         for key, one in attributes.items()
@@ -55,13 +49,7 @@ def spaced(name: str) -> str:
 
 
 def fold(title: str, parts: Sequence[Html], *, opened: bool = False) -> Html:
-    """Return parts that fold away under a title.
-
-    Args:
-        title: always to be seen.
-        parts: below it.
-        opened: whether they show at first.
-    """
+    """Return parts that fold away under a title."""
     return tag("details", tag("summary", title), tag("div", *parts), open=opened)
 
 
@@ -74,16 +62,7 @@ def data_table(
     sortable: bool = False,
     wide: bool = False,
 ) -> Html:
-    """Return a table that scrolls by itself where it is wider than the screen.
-
-    Args:
-        caption: above it; also what a screen reader says.
-        heads: its header cells.
-        rows: of its body.
-        more: rows of a second body, which sorting leaves alone.
-        sortable: whether a click on a heading sorts the body.
-        wide: its cells hold text rather than figures.
-    """
+    """Return a table that scrolls by itself where it is wider than the screen."""
     kinds = " ".join(kind for kind, wanted in (("sortable", sortable), ("wide", wide)) if wanted)
     table = tag(
         "table",

@@ -38,17 +38,7 @@ class Chosen(NamedTuple):
 
 
 def choose(terminology: Terminology, systems: Mapping[str, object], *, seed: int = 0) -> Chosen:
-    """Choose what `draw` draws: said before the work what cannot be.
-
-    Args:
-        terminology: whose terms are drawn.
-        systems: two vector systems or more; others are passed over.
-        seed: of the choice of concepts.
-
-    Raises:
-        UsageError: fewer than two systems have vectors, or the terminology has too few concepts with several names.
-        MissingExtra: the extra "plots" is not installed.
-    """
+    """Choose what `draw` draws: said before the work what cannot be."""
     for module in ("matplotlib", "openTSNE", "sklearn"):
         require(module, "plots")
     drawn = {name: system for name, system in systems.items() if isinstance(system, VectorSystem)}
@@ -62,20 +52,7 @@ def choose(terminology: Terminology, systems: Mapping[str, object], *, seed: int
 
 
 def draw(terminology: Terminology, chosen: Chosen, folder: Path, *, seed: int = 0) -> Iterator[Picture]:
-    """Yield the two figures of Yuan et al. 2022 (2: terms by concept, 3: concepts by semantic type) side by side.
-
-    Concepts of ICD-10-CM, which have no semantic type, are shown by chapter. A terminology without types gives the
-    first figure only.
-
-    Args:
-        terminology: whose terms are drawn.
-        chosen: from `choose`.
-        folder: where the PNG files are written.
-        seed: of the concepts shown by type, and of t-SNE.
-
-    Raises:
-        ValueError: a system knows too few of the terms or concepts.
-    """
+    """Yield the two figures of Yuan et al. 2022 (2: terms by concept, 3: concepts by semantic type) side by side."""
     drawn, rows, offsets, of = chosen
     progress.say("pictures: terms by concept")
     terms = np.concatenate([rows[offsets[concept] : offsets[concept + 1]] for concept in of])

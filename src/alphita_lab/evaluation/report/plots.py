@@ -44,12 +44,6 @@ def choose_concepts(
 
     Args:
         n_terms: (n_concepts,) terms that each concept has.
-        number: concepts wanted.
-        least: terms a concept must have.
-        seed: of the choice.
-
-    Returns:
-        At most `number` rows of concepts, in order.
     """
     counts = np.asarray(n_terms)
     most = np.argsort(-counts, kind="stable")[: 10 * number]
@@ -59,17 +53,7 @@ def choose_concepts(
 
 
 def chapters(terminology: Terminology, rows: Sequence[int]) -> list[str | None]:
-    """Return the name of the topmost ancestor of each concept, to stand for a semantic type where there is none.
-
-    Of several topmost ancestors the first is taken. In ICD-10-CM it is the chapter.
-
-    Args:
-        terminology: with is_a relations.
-        rows: n concepts.
-
-    Returns:
-        n names; None for a concept that has no ancestor.
-    """
+    """Return the name of the topmost ancestor of each concept, to stand for a semantic type where there is none."""
     names: list[str | None] = []
     for row in rows:
         tops = [int(top) for top in terminology.ancestors(row) if not len(terminology.parents(int(top)))]
@@ -86,22 +70,10 @@ def synonym_map(
 ) -> tuple[float, float]:
     """Draw the terms of some concepts before and after training: t-SNE of the cosines, one colour and marker a concept.
 
-    Above each panel stands the silhouette coefficient of the vectors themselves (not of the drawing): near 1 where
-    every term lies with its synonyms, below 0 where it lies nearer to another concept's.
-
     Args:
         before: (n, d) vectors of the terms.
         after: (n, e) vectors of the same terms.
         concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
-        names: the concepts' names, at most 12, for the legend.
-        out: the PNG to write.
-
-    Returns:
-        The silhouette coefficients before and after.
-
-    Raises:
-        MissingExtra: matplotlib, openTSNE or scikit-learn is not installed.
-        ValueError: there are fewer than 2 concepts or more than 12, or too few terms.
     """
     concept = np.asarray(concept)
     _check_labels(concept, names)
@@ -120,21 +92,8 @@ def term_maps(
 ) -> dict[str, float]:
     """Draw the terms of some concepts as several encoders place them, one colour and marker a concept.
 
-    After Yuan et al. 2022, figure 2: t-SNE of terms of ICD-10-CM. See `synonym_map` for what stands above the panels.
-
     Args:
-        encoders: the encoder's name -> (n, d) vectors of the terms, d being its own; two encoders or more.
         concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
-        names: the concepts' names, at most 12.
-        out: the PNG to write.
-        seed: of t-SNE.
-
-    Returns:
-        The silhouette coefficient of each encoder.
-
-    Raises:
-        MissingExtra: matplotlib, openTSNE or scikit-learn is not installed.
-        ValueError: there are fewer than 2 encoders, fewer than 2 concepts or more than 12, or too few terms.
     """
     concept = np.asarray(concept)
     _check_labels(concept, names)
@@ -154,24 +113,8 @@ def type_maps(
 ) -> dict[str, float]:
     """Draw concepts as several encoders place them, one colour and marker a semantic type.
 
-    After Yuan et al. 2022, figure 3: concepts of ICD-10-CM by semantic type (or by chapter). Shown are the commonest
-    types, and of each a random sample of its concepts.
-
     Args:
-        encoders: the encoder's name -> (n, d) vectors of the concepts, d being its own; two encoders or more. A concept
-            that one of them does not know (a row of NaN) is shown in no panel.
-        types: (n,) the concepts' types; None: not shown.
-        out: the PNG to write.
-        number: types shown, at most 12.
-        most: concepts shown of a type.
-        seed: of the sample and of t-SNE.
-
-    Returns:
-        The silhouette coefficient of each encoder, by type.
-
-    Raises:
-        MissingExtra: matplotlib, openTSNE or scikit-learn is not installed.
-        ValueError: there are fewer than 2 encoders, fewer than 2 types, too few concepts, or `number` is above 12.
+        types: (n,) the concepts' types.
     """
     if not 2 <= number <= len(COLOURS):
         raise ValueError(f"number must be 2 to {len(COLOURS)}, not {number}")
@@ -219,10 +162,7 @@ def _maps(
     seed: int,
     scale: float = 1,
 ) -> list[float]:
-    """Draw a panel for each set of vectors, two or three in a line, and the legend below; return the silhouettes.
-
-    `scale` is of the markers' area.
-    """
+    """Draw a panel for each set of vectors, two or three in a line, and the legend below; return the silhouettes."""
     figures = require("matplotlib.figure", "plots")
     canvases = require("matplotlib.backends.backend_agg", "plots")
     across = 2 if len(panels) in (2, 4) else 3

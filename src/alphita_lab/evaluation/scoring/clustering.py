@@ -54,13 +54,7 @@ class Terms:
 
 
 def terms_of(ids: Sequence[str], names: Sequence[str], *, keep: Collection[str] | None = None) -> Terms:
-    """Return the distinct terms of (id, name) rows; names that clean to the same string are one term.
-
-    Args:
-        ids: concept of each name.
-        names: as written.
-        keep: concepts to take; all by default.
-    """
+    """Return the distinct terms of (id, name) rows; names that clean to the same string are one term."""
     strings: dict[str, tuple[int, str]] = {}
     concepts: dict[str, int] = {}
     pairs: dict[tuple[int, int], None] = {}
@@ -145,10 +139,7 @@ class Sweep:
         return 2 * self.right / np.maximum(self.predicted + self.positives, 1e-300)
 
     def best(self) -> float:
-        """Return the theta of the best F1; of equals the greatest. NaN where nothing is predicted at all.
-
-        It lies halfway between the last similarity that is above it and the next, so that rounding moves no pair.
-        """
+        """Return the theta of the best F1; of equals the greatest. NaN where nothing is predicted at all."""
         if not len(self.similarity):
             return float("nan")
         place = int(np.argmax(self.f1()))
@@ -187,9 +178,7 @@ def sweep(
     Args:
         similarity: (p,) of the pairs.
         right: (p,) whether each is a pair of synonyms.
-        positives: synonym pairs there are, found or not (weighted alike).
-        floor: lower end of the similarities.
-        weight: (p,) what each pair counts; 1 by default.
+        weight: (p,) what each pair counts.
     """
     order = np.argsort(-similarity)
     values = similarity[order].astype(np.float64)
@@ -200,10 +189,7 @@ def sweep(
 
 
 def term_counts(pairs: Pairs, right: NDArray[np.bool_], gold: Int, n: int, theta: float) -> tuple[Int, Int, Int, Int]:
-    """Return tp, fp, fn and tn of each term over its n - 1 pairs, at a threshold; (n,) each.
-
-    A pair counts for both its terms.
-    """
+    """Return tp, fp, fn and tn of each term over its n - 1 pairs, at a threshold; (n,) each."""
     above = pairs.similarity.astype(np.float64) > theta
     tp = _degrees(pairs.left[above & right], pairs.right[above & right], n)
     fp = _degrees(pairs.left[above & ~right], pairs.right[above & ~right], n)
@@ -265,11 +251,8 @@ class BCubed(NamedTuple):
 def b_cubed(clusters: Int, gold: Int) -> BCubed:
     """Return, of each term, the share of its cluster that are its synonyms, and of its synonyms those in its cluster.
 
-    A term is a synonym of itself (Bagga and Baldwin 1998).
-
     Args:
         clusters: (n,) cluster number of each term.
-        gold: pairs of synonyms, see `gold_pairs`.
     """
     n = len(clusters)
     left, right = np.divmod(gold, n)

@@ -31,24 +31,7 @@ GROUPS = ("language", "semantic_type", "type", "group", "corpus")
 
 
 def analyse(result: Result, task: str) -> dict[str, Any]:
-    """Return the error analysis of a result, as plain JSON.
-
-    Args:
-        result: of a benchmark; what is shown depends on which columns its rows have.
-        task: of the benchmark. Of "normalization" the mentions' length and their overlap with the gold are looked at
-            too.
-
-    Returns:
-        `metric`: the one looked at, the result's first that scores row by row or correlates; and, where the rows allow
-        it,
-        `by`: list of {"name", "groups": [{"value", "n", "score", "low", "high"}]}: the metric by length of the mention,
-        overlap with the nearest gold name, and every column of groups;
-        `confusions`: the commonest wrong answers, {"gold", "gold_name", "predicted", "matched", "count", "example"};
-        `examples`: wrong answers with the greatest similarity, i.e. those that a threshold would not stop;
-        `similarity`: {"edges", "right", "wrong"}: histogram of the first answer's similarity;
-        `disagreements`: the pairs whose ranks by gold and by system are furthest apart;
-        `unscored`: rows without an answer to score.
-    """
+    """Return the error analysis of a result, as plain JSON."""
     metric = next(
         (metric for metric in result.metrics if _by_row(metric) or set(PAIR) <= set(metric.columns)), result.metrics[0]
     )
@@ -168,14 +151,7 @@ def _first_answers(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def histogram(values: dict[str, NDArray[np.float64]]) -> dict[str, list[float]]:
-    """Return how values fall into bins of equal width.
-
-    Args:
-        values: name -> (n,) finite numbers, at least one among all.
-
-    Returns:
-        `edges` (BINS + 1), and for each name its counts (BINS).
-    """
+    """Return how values fall into bins of equal width."""
     together = np.concatenate(list(values.values()))
     low, high = float(together.min()), float(together.max())
     # Similarities lie in 0 to 1 as a rule; one scale makes systems comparable.

@@ -77,11 +77,6 @@ class Encoding:
     """Turns texts into tokens for one encoder."""
 
     def __init__(self, encoder: TermEncoder) -> None:
-        """Use the tokenizer of an encoder.
-
-        Raises:
-            UsageError: it does not put one token before a text and one behind it, as BERT's does.
-        """
         ends = encoder.tokenize([""])[0]
         if len(ends) != 2:
             raise UsageError(
@@ -111,11 +106,7 @@ class Encoding:
         return encoded
 
     def words(self, words: Sequence[str]) -> list[tuple[slice, Encoded]]:
-        """Return a sequence of words as windows that fit, each with the slice of the words in it.
-
-        A window ends behind the last mark that ends a sentence, if there is one in its second half. A word's place is
-        its first token; one without a token (white space) is tagged at the token before it.
-        """
+        """Return a sequence of words as windows that fit, each with the slice of the words in it."""
         tokens = self._inner(words)
         room = self.length - 2
         windows: list[tuple[slice, Encoded]] = []
@@ -142,11 +133,7 @@ class Encoding:
 
 
 def ends_here(words: Sequence[str], at: int) -> bool:
-    """Tell whether a sentence ends with the word at a place.
-
-    A full stop ends one unless a digit follows (0.1 g) or a single letter goes before (C. difficile, e.g.); Chinese
-    characters, each a word of its own, have no case and are no such letters.
-    """
+    """Tell whether a sentence ends with the word at a place."""
     if words[at] != ".":
         return words[at] in ("。", "！", "？", "；", "!", "?", ";")
     before, behind = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
@@ -155,11 +142,7 @@ def ends_here(words: Sequence[str], at: int) -> bool:
 
 
 def encoder_of(system: object, max_length: int) -> TermEncoder:
-    """Return a system's encoder anew from its folder, in full precision, to be trained; its own stays as it is.
-
-    Raises:
-        UsageError: the system is no encoder.
-    """
+    """Return a system's encoder anew from its folder, in full precision, to be trained; its own stays as it is."""
     if not isinstance(system, EncoderSystem):
         raise UsageError(f"fine-tuning needs an encoder; {getattr(system, 'name', system)} is none")
     # The pooling is not used: heads stand on token states.
@@ -174,24 +157,7 @@ def fine_tune(
     test: Sequence[Encoded],
     outputs: int,
 ) -> list[list[NDArray[np.float32]]]:
-    """Train on labelled examples, several times, and return what each run says of the test examples.
-
-    Args:
-        system: an `EncoderSystem`.
-        settings: how.
-        train: what is learnt, by `Encoding` of an encoder that `encoder_of` gave.
-        targets: for each training example an array over its places: int64 class numbers, learnt by cross-entropy; or
-            float32 numbers, learnt by squared error, with `outputs` 1.
-        test: what is predicted.
-        outputs: numbers that the head gives for a place: classes, or 1.
-
-    Returns:
-        For each run and test example (places, outputs) float32: logits, or the number.
-
-    Raises:
-        UsageError: the system is no encoder.
-        AlphitaError: the loss became infinite.
-    """
+    """Train on labelled examples, several times, and return what each run says of the test examples."""
     runs = []
     # ceil(n / batch) steps an epoch
     total = settings.runs * settings.epochs * -(-len(train) // settings.batch_size)
@@ -325,12 +291,8 @@ class _Run:
 
 
 def depth(name: str, layers: int) -> int:
-    """Return how high a parameter stands: embeddings 0, the first layer 1, ..., what is above all layers `layers` + 1.
-
-    Args:
-        name: of the parameter in the transformer, e.g. "encoder.layer.3.output.dense.weight".
-        layers: that the transformer has.
-    """
+    """Return how high a parameter stands: embeddings 0, the first layer 1, ..., what is above all layers `layers` +
+    1."""
     layer = re.search(r"(?:^|\.)layers?\.(\d+)\.", name)
     if layer is not None:
         return int(layer.group(1)) + 1

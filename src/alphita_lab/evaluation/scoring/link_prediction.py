@@ -20,8 +20,6 @@ class RelationFrequency:
 
         Args:
             train: (t, 3) head, relation, tail.
-            n_entities: entities there are.
-            n_relations: relations there are.
         """
         self._counts = {}
         for side, column in (("head", 0), ("tail", 2)):
@@ -50,9 +48,8 @@ class RelationOffset:
         """Fit the offsets.
 
         Args:
-            vectors: (n_entities, d); a row of NaN is an entity without a vector.
+            vectors: (n_entities, d).
             train: (t, 3).
-            n_relations: relations there are; one without a usable triple gets the offset 0.
         """
         self._known = np.asarray(np.isfinite(vectors).all(axis=1))
         self._vectors = np.where(self._known[:, None], vectors, 0.0).astype(np.float32)

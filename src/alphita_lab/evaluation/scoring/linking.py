@@ -102,21 +102,7 @@ def simple(mentions: Sequence[str], gold: Sequence[str], **columns: Sequence[Any
 def rank(
     system: System, queries: Sequence[str], targets: Targets, k: int, contexts: Sequence[str | None] | None = None
 ) -> Ranking:
-    """Rank concepts for each query: exactly the k best, each by its best name.
-
-    Names that are equal after cleaning are one string; the concepts that share it follow one another in the order in
-    which they stand among the targets.
-
-    Args:
-        system: what finds similar strings.
-        queries: q mentions, as written.
-        targets: the names.
-        k: concepts wanted.
-        contexts: the text that each query stands in; for a `ConceptRanker` only.
-
-    Returns:
-        A `Ranking` of (q, k).
-    """
+    """Rank concepts for each query: exactly the k best, each by its best name."""
     strings, ids, string_concepts, offsets = _strings_of(targets, system.rules)
     if isinstance(system, ConceptRanker):
         answers = system.rank_concepts(queries, targets.ids, targets.names, k, contexts)
@@ -234,24 +220,7 @@ class Ranking:
 def evaluate(
     system: System, queries: Queries, targets: Targets, *, ks: Sequence[int] = (1, 3, 5), subsets: Sequence[str] = ()
 ) -> Result:
-    """Score a system on normalization.
-
-    Rows: query, mention, gold, gold_name (the gold concepts' name nearest to the mention by character 3-grams) and
-    overlap (its Jaccard index, 0 to 1), predicted, matched, similarity, covered (whether every part's gold has a name
-    among the targets; a query that is not covered is wrong), `right@k` for each k, shared@1 (whether a gold concept is
-    among all concepts that share the name of the first place, as the scorers of BioSyn and SapBERT count), seen, and
-    the queries' own columns. Of a composite mention the first part is shown.
-
-    Args:
-        system: what is scored.
-        queries: the mentions.
-        targets: the names they are ranked against.
-        ks: places that count.
-        subsets: the queries' columns to break figures down by; "covered" and "seen" are added where they vary.
-
-    Returns:
-        Metrics accuracy@k for each k, and "accuracy@1 (any concept of the name)".
-    """
+    """Score a system on normalization."""
     flat = [part for parts in queries.parts for part in parts]
     gold = [answers for parts in queries.gold for answers in parts]
     owner = np.repeat(np.arange(len(queries)), [len(parts) for parts in queries.parts])

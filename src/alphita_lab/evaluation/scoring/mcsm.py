@@ -63,18 +63,12 @@ def mcsm(
 ) -> NDArray[np.float64]:
     """Return the score of every concept for every type that it has.
 
-    Exact: every cosine is worked out, block by block; of concepts that are equally near the one with the lower row
-    comes first. Memory: three copies of the vectors, the result, and the cosines of a block for each thread.
-
     Args:
         vectors: (n, d) float32, one a concept, finite, of any length but 0.
-        types: (n, t) whether each concept has each type. Concepts of none are neighbours only.
-        k: neighbours that count; fewer where there are fewer other concepts.
-        advance: called with the number of concepts done since the last call.
+        types: (n, t) whether each concept has each type.
 
     Returns:
-        (n, t) float64; NaN where a concept does not have the type. The mean of a column, without the NaN, is
-        MCSM(V, T, k).
+        (n, t) float64.
     """
     vectors = unit(vectors)
     rough = _Rough(vectors)
@@ -110,7 +104,6 @@ class _Rough:
     """
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
-        """Take unit vectors (n, d)."""
         self.n, dim = vectors.shape
         # Whole groups.
         self._vectors: Any = np.zeros((-(-self.n // GROUP) * GROUP, dim), np.float32)
@@ -161,11 +154,8 @@ def greatest(
     """Return the columns of the k greatest values of each row, greatest first; of equal ones the lower column.
 
     Args:
-        values: (q, n) floating-point numbers without NaN; quicker where n is a multiple of `GROUP`.
-        k: 0 to n.
-        error: (q,) what the values may have been off by before they were rounded; None: nothing.
-        step: what they may have been rounded by, as a part of them.
-        exact: gives the true values of some rows and columns, (p,) each; None: they are those given.
+        values: (q, n) floating-point numbers without NaN.
+        error: (q,) what the values may have been off by before they were rounded.
 
     Returns:
         (q, k) int64.

@@ -122,18 +122,7 @@ def result_of(
     subsets: Sequence[str] = (),
     notes: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Return the result of the sets.
-
-    Rows: pair, dataset, set (its number), left, right, gold, similarity (null where the system gave none), and the
-    sets' own columns (null in a set without them).
-
-    Args:
-        sets: the pairs.
-        similarity: for each set (n,), NaN where the system cannot compare the two.
-        metrics: `SPEARMAN` and `PEARSON`, the main one first.
-        subsets: columns to break down by after "dataset".
-        notes: of the data; pairs, pairs without an answer and sets that are not whole are added.
-    """
+    """Return the result of the sets."""
     frames = []
     for number, (one, values) in enumerate(zip(sets, similarity, strict=True)):
         frames.append(

@@ -74,11 +74,7 @@ def filled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rescaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return vectors (n, d) times one factor, so that their mean square length is d: numbers of about 1.
-
-    The learning rate was chosen for the outputs of BERT's pooler, which are near -1 and 1; vectors of length 1 would
-    hardly be learnt from in as many steps.
-    """
+    """Return vectors (n, d) times one factor, so that their mean square length is d: numbers of about 1."""
     size = float(np.sqrt((vectors.astype(np.float64) ** 2).mean()))
     scaled: NDArray[np.float32] = (vectors / max(size, 1e-12)).astype(np.float32)
     return scaled
@@ -97,11 +93,6 @@ def classify_vectors(
 
     Args:
         vectors: (n_concepts, d), finite.
-        train: what is learnt.
-        test: what is predicted.
-        settings: how.
-        decay: warm-up and linear decay of the learning rate, in place of a constant one.
-        tune: the vectors are trained too.
     """
     torch = require("torch", "train")
     torch.manual_seed(settings.seed)
@@ -123,11 +114,7 @@ def classify_terms(
     """Train a classifier and the encoder under it; return the predicted relation of each test triple, (m,).
 
     Args:
-        encoder: with the torch runtime in fp32; its weights change.
         terms: (n_concepts,) the term of each concept, cleaned.
-        train: what is learnt.
-        test: what is predicted.
-        settings: how.
     """
     torch = require("torch", "train")
     from alphita_lab.training.engine.forward import TermForward
@@ -198,10 +185,7 @@ def _predict(logits: Callable[[Any, Any], Any], test: Examples, batch: int) -> I
 
 
 def macro_f1(values: NDArray[np.float64]) -> float:
-    """Return the mean F1 of the classes, from columns gold and predicted class number.
-
-    Classes that occur in neither column are not counted; one that is never predicted rightly has 0.
-    """
+    """Return the mean F1 of the classes, from columns gold and predicted class number."""
     gold, predicted = values.astype(np.int64).T
     size = int(values.max()) + 1
     right = np.bincount(gold[gold == predicted], minlength=size)

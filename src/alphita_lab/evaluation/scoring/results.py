@@ -18,19 +18,8 @@ NUMBERS_AT_ONCE = 8_000_000
 def accuracy_at_k(rankings: Sequence[Sequence[str | None]], gold: Sequence[Gold], k: int) -> NDArray[np.bool_]:
     """Tell of each query whether it is right within `k`; the mean is accuracy@k.
 
-    A query is right if one of its gold concepts is among the first `k` ids. One whose gold is NIL is right only if NIL
-    is the answer, i.e. stands first (an empty ranking is NIL too), whatever `k`: there is no second place for "none".
-
-    Args:
-        rankings: n rankings; an id that stands twice takes two places.
-        gold: n gold answers: an id, several ids of which any is right, or None for NIL.
-        k: places that count, 1 or more.
-
     Returns:
         (n,) bool.
-
-    Raises:
-        ValueError: the lengths differ, `k` is below 1, or a gold answer has no id in it.
     """
     if len(rankings) != len(gold):
         raise ValueError(f"{len(rankings)} rankings for {len(gold)} gold answers")
@@ -52,14 +41,7 @@ def accuracy_at_k(rankings: Sequence[Sequence[str | None]], gold: Sequence[Gold]
 def score(
     rankings: Sequence[Sequence[str | None]], gold: Sequence[Gold], *, ks: Sequence[int] = (1, 3, 5), seed: int = 0
 ) -> dict[str, Any]:
-    """Return n, accuracy@k and its 95% interval for each k, as fractions: `acc1`, `acc1_interval`, ...
-
-    Args:
-        rankings: see `accuracy_at_k`.
-        gold: see `accuracy_at_k`.
-        ks: places that count.
-        seed: of the intervals.
-    """
+    """Return n, accuracy@k and its 95% interval for each k, as fractions: `acc1`, `acc1_interval`, ..."""
     figures: dict[str, Any] = {"n": len(gold)}
     for k in ks:
         right = accuracy_at_k(rankings, gold, k)
@@ -74,16 +56,7 @@ def bootstrap_interval(
     """Return the percentile bootstrap interval of a mean.
 
     Args:
-        values: (n,) one figure per query, e.g. right or wrong.
-        level: share of the resampled means between the two ends, 0 to 1.
-        resamples: how often n queries are drawn with replacement.
-        seed: of the draws.
-
-    Returns:
-        The low and the high end.
-
-    Raises:
-        ValueError: there is no value.
+        values: (n,) one figure per query, e.g.
     """
     sample = _sample(values)
     rng = np.random.default_rng(seed)
@@ -188,12 +161,7 @@ class Result:
 
 
 def figures_of(result: Result, *, seed: int = 0) -> list[Figure]:
-    """Return every metric over all rows and over each subset, with intervals, then the result's own figures.
-
-    Args:
-        result: of a benchmark.
-        seed: of the bootstrap.
-    """
+    """Return every metric over all rows and over each subset, with intervals, then the result's own figures."""
     figures = []
     for subset, rows in _parts(result):
         figures += [_figure(metric, subset, rows, seed) for metric in result.metrics]
@@ -227,12 +195,8 @@ def statistic_with_interval(
     """Return a statistic and its 95% percentile bootstrap interval over rows.
 
     Args:
-        statistic: (n, c) -> a number; NaN where it is not defined.
+        statistic: (n, c) -> a number.
         values: (n, c) float64.
-        seed: of the draws.
-
-    Returns:
-        The value, None if there are no rows or it is not defined; the interval, None likewise and for a single row.
     """
     if not len(values):
         return None, None
@@ -254,17 +218,7 @@ def statistic_with_interval(
 
 
 def compare(ours: Result, theirs: Result, *, seed: int = 0) -> list[dict[str, Any]]:
-    """Return how far one system is above another in every metric over all rows, by paired bootstrap over rows.
-
-    Rows that only one of the systems could score are left out of both.
-
-    Returns:
-        For each metric: `metric`, `difference`, `low`, `high` (95%), `n`, and `p`, the two-sided bootstrap p-value (at
-        least 2 / (draws + 1)); None where it is not defined.
-
-    Raises:
-        ValueError: the results are not of the same rows.
-    """
+    """Return how far one system is above another in every metric over all rows, by paired bootstrap over rows."""
     if len(ours.rows) != len(theirs.rows):
         raise ValueError(f"the systems answered different queries: {len(ours.rows)} and {len(theirs.rows)}")
     for name in ASKED:

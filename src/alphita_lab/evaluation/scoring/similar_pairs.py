@@ -41,12 +41,8 @@ class Pairs:
 def pairs_above(vectors: NDArray[np.float32], floor: float, *, max_pairs: int) -> Pairs:
     """Return all pairs of rows whose cosine is above `floor`: exact range search in blocks of the upper triangle.
 
-    Where there are more than `max_pairs`, the floor rises until there are not: equal similarities stay or go together.
-
     Args:
-        vectors: (n, d) float32; a row of NaN is similar to nothing.
-        floor: -1 to 1.
-        max_pairs: pairs kept at most, 1 or more; memory is some 120 bytes a pair, and a block.
+        vectors: (n, d) float32.
     """
     vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0).astype(np.float32)
     known = np.flatnonzero(vectors.any(axis=1))
@@ -66,17 +62,7 @@ def pairs_above(vectors: NDArray[np.float32], floor: float, *, max_pairs: int) -
 def pairs_by_neighbours(
     system: System, strings: Sequence[str], floor: float, *, max_pairs: int, first: int = 32
 ) -> Pairs:
-    """Return all pairs above `floor` for a system that has no vectors: neighbours, more of them until one is below.
-
-    Where similarity depends on which of the two is asked for, the greater counts.
-
-    Args:
-        system: what finds neighbours.
-        strings: n distinct strings.
-        floor: similarity above which pairs are kept.
-        max_pairs: see `pairs_above`.
-        first: neighbours asked for first.
-    """
+    """Return all pairs above `floor` for a system that has no vectors: neighbours, more of them until one is below."""
     n, kept = len(strings), _Kept(floor, max_pairs, twice=True)
     rows, wanted = np.arange(n), min(first, n)
     while len(rows):
@@ -107,14 +93,8 @@ def pairs_of_neighbours(similarity: NDArray[np.float32], near: Int) -> Pairs:
 
 
 def find_pairs(system: System, strings: Sequence[str], floor: float, *, max_pairs: int) -> tuple[Pairs, int]:
-    """Return all pairs above `floor`, by vectors where the system has them, and how many strings it cannot represent.
-
-    Args:
-        system: any.
-        strings: n cleaned strings.
-        floor: similarity above which pairs are kept.
-        max_pairs: see `pairs_above`.
-    """
+    """Return all pairs above `floor`, by vectors where the system has them, and how many strings it cannot
+    represent."""
     if isinstance(system, VectorSystem):
         vectors = system.encode(strings)
         return pairs_above(vectors, floor, max_pairs=max_pairs), int((~np.isfinite(vectors).all(axis=1)).sum())

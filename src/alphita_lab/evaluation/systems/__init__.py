@@ -122,12 +122,7 @@ class ConceptSystem(Protocol):
 
 
 def load_system(spec: str) -> System | ConceptSystem:
-    """Open the system that `spec` names; see the head of this file.
-
-    Raises:
-        UsageError: an unknown kind or option.
-        InputError: no such encoder or file, or it is damaged.
-    """
+    """Open the system that `spec` names; see the head of this file."""
     head, *pairs = spec.split(",")
     options: dict[str, str] = {}
     for pair in pairs:

@@ -37,11 +37,7 @@ def words(string: str) -> list[str]:
 
 
 def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, line without its end) of a file, gzipped or not; blank lines are passed over.
-
-    Raises:
-        InputError: the file cannot be read, is empty, has a line of more than 16 MB, or is gzip cut short.
-    """
+    """Yield (line number from 1, line without its end) of a file, gzipped or not; blank lines are passed over."""
     number = 0
     with open_bytes(path) as file:
         try:
@@ -64,7 +60,6 @@ def greatest(values: NDArray[np.float32], k: int) -> Found:
 
     Args:
         values: (q, n) float32, none below 0.
-        k: 1 to n.
     """
     # Floats that are not negative are ordered as their bits are, so value and column fit one number that has no equal.
     columns = np.arange(values.shape[1], dtype=np.int64)
@@ -81,13 +76,6 @@ def greatest_products(queries: csr_matrix, terms: csr_matrix, k: int) -> Found:
     Args:
         queries: (q, w) float32, none below 0.
         terms: (n, w) likewise.
-        k: 1 to n.
-
-    Returns:
-        Products (q, k) float32 and rows (q, k) int64; 0 and -1 where fewer are above 0.
-
-    Raises:
-        MissingExtra: sparse_dot_topn is not installed.
     """
     topn = require("sparse_dot_topn", "evaluate")
     products, rows = nothing(queries.shape[0], k)
@@ -126,10 +114,6 @@ def nearest_vectors(queries: NDArray[np.float32], terms: NDArray[np.float32], k:
     Args:
         queries: (q, d) float32.
         terms: (n, d) float32.
-        k: 1 or more.
-
-    Returns:
-        Products (q, min(k, n)) float32 and rows (q, min(k, n)) int64.
     """
     products, rows = nearest(faiss.attach(terms), (len(terms), terms.shape[1]), queries, k + 1)
     if k < len(terms):

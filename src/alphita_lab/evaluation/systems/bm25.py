@@ -28,13 +28,6 @@ class Bm25System:
     rules = DEFAULT_RULES
 
     def __init__(self, k1: float = 1.2, b: float = 0.75, *, name: str = "bm25") -> None:
-        """Make the system.
-
-        Args:
-            k1: 0 or more; how much a word counts that stands several times in a term.
-            b: 0 to 1; how much long terms are held back.
-            name: in reports.
-        """
         self.k1, self.b, self.name = k1, b, name
         self.facts: dict[str, Any] = {"kind": "bm25", "k1": k1, "b": b, "rules": list(self.rules)}
 
@@ -47,10 +40,7 @@ class Bm25System:
         return greatest_products(_counts(queries, vocabulary), documents, min(k, len(terms)))
 
     def similarity(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
-        """Return the mean of each pair's two scores, either string being the query; NaN where one has no word.
-
-        Weights are learnt from all strings given.
-        """
+        """Return the mean of each pair's two scores, either string being the query; NaN where one has no word."""
         vocabulary: dict[str, int] = {}
         counts = _counts([*left, *right], vocabulary, grow=True)
         weighted = self._weighted(counts)
@@ -96,15 +86,7 @@ def _counts(strings: Sequence[str], vocabulary: dict[str, int], *, grow: bool = 
 
 
 def load(argument: str, options: Mapping[str, str]) -> Bm25System:
-    """Return the system.
-
-    Args:
-        argument: none.
-        options: `k1` (0 or more), `b` (0 to 1), `name` (in reports).
-
-    Raises:
-        UsageError: an argument, an unknown option, or a number out of range.
-    """
+    """Return the system."""
     refuse_argument("bm25", argument)
     refuse_unknown("bm25", options, ("k1", "b", "name"))
     k1 = _number(options, "k1", 1.2, np.inf)

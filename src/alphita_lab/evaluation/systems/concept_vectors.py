@@ -28,17 +28,6 @@ class ConceptVectorSystem:
     """Vectors of concepts, as the file gives them."""
 
     def __init__(self, path: Path, *, prefix: str = "", name: str | None = None) -> None:
-        """Open a file and read its first lines.
-
-        Args:
-            path: the file, gzipped or not; a first line of column names is passed over.
-            prefix: what stands before the colon of a benchmark's ids where the file has bare codes: "UMLS" finds
-                UMLS:C0011849 in the row C0011849. An id that has no such prefix is looked for as it is.
-            name: in reports; None: the file's.
-
-        Raises:
-            InputError: the file cannot be read or is of another layout.
-        """
         self.path, self.prefix, self.name = path, prefix, name or path.name
         self._layout = _layout_of_words(path)
         self.dim, self._header = (self._layout.dim, False) if self._layout else _read_shape(path)
@@ -53,12 +42,7 @@ class ConceptVectorSystem:
         self._sought: set[str] = set()
 
     def encode_concepts(self, ids: Sequence[str]) -> NDArray[np.float32]:
-        """Return (n, d) float32; a row of NaN for a concept that the file lacks.
-
-        Raises:
-            InputError: a row of the file is of another dimension than the first, holds something else than numbers, or
-                stands twice.
-        """
+        """Return (n, d) float32; a row of NaN for a concept that the file lacks."""
         keys = [concept_id.removeprefix(f"{self.prefix}:") if self.prefix else concept_id for concept_id in ids]
         if wanted := set(keys) - self._sought:
             self._vectors |= self._read(wanted)
@@ -150,16 +134,7 @@ def _vector(numbers: Sequence[bytes], path: Path, line: int) -> NDArray[np.float
 
 
 def load(argument: str, options: Mapping[str, str]) -> ConceptVectorSystem:
-    """Open a file of concept vectors.
-
-    Args:
-        argument: the file.
-        options: `prefix` (of a benchmark's ids that the file's lack, e.g. UMLS), `name` (in reports).
-
-    Raises:
-        UsageError: no file named, or an unknown option.
-        InputError: see `ConceptVectorSystem`.
-    """
+    """Open a file of concept vectors."""
     refuse_unknown("concept_vectors", options, OPTIONS)
     if not argument:
         raise UsageError("concept_vectors needs a file: concept_vectors:FILE")

@@ -22,11 +22,6 @@ class EditDistanceSystem:
     rules = DEFAULT_RULES
 
     def __init__(self) -> None:
-        """Make the system; it has no settings.
-
-        Raises:
-            MissingExtra: rapidfuzz is not installed.
-        """
         self.facts: dict[str, Any] = {"kind": "edit_distance", "rules": list(self.rules)}
         self._process = require("rapidfuzz.process", "evaluate")
         self._scorer = require("rapidfuzz.distance", "evaluate").Levenshtein.normalized_similarity

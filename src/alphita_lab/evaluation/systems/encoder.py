@@ -34,7 +34,6 @@ class EncoderSystem:
     def __init__(
         self, encoder: TermEncoder, name: str, *, rules: tuple[str, ...], facts: dict[str, Any], prefix: str = ""
     ) -> None:
-        """Use `load`, or give an encoder that is open already."""
         self.encoder, self.name, self.rules, self.prefix = encoder, name, rules, prefix
         self.facts = facts
         # The vectors stay in the blocks in which they were encoded: joining them would take their memory twice.
@@ -43,11 +42,7 @@ class EncoderSystem:
         self._terms: tuple[list[str], NDArray[np.float32]] | None = None
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors (n, d) at length 1, so that an inner product is a cosine.
-
-        A string that came before is not encoded again where memory allows it: but for rounding, its vector does not
-        depend on what it is encoded with.
-        """
+        """Return the vectors (n, d) at length 1, so that an inner product is a cosine."""
         vectors = self._shared(strings)
         return vectors if vectors.flags.writeable else vectors.copy()
 
@@ -100,13 +95,8 @@ class EncoderSystem:
 def _gathered(
     blocks: Sequence[NDArray[np.float32]], rows: Mapping[str, int], strings: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Return the vectors of strings (n, d) out of blocks laid end to end; where they follow one another in one, that.
-
-    Args:
-        blocks: at least one, of (any number, d).
-        rows: string -> its row in all blocks.
-        strings: n of them.
-    """
+    """Return the vectors of strings (n, d) out of blocks laid end to end; where they follow one another in one,
+    that."""
     wanted = np.fromiter((rows[string] for string in strings), np.int64, len(strings))
     ends = np.cumsum([len(block) for block in blocks])
     owner = np.searchsorted(ends, wanted, side="right")
@@ -122,13 +112,7 @@ def _gathered(
 
 
 def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
-    """Open an encoder.
-
-    Args:
-        argument: alphita-en, minilm, a folder or a hub name.
-        options: `pooling` (mean, cls, legacy_coder), `max_length`, `precision`, `device`, `cased` (true: strings keep
-            their case), `prefix` (a word that stands before each string, as `query:` of E5), `name` (in reports).
-    """
+    """Open an encoder."""
     refuse_unknown("encoder", options, OPTIONS)
     cased = options.get("cased", "false").lower()
     if cased not in ("true", "false"):

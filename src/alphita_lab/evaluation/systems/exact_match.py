@@ -20,7 +20,6 @@ class ExactMatchSystem:
     rules = DEFAULT_RULES
 
     def __init__(self) -> None:
-        """Make the system; it has no settings."""
         self.facts: dict[str, Any] = {"kind": "exact_match", "rules": list(self.rules)}
 
     def neighbours(

@@ -25,11 +25,6 @@ class GraphVectorSystem:
     """Vectors of a graph model: of concepts for MCSM or relatedness, and scores of triples for link prediction."""
 
     def __init__(self, path: Path, *, name: str | None = None) -> None:
-        """Open the artefact; `name` is for reports, by default the folder's.
-
-        Raises:
-            InputError: it is no such artefact, or is damaged.
-        """
         self.path, self.name = path, name or path.name
         self.vectors = EntityVectors.load(path)
         self.dim = self.vectors.dim
@@ -54,11 +49,7 @@ class GraphVectorSystem:
     def scorer(
         self, entities: Sequence[str], relations: Sequence[str], train: NDArray[np.int64], validation: NDArray[np.int64]
     ) -> TripleScorer:
-        """Return the model's own scores of triples.
-
-        Raises:
-            InputError: the model was trained on other triples than these, so maybe on those to be scored.
-        """
+        """Return the model's own scores of triples."""
         if triples_hash(entities, relations, train) != self.vectors.facts.get("train_hash"):
             raise InputError(
                 "these vectors were trained on other triples than the benchmark's training part",
@@ -69,16 +60,7 @@ class GraphVectorSystem:
 
 
 def load(argument: str, options: Mapping[str, str]) -> GraphVectorSystem:
-    """Open vectors of a graph model.
-
-    Args:
-        argument: the artefact.
-        options: `name` (in reports).
-
-    Raises:
-        UsageError: no artefact named, or an unknown option.
-        InputError: see `GraphVectorSystem`.
-    """
+    """Open vectors of a graph model."""
     refuse_unknown("graph_vectors", options, OPTIONS)
     if not argument:
         raise UsageError("graph_vectors needs what alphita graph train made: graph_vectors:X.vectors")

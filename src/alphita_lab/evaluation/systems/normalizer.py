@@ -68,7 +68,6 @@ class NormalizerSystem:
         seed: int,
         facts: dict[str, Any],
     ) -> None:
-        """Use `load`."""
         self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
         self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
         self._source, self._fit_own, self._choice = calibration, fit_own, choice
@@ -198,13 +197,7 @@ def _renamed(split: Split, id_of: Mapping[str, str]) -> Split:
 
 
 def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
-    """Open the normaliser with an encoder.
-
-    Args:
-        argument: alphita-en (also if it is empty), alphita-en, minilm, a folder or a hub name.
-        options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `calibration` (an index),
-            `fit` (general or own), `borrow` (true or false), `learn` (no, seconds, ...), `seed`, `precision`, `name`.
-    """
+    """Open the normaliser with an encoder."""
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
     registry.load(RANKINGS, ranking)

@@ -21,7 +21,6 @@ class TfidfSystem:
     rules = DEFAULT_RULES
 
     def __init__(self) -> None:
-        """Make the system; it has no settings."""
         self.facts: dict[str, Any] = {
             "kind": "tfidf",
             "analyzer": "char_wb",

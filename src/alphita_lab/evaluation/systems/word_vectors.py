@@ -61,17 +61,6 @@ class WordVectorSystem:
     """
 
     def __init__(self, path: Path, *, lower: bool = True, limit: int | None = None, name: str | None = None) -> None:
-        """Open a file and read its first lines.
-
-        Args:
-            path: the file.
-            lower: whether strings are lowercased.
-            limit: only the file's first words count, which are its most frequent; None: all.
-            name: in reports; None: the file's.
-
-        Raises:
-            InputError: the file cannot be read or is of another layout.
-        """
         self.path, self.lower, self.limit, self.name = path, lower, limit, name or path.name
         self.rules = tuple(rule for rule in DEFAULT_RULES if lower or rule != "lowercase")
         self.layout = read_layout(path)
@@ -88,11 +77,7 @@ class WordVectorSystem:
         self._sought: set[str] = set()
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors (n, d) at length 1; NaN for a string of which no word is known.
-
-        Raises:
-            InputError: a line of the file is damaged.
-        """
+        """Return the vectors (n, d) at length 1; NaN for a string of which no word is known."""
         pieces = [[(piece, words(piece)) for piece in string.split()] for string in strings]
         wanted = {word for string in pieces for piece, parts in string for word in (piece, *parts)}
         if not self.lower:
@@ -152,11 +137,7 @@ class WordVectorSystem:
 
 
 def read_layout(path: Path) -> Layout:
-    """Tell the layout of a file of word vectors by its first line.
-
-    Raises:
-        InputError: the file cannot be read or is of no layout that is read.
-    """
+    """Tell the layout of a file of word vectors by its first line."""
     with open_bytes(path) as file:
         head = read_block(file, path, HEAD_BYTES)
     if head.startswith(FASTTEXT_BINARY):
@@ -176,11 +157,7 @@ def read_layout(path: Path) -> Layout:
 
 
 def entries(path: Path, layout: Layout, limit: int | None = None) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (line, or number of the word in a binary file; word; its numbers, for `vector_of`).
-
-    Raises:
-        InputError: the file is damaged or cut short.
-    """
+    """Yield (line, or number of the word in a binary file; word; its numbers, for `vector_of`)."""
     return (_binary_entries if layout.binary else _text_entries)(path, layout, limit)
 
 
@@ -228,11 +205,7 @@ def _binary_entries(path: Path, layout: Layout, limit: int | None) -> Iterator[t
 
 
 def vector_of(numbers: bytes, layout: Layout, path: Path, place: int) -> NDArray[np.float32]:
-    """Return the vector (d,) of one of the `entries`.
-
-    Raises:
-        InputError: it holds something else than finite numbers.
-    """
+    """Return the vector (d,) of one of the `entries`."""
     try:
         with np.errstate(over="ignore"):
             vector = (
@@ -257,17 +230,7 @@ def _is_number(field: bytes) -> bool:
 
 
 def load(argument: str, options: Mapping[str, str]) -> WordVectorSystem:
-    """Open a file of word vectors.
-
-    Args:
-        argument: the file.
-        options: `lower` (true; false: strings keep their case), `limit` (only so many first words), `name`
-            (in reports).
-
-    Raises:
-        UsageError: no file named, an unknown option or a wrong value.
-        InputError: see `WordVectorSystem`.
-    """
+    """Open a file of word vectors."""
     refuse_unknown("word_vectors", options, OPTIONS)
     if not argument:
         raise UsageError("word_vectors needs a file: word_vectors:FILE")

@@ -57,11 +57,7 @@ class GraphModel(Protocol):
 
 
 def load(name: str) -> GraphModel:
-    """Return the model of a name.
-
-    Raises:
-        UsageError: there is none of this name; the nearest is named.
-    """
+    """Return the model of a name."""
     return cast(GraphModel, registry.load(PACKAGE, name))
 
 

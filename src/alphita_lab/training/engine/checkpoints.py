@@ -22,14 +22,7 @@ KEPT = 2
 
 
 def save(folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> Path:
-    """Write the state after `step` steps into `folder`/step-NNNNNNNN and drop all but the newest two.
-
-    Args:
-        folder: where this run's checkpoints live.
-        step: optimiser steps done.
-        modules: the trained modules by name.
-        optimizer: an AdamW over their parameters.
-    """
+    """Write the state after `step` steps into `folder`/step-NNNNNNNN and drop all but the newest two."""
     target = folder / f"step-{step:08d}"
     aside = folder / f".{target.name}.draft"
     shutil.rmtree(aside, ignore_errors=True)
@@ -66,14 +59,7 @@ def _write(aside: Path, step: int, modules: Mapping[str, torch.nn.Module], optim
 
 
 def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
-    """Put the newest checkpoint's state into `modules` and `optimizer`.
-
-    Returns:
-        The number of optimiser steps it holds; 0 when there is no checkpoint.
-
-    Raises:
-        InputError: the checkpoint is damaged, or does not fit these modules.
-    """
+    """Put the newest checkpoint's state into `modules` and `optimizer`."""
     checkpoints = _checkpoints(folder)
     if not checkpoints:
         return 0

@@ -57,17 +57,7 @@ def estimate(
     bf16: bool,
     most: int = 0,
 ) -> tuple[str, float]:
-    """Run a few micro-batches, throw their gradients away, and return what to tell and the seconds of the whole.
-
-    Args:
-        what: is run, e.g. "biolord, contrasted".
-        sizes: a line on the data.
-        steps: gives the micro-batches.
-        trained: what is trained, by name; it stays as it is.
-        plan: how long.
-        bf16: whether it computes in bf16.
-        most: micro-batches to run at most; 0: a few.
-    """
+    """Run a few micro-batches, throw their gradients away, and return what to tell and the seconds of the whole."""
     trials = max(1, min(TRIALS, plan.steps, most or TRIALS))
     for module in trained.values():
         module.train()
@@ -118,11 +108,7 @@ def duration(seconds: float) -> str:
 
 
 def check_encoder(forward: TermForward) -> None:
-    """Refuse an encoder that does not give a vector for a string.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Refuse an encoder that does not give a vector for a string."""
     with torch.no_grad():
         try:
             vectors = forward([forward.encoder.tokenize(["term"])[0]])

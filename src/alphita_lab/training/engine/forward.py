@@ -45,13 +45,6 @@ class TermForward:
     """
 
     def __init__(self, encoder: TermEncoder, *, precision: str = "auto", dropout: float | None = None) -> None:
-        """Prepare an encoder for training.
-
-        Args:
-            encoder: loaded in fp32 with the torch runtime.
-            precision: "fp32", "bf16" (autocast), or "auto": bf16 on a GPU or a processor that is faster so.
-            dropout: replaces the model's dropout probabilities; None keeps them.
-        """
         machine.keep_freed_memory()
         self.encoder, self.module = encoder, encoder.module
         self.device = next(self.module.parameters()).device
@@ -66,7 +59,6 @@ class TermForward:
         """Return n rows as `run` takes them.
 
         Args:
-            ids: the rows' token ids, end to end.
             lengths: (n,) tokens a row, each 1 or more.
         """
         if self._pack:
@@ -85,12 +77,7 @@ class TermForward:
         return pool(hidden.float(), rows)
 
     def states(self, rows: packed.Packing, mentions: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the last state of every place, (flat, hidden); run within the autocast, where there is one.
-
-        Args:
-            rows: from `lay_out`.
-            mentions: see `injected_bert.packed_states`.
-        """
+        """Return the last state of every place, (flat, hidden); run within the autocast, where there is one."""
         return injected_bert.packed_states(self.module.model, rows, mentions=mentions)
 
     def __call__(self, token_lists: Sequence[Sequence[int]]) -> torch.Tensor:

@@ -104,13 +104,7 @@ class Training:
 
 
 def fit(training: Training) -> dict[str, float]:
-    """Train the modules in place, and return the last logged figures.
-
-    Raises:
-        UsageError: there is unfinished work and neither resume nor an empty folder; "best" without dev scores.
-        InputError: the unfinished run had other data or another config.
-        AlphitaError: the loss is no longer finite, or there is no memory left.
-    """
+    """Train the modules in place, and return the last logged figures."""
     modules, plan = training.modules, training.plan
     begun = copy_of(modules["encoder"]) if plan.start_share > 0 else {}
     if plan.keep == "best" and training.evaluate is None:
@@ -136,7 +130,6 @@ class _Loop:
     """
 
     def __init__(self, training: Training) -> None:
-        """Open the run's folder and take up what lies in it."""
         self.training, self.plan, self.ranks = training, training.plan, training.ranks
         self.modules, self.work = training.modules, training.work
         self.optimizer = _adamw(self.modules, self.plan)
@@ -365,11 +358,7 @@ def _open_run(training: Training) -> None:
 
 
 def _begun(run: Path) -> dict[str, Any]:
-    """Return how a run was begun.
-
-    Raises:
-        InputError: the note of it is damaged.
-    """
+    """Return how a run was begun."""
     try:
         begun: dict[str, Any] = textio.json_file(run)
         return {"fingerprint": begun["fingerprint"], **begun}

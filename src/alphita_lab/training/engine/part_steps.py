@@ -34,14 +34,6 @@ class Ahead(Generic[T]):
     """
 
     def __init__(self, make: Callable[[int], T], first: int, last: int, *, until: int | None = None) -> None:
-        """Start.
-
-        Args:
-            make: number -> batch; called for first, first + 1, ... up to last - 1, by one thread.
-            first: the number to begin with.
-            last: the number to stop before.
-            until: go no further than before this number until `allow` is called; None: as far as there is room.
-        """
         self.waited = 0.0
         self._made: deque[tuple[int, T | BaseException]] = deque()
         self._changed = threading.Condition()
@@ -51,11 +43,7 @@ class Ahead(Generic[T]):
         self._thread.start()
 
     def get(self, number: int) -> T:
-        """Return batch `number`; the numbers must be asked for in order.
-
-        Raises:
-            BaseException: what `make` raised for it.
-        """
+        """Return batch `number`; the numbers must be asked for in order."""
         start = time.perf_counter()
         with self._changed:
             self._changed.wait_for(lambda: self._made or not self._thread.is_alive())
@@ -135,11 +123,7 @@ class PartSteps(ABC, Generic[T]):
             self._ahead.stop()
 
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
-
-        Raises:
-            AlphitaError: it does not fit the memory; the message says what to do.
-        """
+        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients."""
         assert self._ahead is not None, "start() comes first"
         ready = self._ahead.get(number)
         try:
@@ -185,17 +169,6 @@ class SwitchingSteps:
     def __init__(
         self, usual: Timed, other: Timed, *, share: float, steps: int, accumulation: int, seed: int, prefix: str
     ) -> None:
-        """Choose the steps.
-
-        Args:
-            usual: the one kind.
-            other: the other.
-            share: of the steps that are of the other kind, 0 to 1.
-            steps: how many there are.
-            accumulation: micro-batches a step; all are of its kind.
-            seed: of the choice.
-            prefix: before the names of what the other kind returns, but "loss" and "rows".
-        """
         self._both = (usual, other)
         self._prefix = prefix
         chosen = np.random.default_rng([seed, CHOSEN]).random(steps) < share

@@ -40,13 +40,7 @@ class Phase:
     before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def finished(self, fingerprint: str) -> dict[str, float] | None:
-        """Return the figures of the phase's model if it is there and the run is gone on with, else None.
-
-        Also None for a model of another run that is to be replaced.
-
-        Raises:
-            InputError: the model is of another run: other settings, data or start.
-        """
+        """Return the figures of the phase's model if it is there and the run is gone on with, else None."""
         if not (self.resume and self.out.exists()):
             return None
         try:
@@ -77,18 +71,13 @@ class Phases:
     """
 
     def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:
-        """Name the phases; nothing is written yet."""
         self.folder = runs.beside(out, ".phases")
         self.figures: dict[str, dict[str, float]] = {}
         self._out, self._names = out, list(names)
         self._resume, self._force, self._dry_run = resume, force, dry_run
 
     def check(self) -> None:
-        """Make sure that the run may begin; with force, an earlier run's phases are moved aside.
-
-        Raises:
-            UsageError: the model exists already, or there is unfinished work, and neither flag is given.
-        """
+        """Make sure that the run may begin; with force, an earlier run's phases are moved aside."""
         everyone = ranks.connect()
         if everyone.first and not self._dry_run:
             self._check()

@@ -47,7 +47,6 @@ class Ranks:
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
-        """Use `connect`; a plain `Ranks()` is a run of one process."""
         self.rank, self.size = rank, size
 
     @property
@@ -68,9 +67,6 @@ class Ranks:
 
         Args:
             lengths: (n,) tokens a row.
-
-        Returns:
-            For each process its rows, ascending; together each row once.
         """
         # Dealt out longest first, there and back, as teams are chosen.
         turn = np.arange(len(lengths)) % (2 * self.size)
@@ -94,11 +90,7 @@ class Ranks:
         return whole
 
     def average(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Replace each gradient by its mean over the processes; a process without one has zeros.
-
-        A parameter without a gradient on every process stays without: an optimiser passes it over, but would move one
-        of zeros by its momentum and its decay.
-        """
+        """Replace each gradient by its mean over the processes; a process without one has zeros."""
         if self.size == 1 or not parameters:
             return
         there = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
@@ -148,11 +140,7 @@ class Ranks:
 
 
 def connect() -> Ranks:
-    """Join the processes that torchrun started, or return a run of one.
-
-    Raises:
-        AlphitaError: the others cannot be reached.
-    """
+    """Join the processes that torchrun started, or return a run of one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Ranks()
     if not distributed.is_initialized():

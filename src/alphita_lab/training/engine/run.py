@@ -54,19 +54,6 @@ class Run:
         seed: int | None = None,
         label: str = "",
     ) -> None:
-        """Open the encoder; nothing is written yet.
-
-        Args:
-            recipe: its name.
-            phase: where the model goes; without a name where the run has no phases.
-            config: the recipe's settings.
-            encoder: what training starts from.
-            seed: where it is not the config's.
-            label: what the bar and the dry run call it; "": recipe and phase.
-
-        Raises:
-            InputError: no such encoder, or one that gives no vector for each token.
-        """
         self.ranks = ranks.connect()
         self.phase, self.config = phase, config
         self.seed = config.seed if seed is None else seed
@@ -93,14 +80,7 @@ class Run:
         self.done: dict[str, float] | None = None
 
     def begin(self, **facts: object) -> None:
-        """Note what else the result depends on, such as hashes of data, and make sure that the run may begin.
-
-        A phase must give all its facts here: they tell whether it is `done`.
-
-        Raises:
-            InputError: the phase's model is of another run.
-            UsageError: the model exists already, or there is unfinished work, and neither flag is given.
-        """
+        """Note what else the result depends on, such as hashes of data, and make sure that the run may begin."""
         self.facts |= facts
         if self.phase.name:
             self.done = self.phase.finished(runs.fingerprint(self.facts))
@@ -131,19 +111,7 @@ class Run:
         before_step: Callable[[int], None] | None = None,
         fence: int = 0,
     ) -> dict[str, float]:
-        """Train, save the model and return the last figures; in a dry run only measure and return nothing.
-
-        Args:
-            steps: give the micro-batches.
-            sizes: a line on the data, for the dry run.
-            length: how long and how fast; None: as the config says.
-            modules: what is trained beside the encoder, by name; saved beside the model as NAME.safetensors.
-            parts: the encoder's modules that are trained, by name, "encoder" among them; None: the encoder as a whole.
-            evaluate: dev scores while it trains.
-            final: scores of the trained encoder; they are among the figures.
-            fields: what the manifest says beside.
-            before_step, fence: see `loop.Training`.
-        """
+        """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
         extra = {name: module.to(self.forward.device) for name, module in (modules or {}).items()}
         trained = {**(parts or {"encoder": self.forward.module}), **extra}
         plan = LoopPlan.of(self.config, length)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def beside(out: Path, suffix: str) -> Path:
-    """Return the path `OUT` + `suffix`, where what belongs to the model `out` lies beside it.
-
-    Raises:
-        UsageError: `out` has no name of its own: it is . or ..
-    """
+    """Return the path `OUT` + `suffix`, where what belongs to the model `out` lies beside it."""
     if out.name in ("", ".."):
         raise UsageError(f"{out} cannot be the model's folder, which must be a new one; give its name: -o model/")
     return out.with_name(out.name + suffix)
@@ -34,11 +30,7 @@ def folder(out: Path) -> Path:
 
 
 def check_flags(*outs: Path, resume: bool, force: bool) -> None:
-    """Make sure that there is something to go on with where the model is to be replaced by an unfinished run.
-
-    Raises:
-        UsageError: both flags are given, and there is unfinished work on none of the models `outs`.
-    """
+    """Make sure that there is something to go on with where the model is to be replaced by an unfinished run."""
     if resume and force and not any(_work(out) for out in outs):
         raise UsageError(f"there is no unfinished run of {outs[0]} to go on with; --force alone starts a new one")
 
@@ -48,16 +40,7 @@ def _work(out: Path) -> bool:
 
 
 def check(out: Path, *, resume: bool, force: bool) -> None:
-    """Make sure that the model may be written.
-
-    Args:
-        out: the model to come.
-        resume: unfinished work is to be gone on with.
-        force: an existing model is to be replaced and, without `resume`, unfinished work thrown away.
-
-    Raises:
-        UsageError: the model exists already, or there is unfinished work, and neither flag is given.
-    """
+    """Make sure that the model may be written."""
     work = folder(out)
     if out.exists() and not force:
         if resume and _work(out):
@@ -73,10 +56,7 @@ def check(out: Path, *, resume: bool, force: bool) -> None:
 
 
 def fingerprint(depends_on: Mapping[str, Any]) -> str:
-    """Return the hash of everything that decides a run's result: recipe, config, content hashes.
-
-    Files of a corpus, path -> hash, go by their contents: a run may go on where they were moved.
-    """
+    """Return the hash of everything that decides a run's result: recipe, config, content hashes."""
     corpus = {"corpus": list(depends_on["corpus"].values())} if "corpus" in depends_on else {}
     return artefact.hash_json({**depends_on, **corpus})
 
@@ -90,16 +70,7 @@ def save_model(
     tensors: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
     force: bool = False,
 ) -> None:
-    """Save a trained model as an artefact and drop the unfinished work.
-
-    Args:
-        out: the folder to create; `SentenceTransformer(out)` opens it.
-        encoder: the trained encoder.
-        work: the run's folder; its logs are kept in the model.
-        fields: what goes into the manifest: recipe, config, seed, hashes of terminology and split, figures.
-        tensors: what else was trained, saved as NAME.safetensors.
-        force: replace an existing model.
-    """
+    """Save a trained model as an artefact and drop the unfinished work."""
     from safetensors.torch import save_file
 
     with artefact.create(out, "model", force=force) as draft:
@@ -119,14 +90,6 @@ class Log:
     """log.jsonl and, if asked, TensorBoard's event file; written by the first process only."""
 
     def __init__(self, work: Path, start: int, *, tensorboard: bool, first: bool) -> None:
-        """Open it behind step `start`; what a killed run wrote after that goes.
-
-        Args:
-            work: the run's folder.
-            start: steps done.
-            tensorboard: write for TensorBoard too.
-            first: whether this process is the one that writes.
-        """
         self.first = first
         self.board: Any = None
         if self.first:

@@ -81,11 +81,7 @@ class NameTraining(TermTraining):
 
 
 def language_weights(text: str) -> dict[str, float]:
-    """Return the weight of each language in "en:1,it:4" or "en,it"; empty for "".
-
-    Raises:
-        ValueError: an unknown language, or a weight that is not above 0.
-    """
+    """Return the weight of each language in "en:1,it:4" or "en,it"; empty for ""."""
     weights: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         tag, _, weight = part.partition(":")

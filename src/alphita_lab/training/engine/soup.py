@@ -45,13 +45,7 @@ def copy_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def mix_in(module: torch.nn.Module, other: Mapping[str, torch.Tensor], share: float) -> None:
-    """Replace each weight w by (1 - share) w + share other (WiSE-FT: Wortsman et al., CVPR 2022, eq. 1).
-
-    Args:
-        module: changed in place.
-        other: weights of the same names and shapes.
-        share: of the other weights, 0 to 1.
-    """
+    """Replace each weight w by (1 - share) w + share other (WiSE-FT: Wortsman et al., CVPR 2022, eq. 1)."""
     with torch.no_grad():
         for name, value in module.state_dict().items():
             if value.is_floating_point():
@@ -80,37 +74,14 @@ class Soup:
 
 
 def uniform(members: Mapping[str, Member]) -> dict[str, torch.Tensor]:
-    """Return the average of all members' weights, on the processor.
-
-    Tensor by tensor: of members that lie in files no more is held than the average and one tensor of each.
-
-    Args:
-        members: by name, 1 or more.
-
-    Raises:
-        InputError: there is none, a file cannot be read, or the members have not the same tensors, by name, shape and
-            precision, and equal buffers.
-    """
+    """Return the average of all members' weights, on the processor."""
     with ExitStack() as opened:
         states = {name: opened.enter_context(_open(member)) for name, member in members.items()}
         return {key: _average(_alike(states, key)) for key in _names(states)}
 
 
 def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tensor]], float]) -> Soup:
-    """Return the soup of Wortsman et al. 2022, recipe 1.
-
-    Members are taken by their own score, the best first (of equal ones, the earlier given first). Each is kept if the
-    average of the soup so far and it scores no less than the soup so far. Hence the soup's score is at least the best
-    member's, as far as `score` gives the same weights the same score. No more than one average is held at a time.
-
-    Args:
-        members: by name, 1 or more.
-        score: the dev score of weights; more is better. It is asked once for each member alone and once for each but
-            the first in the soup.
-
-    Raises:
-        InputError: see `uniform`; or a score is not a number.
-    """
+    """Return the soup of Wortsman et al. 2022, recipe 1."""
 
     def scored(names: Sequence[str]) -> float:
         value = float(score(uniform({name: members[name] for name in names})))
@@ -233,20 +204,6 @@ class SoupRun:
     def __init__(
         self, recipe: str, phase: Phase, config: TermTraining, members: Mapping[str, Path], facts: Mapping[str, Any]
     ) -> None:
-        """Look at the members; nothing is written yet.
-
-        Args:
-            recipe: its name.
-            phase: where the soup goes.
-            config: the recipe's settings.
-            members: model folders by name, 1 or more, of one tokenizer, pooling and length.
-            facts: what else the result depends on.
-
-        Raises:
-            InputError: a member has no weights, or makes vectors otherwise than the first; or the soup is there and is
-                of another run.
-            UsageError: it exists already.
-        """
         self._ranks = ranks.connect()
         self._phase, self._config, self._members = phase, config, dict(members)
         check(members)
@@ -265,19 +222,11 @@ class SoupRun:
         self._ranks.wait()
 
     def greedy(self, dev: Dev) -> dict[str, float]:
-        """Add members as long as the dev score, the first that `dev` gives, does not fall; save and return figures.
-
-        Raises:
-            InputError: see `greedy`.
-        """
+        """Add members as long as the dev score, the first that `dev` gives, does not fall; save and return figures."""
         return self._cook(dev, greedy=True)
 
     def uniform(self, dev: Dev) -> dict[str, float]:
-        """Average all members; save and return the dev scores, if there are any.
-
-        Raises:
-            InputError: see `uniform`.
-        """
+        """Average all members; save and return the dev scores, if there are any."""
         return self._cook(dev, greedy=False)
 
     def _cook(self, dev: Dev, *, greedy: bool) -> dict[str, float]:
@@ -331,11 +280,7 @@ class SoupRun:
 
 
 def check(members: Mapping[str, Path]) -> None:
-    """Refuse members that cannot be averaged: the average of two vocabularies' vectors is of neither.
-
-    Raises:
-        InputError: a member has no weights, or makes vectors otherwise than the first.
-    """
+    """Refuse members that cannot be averaged: the average of two vocabularies' vectors is of neither."""
     for member in members.values():
         if not (member / "model.safetensors").is_file():
             raise InputError("no model to average: no model.safetensors", file=member, remedy="look at members")
@@ -356,11 +301,7 @@ def check(members: Mapping[str, Path]) -> None:
 
 
 def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
-    """Put weights, as they are named in a model's own file, into the encoder.
-
-    Raises:
-        InputError: they are of another model.
-    """
+    """Put weights, as they are named in a model's own file, into the encoder."""
     try:
         encoder.module.model.load_state_dict(dict(weights))
     except RuntimeError as error:

@@ -31,18 +31,7 @@ SAMPLE = 256
 
 
 def load(name: str, student: str, dim: int, *, device: str = "auto") -> TermEncoder:
-    """Open a teacher in fp32.
-
-    Args:
-        name: the teacher; empty: the student as it starts.
-        student: the encoder that learns.
-        dim: numbers in a vector of the student's.
-        device: "cpu", "cuda" or "auto".
-
-    Raises:
-        InputError: no such encoder, or its vectors have another length than the student's.
-        UsageError: no teacher is given, and the student is an encoder with an extended vocabulary, not trained since.
-    """
+    """Open a teacher in fp32."""
     from alphita.encoder.encoder import TermEncoder
 
     if not name and _is_extended(student):
@@ -56,11 +45,7 @@ def load(name: str, student: str, dim: int, *, device: str = "auto") -> TermEnco
 
 
 def check(teacher: TermEncoder, dim: int) -> None:
-    """Check that a teacher's vectors are as long as the student's.
-
-    Raises:
-        InputError: they are not.
-    """
+    """Check that a teacher's vectors are as long as the student's."""
     if teacher.dim != dim:
         raise InputError(
             f"the teacher's vectors have {teacher.dim} numbers and the student's {dim}",
@@ -70,17 +55,7 @@ def check(teacher: TermEncoder, dim: int) -> None:
 
 
 def encode(teacher: TermEncoder, strings: Sequence[str], work: Path, *, unit: bool = False) -> None:
-    """Make the teacher's vectors, (n, d) float32, in the folder `work`, but for those that are there already.
-
-    Args:
-        teacher: encodes.
-        strings: n strings, 1 or more.
-        work: the run's folder; made if need be.
-        unit: scale the vectors to length 1; else they are as the teacher gives them.
-
-    Raises:
-        InputError: the folder holds vectors of another teacher or of other strings.
-    """
+    """Make the teacher's vectors, (n, d) float32, in the folder `work`, but for those that are there already."""
     work.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     for string in strings:

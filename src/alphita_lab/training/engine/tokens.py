@@ -33,7 +33,6 @@ class TokenTable:
     """
 
     def __init__(self, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
-        """Hold `ids` and `offsets`."""
         self.ids, self.offsets = ids, offsets
 
     def __len__(self) -> int:
@@ -57,10 +56,7 @@ class TokenTable:
 
 
 def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
-    """Return the token ids of `strings`, from the cache if they were made before.
-
-    The cache's key is a hash of the strings, the tokenizer, the code that applies it, and the maximal length.
-    """
+    """Return the token ids of `strings`, from the cache if they were made before."""
     if len(strings) < LEAST_CACHED:
         return TokenTable(*_make(encoder, strings))
     digest = hashlib.sha256()

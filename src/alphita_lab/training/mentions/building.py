@@ -62,26 +62,7 @@ def build(
     rejects: Rejects | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Find the mentions of a terminology in a corpus and write them as an artefact.
-
-    Args:
-        corpus: files of text; see `text.corpora.documents`.
-        terminology: whose names are searched, those that train.
-        encoder: whose tokenizer makes the tokens: `alphita-en`, `minilm`, a model folder, or a hub name.
-        out: the folder to create.
-        settings: what is searched and kept.
-        split: its held-out strings are no mentions, nor do kept texts hold them, unless the settings say so.
-        text_field: the field of JSON Lines that holds the text.
-        rejects: where unreadable lines go.
-        force: replace an existing folder.
-
-    Returns:
-        The counts, as they stand in the manifest.
-
-    Raises:
-        InputError: a file cannot be read, the terminology has no name to search for, or none occurs or fits a window.
-        UsageError: `out` exists.
-    """
+    """Find the mentions of a terminology in a corpus and write them as an artefact."""
     out, settings = Path(out), settings or MentionSettings()
     artefact.refuse_existing(out, force, " (the old one is moved aside)")
     rejects = rejects if rejects is not None else Rejects()

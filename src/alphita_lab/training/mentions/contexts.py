@@ -75,15 +75,6 @@ class Reservoir:
     """
 
     def __init__(self, n_forms: int, size: int, *, window: int, seed: int, spare_held_out: bool) -> None:
-        """Start empty.
-
-        Args:
-            n_forms: forms there are.
-            size: contexts kept of each.
-            window: tokens that a context must have room for.
-            seed: of the choice.
-            spare_held_out: do not take contexts with a held-out string in them.
-        """
         self.size, self.reach, self.seed = size, window * CHARACTERS_A_TOKEN, seed
         self.spare_held_out = spare_held_out
         self.counts = np.zeros(n_forms, np.int64)
@@ -156,16 +147,8 @@ class Reservoir:
 
 
 def windows(contexts: Sequence[Context], tokenizer: Tokenizer, length: int) -> list[Tokens | None]:
-    """Cut contexts to windows of `length` tokens with their mention in the middle, or as near to it as the text allows.
-
-    Args:
-        contexts: from a reservoir.
-        tokenizer: a tokenizers.Tokenizer that neither cuts nor pads.
-        length: tokens a window, without special ones and tags.
-
-    Returns:
-        A window of each context; None where the mention alone is longer, or the tokenizer has no token for it.
-    """
+    """Cut contexts to windows of `length` tokens with their mention in the middle, or as near to it as the text
+    allows."""
     tokens: list[Tokens | None] = []
     for encoding, context in zip(_encoded(tokenizer, [context.text for context in contexts]), contexts, strict=True):
         ids, spans = _aligned(encoding, context.mentions)
@@ -184,18 +167,7 @@ def windows(contexts: Sequence[Context], tokenizer: Tokenizer, length: int) -> l
 def sequences(
     texts: Sequence[str], matches: Matches, tokenizer: Tokenizer, *, length: int, most: int
 ) -> Iterator[Tokens]:
-    """Cut texts with mentions into sequences of at most `length` tokens and `most` mentions.
-
-    A cut is made where a word begins and no mention is cut, as late as it can be; where there is no such place, at the
-    length. Sequences without a mention are yielded too. The form of a held-out string is HELD_OUT.
-
-    Args:
-        texts: whole documents.
-        matches: their mentions.
-        tokenizer: a tokenizers.Tokenizer that neither cuts nor pads.
-        length: tokens, without special ones.
-        most: mentions.
-    """
+    """Cut texts with mentions into sequences of at most `length` tokens and `most` mentions."""
     chosen = np.flatnonzero(np.diff(matches.offsets)).tolist()
     for number, encoding in zip(chosen, _encoded(tokenizer, [texts[n] for n in chosen]), strict=True):
         here = slice(matches.offsets[number], matches.offsets[number + 1])

@@ -57,22 +57,7 @@ class LinkedMentions:
 def read(
     mentions: str, graph: str, terminology: Terminology, tokenizer_hash: str, *, split: Split | None = None
 ) -> LinkedMentions:
-    """Open both artefacts and link the one's forms to the other's entities.
-
-    A form of several concepts has no gold: the text does not say which is meant.
-
-    Args:
-        mentions: path of the mentions, with sequences.
-        graph: path of the graph's vectors.
-        terminology: of which the mentions were made; the graph may be of another version of it.
-        tokenizer_hash: of the encoder that is trained.
-        split: what is held out.
-
-    Raises:
-        UsageError: one of the paths is empty.
-        InputError: an artefact is missing or damaged, or of another terminology, tokenizer or split; its texts hold
-            what the split holds out; there are no sequences; or no concept mentioned has a vector.
-    """
+    """Open both artefacts and link the one's forms to the other's entities."""
     if not mentions:
         raise UsageError(f"mentions: no mentions are given; {REMEDY} --sequence-tokens 128; then --set mentions=X")
     if not graph:

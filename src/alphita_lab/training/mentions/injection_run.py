@@ -47,17 +47,7 @@ def inject(
     """Put an `Injection` into `encoder`, in place, and return its model, to be trained.
 
     Args:
-        encoder: runs on torch.
-        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model;
-            all others become float32, as they are when the model is loaded.
-        layer: the layer after which entities are added, from 1.
-        nearest: entities among which a mention is shared out.
-        outside: ids of tokens that belong to no mention, beside those that the tokenizer puts round every term.
-
-    Raises:
-        InputError: the encoder is neither BERT nor RoBERTa, has no such layer or is injected already; or the vectors
-            cannot be used.
-        UsageError: `layer` or `nearest` is out of range.
+        entities: (E, d) vectors of the graph.
     """
     module = encoder.module
     model: Any = module.model
@@ -116,24 +106,7 @@ def inject_entities(
     *,
     split: Split | None = None,
 ) -> dict[str, float]:
-    """Train, save the model and return the last figures; in a dry run only measure and return nothing.
-
-    Args:
-        recipe: its name.
-        phase: where the model goes.
-        config: the recipe's settings of the engine.
-        settings: this phase's.
-        length: how long and how fast.
-        terminology: of which the mentions were made.
-        encoder: what training starts from, a BERT or RoBERTa.
-        split: what is held out; the mentions were made with it.
-
-    Raises:
-        InputError: see `injection_data.read` and `injecting.inject`; or the sequences are longer than the encoder
-            has positions, or all of them are held out to score with; or the phase's model is of another run.
-        UsageError: the model exists already, or there is unfinished work, and neither flag is given; or a setting is
-            out of range.
-    """
+    """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
     # The encoder, still plain, and the data.
     run = Run(recipe, phase, config, encoder, label=recipe)
     data = _read(run, settings, terminology, split)

@@ -68,11 +68,8 @@ def mask_sequences(
     """Put sequences side by side and mask them, mentions whole.
 
     Args:
-        sequences: all.
         rows: (b,) which.
         gold: (f,) the entity of each form, or -1.
-        masking: how.
-        random: decides what is masked.
     """
     batch = sequences.batch(rows)
     shown, labels = mask_by_token(batch.input_ids, apart(batch.mentions[:, :3]), masking, random)
@@ -80,11 +77,7 @@ def mask_sequences(
 
 
 def apart(spans: Int64) -> Int64:
-    """Return spans, (m, 3) rows [sequence, start, end), with those that share a token made one.
-
-    Two mentions share a token where the tokenizer has one for the end of the first and the beginning of the second, as
-    in scripts without spaces.
-    """
+    """Return spans, (m, 3) rows [sequence, start, end), with those that share a token made one."""
     spans_apart: list[list[int]] = []
     for row, start, end in spans[np.lexsort((spans[:, 1], spans[:, 0]))].tolist():
         if spans_apart and spans_apart[-1][0] == row and start < spans_apart[-1][2]:
@@ -159,16 +152,7 @@ class InjectionSteps(PartSteps[_Ready]):
         """Prepare.
 
         Args:
-            injected: the model.
             head: (p, hidden) states -> (p, v) scores over the vocabulary.
-            data: sequences, entities and gold.
-            batches: which sequences make which batch.
-            masking: how tokens are masked.
-            seed: of masking and dropout.
-            linking: L_EL is the mean over the batch's mentions, or the sum.
-            bf16: compute in bf16 (autocast).
-            tokens_at_once: encode no more tokens at once; 0: as many as the memory is thought to hold.
-            ranks: the processes that share the work.
         """
         self.injected, self.head, self.data, self.batches, self.masking = injected, head, data, batches, masking
         self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
@@ -264,14 +248,7 @@ def _packing(batch: MaskedSequences | MentionBatch, device: torch.device) -> pac
 def linking_accuracy(
     injected: InjectedBert, data: LinkedMentions, rows: Int64, *, batch: int, bf16: bool = False
 ) -> dict[str, float]:
-    """Return the share of the linked mentions of some sequences, unmasked, whose nearest entity is the gold one.
-
-    Args:
-        injected: the model; left in eval mode.
-        data: see `InjectionSteps`; so is bf16.
-        rows: the sequences.
-        batch: sequences at once.
-    """
+    """Return the share of the linked mentions of some sequences, unmasked, whose nearest entity is the gold one."""
     injected.eval()
     right = total = 0
     context: Any = torch.autocast(injected.device.type, torch.bfloat16) if bf16 else nullcontext()

@@ -90,21 +90,7 @@ def train_margins(
     *,
     split: Split | None = None,
 ) -> dict[str, float]:
-    """Train, save the model and return the last figures; in a dry run only measure and return nothing.
-
-    Args:
-        recipe: its name.
-        phase: where the model goes; it is the last of its run.
-        config: the settings.
-        terminology: whose names and mentions train.
-        encoder: what training starts from; one with entities injected trains as well.
-        split: what is held out; the mentions were made with it.
-
-    Raises:
-        InputError: no concept has two names or contexts; the mentions are of another tokenizer or split; the graph's
-            vectors are of another split, or know no concept.
-        UsageError: v3 without the graph's vectors.
-    """
+    """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.run import tagged
@@ -196,10 +182,7 @@ def _refreshing(
 def _objective(
     run: Run, config: MarginTraining, rows: MentionRows, terminology: Terminology, vectors: EntityVectors | None
 ) -> tuple[BatchLoss, dict[str, Any]]:
-    """Return the MS loss of all pairs of a batch, and what the manifest tells of it.
-
-    S is the cosine of two mentions, S_kge that of their concepts.
-    """
+    """Return the MS loss of all pairs of a batch, and what the manifest tells of it."""
     import torch
 
     from alphita_lab.objectives.kge_margin import ms_v1, ms_v2, ms_v3
@@ -220,10 +203,8 @@ def _objective(
         entity_of = torch.from_numpy(entity).to(run.forward.device)
 
     def loss(e: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return 1/m sum_i [log(1 + sum_P exp(-alpha (S - l_p))) / alpha + log(1 + sum_N exp(beta (S - l_n))) / beta].
-
-        v1: l_p = l_n = lam; v2: lambda_p and lambda_n; v3: l_p = |S - S_kge|, l_n = 1 - |S - S_kge|.
-        """
+        """Return 1/m sum_i [log(1 + sum_P exp(-alpha (S - l_p))) / alpha + log(1 + sum_N exp(beta (S - l_n))) /
+        beta]."""
         concept = given["concept"]
         if config.version == "v1":  # equation (1)
             value = ms_v1(e, concept, lam=config.lam, **constants)
@@ -246,12 +227,7 @@ def _objective(
 
 
 def open_graph(config: MarginTraining, split: Split | None) -> EntityVectors:
-    """Open the graph's vectors.
-
-    Raises:
-        UsageError: none are given.
-        InputError: they cannot be read, or they have learnt triples that `split` holds out.
-    """
+    """Open the graph's vectors."""
     from alphita_lab.graph.store import EntityVectors
 
     if not config.graph:

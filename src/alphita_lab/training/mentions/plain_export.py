@@ -54,11 +54,7 @@ class Distilling(TermTraining):
 
 
 def without_injection(encoder: str | Path, *, device: str = "auto") -> TermEncoder:
-    """Open an encoder with entities injected and take the injection out: the BERT inside, in fp32.
-
-    Raises:
-        InputError: no such encoder, or it has no entities injected.
-    """
+    """Open an encoder with entities injected and take the injection out: the BERT inside, in fp32."""
     opened = TermEncoder.load(encoder, precision="fp32", device=device)
     model = opened.module.model
     if not isinstance(model, InjectedBert):
@@ -78,26 +74,7 @@ def distil_plain(
     force: bool = False,
     dry_run: bool = False,
 ) -> dict[str, float]:
-    """Distil an injected encoder into a plain one and save it to `out`.
-
-    Args:
-        injected: the model.
-        out: the folder to create; `SentenceTransformer(out)` opens it.
-        terminology: whose names are learnt.
-        config: the settings; `dev_synonyms` synonyms are held out to compare the two by.
-        split: its held-out strings are not learnt.
-        resume: go on with unfinished work.
-        force: replace an existing model.
-        dry_run: only measure; write nothing.
-
-    Returns:
-        The last figures; dev_acc1 of the plain encoder and dev_acc1_injected of the injected one, and dev_cosine, the
-        mean cosine of their vectors of the held-out synonyms, where there are any. Nothing in a dry run.
-
-    Raises:
-        InputError: the model has no entities injected; or the terminology has no name to learn from.
-        UsageError: `out` exists, or there is unfinished work, and neither flag is given.
-    """
+    """Distil an injected encoder into a plain one and save it to `out`."""
     processes = ranks.connect()
     teacher = TermEncoder.load(injected, precision="fp32", device=ranks.device())
     start = without_injection(injected, device=ranks.device())

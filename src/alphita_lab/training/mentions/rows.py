@@ -69,24 +69,7 @@ def mention_rows(
     bare: bool = True,
     seed: int = 0,
 ) -> MentionRows:
-    """Collect the rows.
-
-    A window trains if its mention is one of `names` (so languages, held-out strings and dev synonyms are as there), and
-    if no dev synonym is mentioned in it.
-
-    Args:
-        names: the names that train.
-        encoder: tokenizes bare names.
-        terminology: of the names.
-        mentions: whose windows are read; None: bare names only.
-        tags: ids of [M_s] and [M_e]; needed with `mentions`.
-        contexts: windows of a name at most; of more, some by chance.
-        bare: whether names are rows by themselves; without windows they always are.
-        seed: of the choice of windows.
-
-    Raises:
-        InputError: no window is of a name that trains; or no concept has two rows, so that it could be a positive.
-    """
+    """Collect the rows."""
     numbers = names.string_numbers()
     name_concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
     homonym = np.bincount(numbers)[numbers] > 1

@@ -64,7 +64,6 @@ class MentionForward(TermForward):
         precision: str = "auto",
         dropout: float | None = None,
     ) -> None:
-        """Prepare; see `TermForward`."""
         super().__init__(encoder, precision=precision, dropout=dropout)
         self.tags = tags
 
@@ -93,7 +92,6 @@ class MentionForward(TermForward):
         """Return the vectors of some rows, (m, dim) float32, without gradients and dropout.
 
         Args:
-            tokens: the token ids of all rows.
             rows: (m,) which.
         """
         vectors = np.empty((len(rows), self.encoder.dim), np.float32)
@@ -108,15 +106,7 @@ class MentionForward(TermForward):
 
 
 def within(ids: torch.Tensor, tags: tuple[int, int]) -> torch.Tensor:
-    """Return which tokens stand between [M_s] and [M_e], both left out.
-
-    Args:
-        ids: (..., tokens) token ids; each [M_s] is followed by its [M_e].
-        tags: their ids.
-
-    Returns:
-        Bool, of the shape of `ids`.
-    """
+    """Return which tokens stand between [M_s] and [M_e], both left out."""
     start, end = ids == tags[0], ids == tags[1]
     return ((start.cumsum(-1) - end.cumsum(-1)) > 0) & ~start
 
@@ -164,18 +154,7 @@ class MentionStart:
     def rows(
         self, run: Run, names: TrainingNames, terminology: Terminology, *, contexts: int, bare: bool
     ) -> tuple[MentionRows, MentionForward]:
-        """Return what trains, and what gives the vector of a row's mention, with gradients.
-
-        Args:
-            run: of this encoder; its `forward` becomes the second of these.
-            names: that train.
-            terminology: whose names they are.
-            contexts: windows of a name at most.
-            bare: whether names train by themselves beside the windows.
-
-        Raises:
-            InputError: a window is too long for the encoder.
-        """
+        """Return what trains, and what gives the vector of a row's mention, with gradients."""
         config = run.config
         run.forward = forward = MentionForward(
             run.encoder, self.tags, precision=config.precision, dropout=config.dropout
@@ -201,17 +180,7 @@ class MentionStart:
 
 @contextmanager
 def tagged(encoder: str, mentions: str, split: Split | None, *, seed: int) -> Iterator[MentionStart]:
-    """Open mentions and give the encoder their tags, in a folder that is there until the end.
-
-    Args:
-        encoder: what training starts from.
-        mentions: the artefact of mentions; "": names train without contexts.
-        split: what is held out.
-        seed: of the tags' embeddings.
-
-    Raises:
-        InputError: the mentions are of another tokenizer or split.
-    """
+    """Open mentions and give the encoder their tags, in a folder that is there until the end."""
     if not mentions:
         yield MentionStart(encoder)
         return

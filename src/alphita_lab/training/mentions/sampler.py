@@ -82,14 +82,6 @@ class MentionSampler:
 
         Args:
             forms: (n,) the form, or name, of each window.
-            concepts: those that each form names.
-            seed: of all choices.
-            batch: prototypes a step.
-            positives: windows a prototype at most, k.
-            prototypes_a_concept: at most; a concept with fewer windows has fewer.
-
-        Raises:
-            UsageError: a number below 1, or no concept has two windows.
         """
         for name, value in (("batch", batch), ("positives", positives), ("prototypes_a_concept", prototypes_a_concept)):
             if value < 1:
@@ -168,8 +160,6 @@ def spread(windows: Int64, forms: Int64, chance: np.random.Generator) -> Int64:
 
     Args:
         windows: (n,) numbers of windows.
-        forms: of all windows.
-        chance: the order.
     """
     mixed = chance.permutation(windows)
     seen: dict[int, int] = {}
@@ -219,9 +209,6 @@ class HardNegatives:
 
         Args:
             concepts: (n,) the concept of each row.
-            wanted: m, negatives a prototype.
-            folder: where findings are kept, one file a search.
-            exact_up_to: search so many rows exactly, more of them approximately.
         """
         self._concepts, self._wanted = concepts, wanted
         self._folder, self._exact = folder, len(concepts) <= exact_up_to
@@ -230,17 +217,7 @@ class HardNegatives:
         self.step = -1
 
     def refresh(self, step: int, prototypes: Int64, encode: Encode | None, *, needed_from: int = 0) -> None:
-        """Read what was found at `step`, or search.
-
-        Args:
-            step: the optimiser step.
-            prototypes: rows that negatives are wanted of until the next search, in any order; they follow from `step`.
-            encode: gives the vectors as of `step`; None if the weights have moved on.
-            needed_from: drop the findings of earlier steps than this.
-
-        Raises:
-            InputError: nothing was found at that step, and its weights are gone.
-        """
+        """Read what was found at `step`, or search."""
         path, prototypes = self._folder / f"negatives-{step:08d}.npy", np.unique(prototypes)
         search = None if encode is None else partial(self._search, prototypes, encode)
         negatives = kept(path, search, f"the hard negatives found at step {step} are gone", needed_from=needed_from)
@@ -260,10 +237,7 @@ class HardNegatives:
         self._found = np.random.default_rng(0).integers(0, len(self._concepts), shape).astype(np.int32)
 
     def of(self, prototypes: Int64) -> Int32:
-        """Return the negatives of each prototype, nearest first, (p, m); NONE where there are no more.
-
-        They must be among those that the last search was for.
-        """
+        """Return the negatives of each prototype, nearest first, (p, m); NONE where there are no more."""
         return self._found[np.searchsorted(self._prototypes, prototypes)]
 
     def _search(self, prototypes: Int64, encode: Encode) -> Int32:

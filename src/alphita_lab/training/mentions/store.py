@@ -58,7 +58,6 @@ class TokenSets:
     """
 
     def __init__(self, folder: Path, name: str, specials: Specials) -> None:
-        """Map the files `name`_*.npy in `folder`."""
 
         def load(part: str) -> Any:  # noqa: ANN401
             return np.load(folder / f"{name}_{part}.npy", mmap_mode="r", allow_pickle=False)
@@ -91,12 +90,7 @@ class TokenSets:
         return np.asarray(self.mentions[self.mention_offsets[:-1] + self.own, 2])
 
     def batch(self, rows: Sequence[int] | Int64, *, tags: tuple[int, int] | None = None) -> MentionBatch:
-        """Return some of them side by side, as long as the longest.
-
-        Args:
-            rows: which.
-            tags: the ids of the tokens to put before and behind the own mention, [M_s] and [M_e]; None: none.
-        """
+        """Return some of them side by side, as long as the longest."""
         texts: list[Int64] = []
         mentions: list[Int64] = []
         own: list[int] = []
@@ -139,7 +133,6 @@ class Mentions:
     """
 
     def __init__(self, path: Path) -> None:
-        """Use `Mentions.load`."""
         self.path = path
         self.manifest = artefact.open_checked(path, KIND)
         self.content_hash: str = self.manifest["content_hash"]
@@ -161,15 +154,7 @@ class Mentions:
 
     @classmethod
     def load(cls, path: Path | str, *, tokenizer_hash: str | None = None) -> Mentions:
-        """Open mentions.
-
-        Args:
-            path: the folder.
-            tokenizer_hash: of the encoder that is to read them (before tags were added to it); None: not checked.
-
-        Raises:
-            InputError: it is none, is damaged, or its tokens are another tokenizer's.
-        """
+        """Open mentions."""
         mentions = cls(Path(path))
         if tokenizer_hash is not None and mentions.manifest.get("tokenizer_hash") != tokenizer_hash:
             raise InputError(
@@ -205,7 +190,6 @@ class Writer:
     """Writes sequences of tokens one after the other, so that they need not fit into memory."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Write files `name`_*.npy into `folder`."""
         self.folder, self.name = folder, name
         self._ids = open(folder / f"{name}_ids.raw", "wb")  # noqa: SIM115
         self._mentions = open(folder / f"{name}_mentions.raw", "wb")  # noqa: SIM115
@@ -262,11 +246,7 @@ class Writer:
 
 
 def check_split(mentions: Mentions, split: Split | None) -> None:
-    """Make sure that no text of `mentions` holds what `split` holds out.
-
-    Raises:
-        InputError: they were made with another split, or with none; or with held-out strings left in their texts.
-    """
+    """Make sure that no text of `mentions` holds what `split` holds out."""
     noted, wanted = mentions.manifest.get("split"), split.hash if split else None
     if noted != wanted:
         if wanted is None:

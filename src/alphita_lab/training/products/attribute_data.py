@@ -54,10 +54,8 @@ class Questions:
     def ranks(self, distances: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return the rank of each true value among its candidates, 1 at best.
 
-        Ranks are realistic: of equal distances, the mean of the best and the worst place.
-
         Args:
-            distances: (q, c), smaller is better; what stands for no candidate does not matter. NaN is the furthest.
+            distances: (q, c), smaller is better.
         """
         known = np.where(np.isnan(distances), np.inf, distances)
         own, others = known[:, :1], known[:, 1:]
@@ -98,20 +96,6 @@ class Products:
     """
 
     def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:
-        """Choose what trains. Use `read_products` for the table.
-
-        The title of a dev triple has another value that trains, of whatever attribute, and the value another title that
-        does, with the same attribute.
-
-        Args:
-            table: all products, and what a split holds out of them.
-            dev: triples to hold out at most.
-            seed: of the choice of these, and of their candidates.
-            by_frequency: a value is a negative as often as it trains as a positive; False: as often as any other.
-
-        Raises:
-            InputError: nothing is left to train on.
-        """
         self.table, self._related = table, Related(table)
         hidden = table.held_strings[table.triples[:, [0, 2]]].any(axis=1)
         held_out = table.held_out() & ~hidden
@@ -146,9 +130,6 @@ class Products:
 
         Args:
             pairs: (b,) numbers of pairs.
-            most: values of a pair at most; of more a sample is drawn.
-            negatives: distinct values of the same attribute for each value drawn, none of them related to the title.
-            random: draws.
         """
         lists, signs, owners, missing = [], [], [], 0
         for place, number in enumerate(pairs.tolist()):
@@ -184,11 +165,7 @@ class Products:
             )
 
     def _negatives(self, title: int, attribute: int, wanted: int, random: np.random.Generator) -> Int64:
-        """Return up to `wanted` distinct values of an attribute, not related to a title.
-
-        They are drawn one after the other by weight, which is the same whether one that does not fit is thrown back
-        (quick) or was left out before (sure to end).
-        """
+        """Return up to `wanted` distinct values of an attribute, not related to a title."""
         values, cumulative = self._weighted[attribute]
         found: dict[int, None] = {}
         for _ in range(ROUNDS):
@@ -211,10 +188,6 @@ def questions(
 
     Args:
         asked: (q, 3) title, attribute, value.
-        values: the values of each attribute.
-        related: tells which of them are no candidates.
-        seed: of the draws.
-        candidates: how many, the true one counted, 2 or more.
     """
     random = np.random.default_rng([seed, ASKED])
     candidate_rows = np.full((len(asked), candidates), NOT_THERE, np.int64)
@@ -231,12 +204,7 @@ def questions(
 
 
 def _choose(triples: Int64, values: list[Int64], related: Related, wanted: int, random: np.random.Generator) -> Int64:
-    """Return up to `wanted` triples (q, 3) to hold out; see `Products`. Each has another candidate than its value.
-
-    All triples between two strings leave the training together, as in `splits.with_triples`, and stay together where
-    without them one of their titles, or one of their values of an attribute, would have none left. Of a pair that has
-    left already further triples may be asked about.
-    """
+    """Return up to `wanted` triples (q, 3) to hold out; see `Products`. Each has another candidate than its value."""
     if wanted <= 0:
         return np.empty((0, 3), np.int64)
     title_left = np.bincount(triples[:, 0])

@@ -73,20 +73,6 @@ class AttributeSteps(TermSteps):
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            forward: encodes.
-            projection: f, on the same device.
-            products: what trains.
-            batch: pairs of a title and an attribute a batch.
-            seed: of order, negatives and dropout.
-            margin: gamma of the loss.
-            negatives: for each value.
-            most: values of a pair at most; where it has more, others each time.
-            tokens_at_once: see `TermSteps`; so is the next.
-            ranks: the processes that share the work.
-        """
         self.products, self.projection = products, projection
         self.margin, self._negatives, self._most = margin, negatives, most
         table = products.table
@@ -111,12 +97,7 @@ class AttributeSteps(TermSteps):
         return [self.texts[row] for row in self.terms(number).tolist()]
 
     def score(self) -> dict[str, float]:
-        """Return how well the held-out values are found among others of their attribute.
-
-        Returns:
-            dev_attribute_acc1: share of them that are nearer to t + n than all other candidates; dev_attribute_mrr:
-            mean of 1 / rank. Nothing where none is held out.
-        """
+        """Return how well the held-out values are found among others of their attribute."""
         if not len(self.products.dev):
             return {}
         table = self.products.table
@@ -162,15 +143,7 @@ def distances(
     strings: Sequence[str],
     names: Sequence[str],
 ) -> NDArray[np.float32]:
-    """Return d(t, n, v) of each question's candidates, (q, c), without dropout; inf where there is none.
-
-    Args:
-        forward: encodes.
-        projection: f.
-        questions: q of them.
-        strings: titles and values by their numbers.
-        names: attributes' names by their numbers.
-    """
+    """Return d(t, n, v) of each question's candidates, (q, c), without dropout; inf where there is none."""
     titles, attributes = questions.triples[:, 0].tolist(), questions.triples[:, 1].tolist()
     there = questions.candidates != NOT_THERE
     values, place = np.unique(questions.candidates[there], return_inverse=True)
@@ -188,15 +161,7 @@ def distances(
 
 
 def load_projection(folder: Path, dim: int) -> AttributeProjection | None:
-    """Return the projection that was saved beside a model; None where there is none.
-
-    Args:
-        folder: of the model.
-        dim: length of its vectors.
-
-    Raises:
-        InputError: the file is damaged, or of another model.
-    """
+    """Return the projection that was saved beside a model; None where there is none."""
     path = folder / f"{NAME}.safetensors"
     if not path.is_file():
         return None

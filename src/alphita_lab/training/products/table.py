@@ -61,7 +61,6 @@ class Related:
     """Tells of pairs of strings whether any triple of the table joins them, in either direction, or a held-out one."""
 
     def __init__(self, table: ProductTable) -> None:
-        """Index the triples of `table`."""
         pairs = np.concatenate([table.triples[:, [0, 2]], table.held_pairs])
         self._keys = np.unique(_keys(pairs[:, 0], pairs[:, 1]))
 
@@ -75,21 +74,7 @@ class Related:
 def read_products(
     terminology: Terminology, *, attributes: str = "", languages: Collection[str] = (), split: Split | None = None
 ) -> ProductTable:
-    """Return the products of a terminology.
-
-    A concept's name is its preferred term, or where that does not train (a machine translation, say, or a name in
-    another language) its first that does; retired concepts have none.
-
-    Args:
-        terminology: with relations.
-        attributes: the relations that are attributes, joined by ","; empty: all, those to parents included.
-        languages: BCP-47 tags of the names to take; empty: all.
-        split: what is held out; it stays in the table, marked.
-
-    Raises:
-        UsageError: the terminology has no such relation.
-        InputError: it has no triple of these between two named concepts; or the split is of another terminology.
-    """
+    """Return the products of a terminology."""
     wanted = _wanted(terminology, attributes)
     rows, offsets = terminology.training_terms(languages=languages or None)
     named = np.flatnonzero(np.diff(offsets) > 0)

@@ -96,20 +96,7 @@ class Triples:
 def read(
     path: Path, rejects: Rejects, *, part: str = "train", scale: tuple[float, float] | None = None
 ) -> ScoredPairs | Triples:
-    """Read one file, gzipped or not.
-
-    Rows without a sentence or a score, too short ones, and lines of other JSON are set aside.
-
-    Args:
-        path: see above for what it may hold.
-        rejects: takes the rows set aside.
-        part: which part of a file that holds several: train, dev or test.
-        scale: the lowest and highest score there can be. None: as the layout says.
-
-    Raises:
-        InputError: the file cannot be read or is of no known layout, a score is out of range, all scores of a table
-            are at most 1 and its scale is not given, or nothing is left.
-    """
+    """Read one file, gzipped or not."""
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         return _inference(path, rejects)
     text = textio.read_text(path)
@@ -230,10 +217,7 @@ def _triples(path: Path, rows: Sequence[tuple[int, list[str]]], header: Sequence
 
 
 def _inference(path: Path, rejects: Rejects) -> Triples:
-    """Return the triples of a file of natural language inference.
-
-    The first hypothesis that follows from a premise goes with the first that contradicts it, and so on.
-    """
+    """Return the triples of a file of natural language inference."""
     premises: dict[str, dict[str, list[str]]] = {}
     for line, entry in textio.lines(path):
         try:
@@ -281,19 +265,6 @@ class Tasks:
     """
 
     def __init__(self, sizes: Mapping[str, int], *, rows: int, seed: int, turns: str = "proportional") -> None:
-        """Prepare to draw.
-
-        Args:
-            sizes: rows of each set, 1 or more, by name.
-            rows: of a batch at most, 1 or more.
-            seed: of the whole run.
-            turns: "proportional": the sets' epochs are one, their batches mixed at random; "equal": each set has one
-                batch in each round, in random order, and small sets begin anew before large ones end.
-
-        Raises:
-            InputError: there is no set, or an empty one.
-            UsageError: no such turns.
-        """
         if turns not in TURNS:
             raise UsageError(registry.unknown("kind of turns", turns, TURNS))
         if rows < 1:

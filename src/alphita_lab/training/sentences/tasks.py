@@ -27,11 +27,7 @@ def listed(text: str) -> list[str]:
 
 
 def path_of(item: str) -> tuple[Path, tuple[float, float] | None]:
-    """Return the path and the scale of "FILE" or "FILE@LOW-HIGH".
-
-    Raises:
-        UsageError: the scale is none.
-    """
+    """Return the path and the scale of "FILE" or "FILE@LOW-HIGH"."""
     match = _SCALE.fullmatch(item)
     if match is None or Path(item).exists():
         return Path(item), None
@@ -42,17 +38,7 @@ def path_of(item: str) -> tuple[Path, tuple[float, float] | None]:
 
 
 def read_files(items: str, kind: type[Kind], rejects: Rejects, *, part: str = "train") -> dict[str, Kind]:
-    """Return the sets of the files that a setting lists, by their paths.
-
-    Args:
-        items: the files, each with its scale if need be (`path_of`), divided by commas.
-        kind: what they must hold.
-        rejects: takes the rows set aside.
-        part: which part of a file that holds several.
-
-    Raises:
-        InputError: a file cannot be read (see `scored_pairs.read`), or holds the other kind.
-    """
+    """Return the sets of the files that a setting lists, by their paths."""
     sets: dict[str, Kind] = {}
     for item in listed(items):
         path, scale = path_of(item)
@@ -73,13 +59,6 @@ class SentenceTasks:
     """
 
     def __init__(self, sets: Sets, *, rows: int, seed: int, turns: str) -> None:
-        """Number the sentences.
-
-        Args:
-            sets: by name, 1 or more.
-            rows: pairs or triples a batch.
-            seed, turns: see `Tasks`.
-        """
         columns = {name: _columns(one) for name, one in sets.items()}
         place: dict[str, int] = {}
         self._columns: dict[str, dict[str, NDArray[np.int64]]] = {

@@ -93,12 +93,6 @@ class Collected:
     """Takes pairs one by one, says what is wrong with each that it refuses, and counts them."""
 
     def __init__(self, source: str = "en", *, exclude: frozenset[str] = frozenset()) -> None:
-        """Begin.
-
-        Args:
-            source: BCP-47 tag of the sources.
-            exclude: cleaned strings that must not train, neither as a source nor as a translation.
-        """
         self.counts: Counter[str] = Counter()
         self._source, self._exclude = source, exclude
         self._rows: list[Row] = []
@@ -114,16 +108,7 @@ class Collected:
         concept: int = -1,
         others: frozenset[str] = frozenset(),
     ) -> str | None:
-        """Take a pair, or return why not.
-
-        Args:
-            source: a name in the source language, as written: capitals tell an abbreviation.
-            translation: of it, as written.
-            language: BCP-47 tag of the translation.
-            origin: where the pair comes from.
-            concept: the row of what both name.
-            others: cleaned names of the concept in the source language. What equals one has a target of its own.
-        """
+        """Take a pair, or return why not."""
         cleaned = clean(source), clean(translation)
         key = (*cleaned, language)
         problem = _problem(*cleaned, language)
@@ -183,10 +168,7 @@ def _problem(source: str, translation: str, language: str) -> str | None:
 
 
 def joined(parts: Iterable[AlignedPairs]) -> AlignedPairs:
-    """Return the pairs of several sources together; of equal pairs the first stays, and all counts are added up.
-
-    Concept rows stay as they are: they mean something only where all parts are of one terminology.
-    """
+    """Return the pairs of several sources together; of equal pairs the first stays, and all counts are added up."""
     collected = Collected()
     for part in parts:
         collected.add_checked(part)

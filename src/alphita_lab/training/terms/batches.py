@@ -80,18 +80,6 @@ class TermSteps(PartSteps[_Ready]):
         ranks: Ranks | None = None,
         name: Callable[[int], str] = str,
     ) -> None:
-        """Prepare.
-
-        Args:
-            forward: encodes.
-            tokens: the token ids of all terms.
-            draw: gives the batches.
-            loss: of a batch's vectors.
-            seed: of dropout.
-            tokens_at_once: encode no more tokens at once with gradients; 0: as many as the memory is thought to hold.
-            ranks: the processes that share the work.
-            name: of a term, by its number.
-        """
         self._name = name
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()

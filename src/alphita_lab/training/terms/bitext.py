@@ -54,17 +54,9 @@ def mine(
     Args:
         source_vectors: (n, d) float32, of any length: cosines are taken.
         target_vectors: (m, d) float32.
-        k: neighbours that a cosine is measured against; of fewer strings, all.
-        margin: "ratio", "distance" or "absolute"; see the module. With "ratio", a pair whose neighbours lie on average
-            at a cosine of 0 or below has none and is not mined.
-        threshold: least margin.
 
     Returns:
         (p, 2) int64 rows of source and target, each in one pair at most, in the order of the source, and (p,) float32
-        margins.
-
-    Raises:
-        UsageError: an unknown margin, k below 1, vectors of different dimensions.
     """
     if margin not in MARGINS:
         raise UsageError(unknown("margin", margin, MARGINS))
@@ -102,27 +94,7 @@ def mine_strings(
     threshold: float = -np.inf,
     exclude: frozenset[str] = frozenset(),
 ) -> tuple[AlignedPairs, Float32]:
-    """Mine pairs of strings, cleaned, each once, with the checks that all aligned pairs go through.
-
-    A string that both sides have takes part in the search, so that nothing worse is mined for it, and is then left out.
-
-    Args:
-        encoder: of both languages.
-        sources: strings of the source language.
-        targets: strings of the other language.
-        language: BCP-47 tag of the targets.
-        source_language: BCP-47 tag of the sources.
-        k: see `mine`.
-        margin: see `mine`.
-        threshold: see `mine`.
-        exclude: cleaned strings that must not train; neither do they take part.
-
-    Returns:
-        The pairs, those of the greatest margin first, and (p,) float32 their margins.
-
-    Raises:
-        UsageError: see `mine`.
-    """
+    """Mine pairs of strings, cleaned, each once, with the checks that all aligned pairs go through."""
     written = [_distinct(strings, exclude) for strings in (sources, targets)]
     vectors = [encoder.encode(list(strings)) for strings in written]
     rows, margins = mine(*vectors, k=k, margin=margin, threshold=threshold)

@@ -31,11 +31,7 @@ def mean_vectors(
     """Return the mean of the vectors, each at length 1, of the strings of each of n owners.
 
     Args:
-        encoder: encodes.
-        strings: m strings.
         owners: (m,) whose each is, 0 to n - 1, ascending.
-        n: owners; those without a string get 0.
-        file: the .npy file that holds the result, as a memory map.
 
     Returns:
         (n, d) float32.
@@ -63,21 +59,7 @@ def make(
     dim: int,
     facts: Mapping[str, Any],
 ) -> None:
-    """Make the targets of n concepts and keep them in `folder`, unless they are there.
-
-    Args:
-        folder: where they are kept.
-        encoder: the teacher.
-        names: strings and, ascending, the concept (0 to n - 1) of each; each concept has one or more.
-        texts: likewise; a concept may have none.
-        n: concepts.
-        dim: numbers a target.
-        facts: what the strings follow from; targets of others are refused.
-
-    Raises:
-        InputError: the folder holds targets of other facts or another teacher; dim is too great; or see
-            `distillation.targets`.
-    """
+    """Make the targets of n concepts and keep them in `folder`, unless they are there."""
     facts = {**facts, "teacher": encoder.content_hash, "dim": dim}
     fingerprint = runs.fingerprint(facts)
     if folder.exists():
@@ -116,8 +98,6 @@ class TargetBatches:
         Args:
             owners: (m,) the concept of each string, 0 to n - 1.
             values: (n, k) the concepts' targets.
-            batch: strings a batch.
-            seed: of the order.
         """
         self._owners, self._values = owners, values
         self._walk = EpochWalk(len(owners), batch, [seed, 13])
@@ -130,10 +110,6 @@ class TargetBatches:
 
 
 def read(folder: Path) -> Targets:
-    """Return the targets kept in `folder`, as memory maps.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Return the targets kept in `folder`, as memory maps."""
     artefact.open_checked(folder, "targets")
     return Targets(*(np.load(folder / f"{part}.npy", mmap_mode="r") for part in PARTS))

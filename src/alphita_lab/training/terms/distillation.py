@@ -62,15 +62,9 @@ def targets(
     """Return the targets of n concepts.
 
     Args:
-        names: (n, d) the contrastive model's vector of each concept's name, of any length but 0; a memory map will do.
-        texts: (n, d) that of its text; rows without one are not read.
-        has_text: (n,) whether the concept has a text. None: all have.
-        dim: k, numbers a target, 1 to d.
-        block: concepts read at once; it decides nothing but memory.
-
-    Raises:
-        ValueError: the shapes differ, or dim is not from 1 to d.
-        InputError: no more concepts than dim, all vectors are equal, or one of them is 0 or not finite.
+        names: (n, d) the contrastive model's vector of each concept's name, of any length but 0.
+        texts: (n, d) that of its text.
+        has_text: (n,) whether the concept has a text.
     """
     has = np.ones(len(names), bool) if has_text is None else has_text
     if names.ndim != 2 or names.shape != texts.shape or has.shape != names.shape[:1]:
@@ -142,13 +136,6 @@ class ProjectionHead(torch.nn.Module):
     """
 
     def __init__(self, dim: int, outputs: int = 64, *, seed: int) -> None:
-        """Draw the start; torch's own random state stays as it is.
-
-        Args:
-            dim: numbers of an encoder's vector, d.
-            outputs: numbers of a target, k.
-            seed: of the draw.
-        """
         super().__init__()
         if min(dim, outputs) < 1:
             raise ValueError(f"dim and outputs must be 1 or more, not {dim} and {outputs}")
@@ -163,14 +150,7 @@ class ProjectionHead(torch.nn.Module):
             return torch.nn.functional.linear(e.to(self.weight.dtype), self.weight, self.bias)
 
     def start_from(self, made: Targets) -> None:
-        """Start as the projection that made the targets: W = V^T, b = -V^T mu.
-
-        A student that gave the teacher's vectors would then meet its targets at once, so nothing asks it to turn its
-        vectors towards a head that is drawn.
-
-        Raises:
-            InputError: the teacher's vectors have not as many numbers as the student's.
-        """
+        """Start as the projection that made the targets: W = V^T, b = -V^T mu."""
         if made.components.shape != self.weight.shape:
             raise InputError(
                 f"the teacher's vectors have {made.components.shape[1]} numbers, the student's {self.weight.shape[1]}",

@@ -62,14 +62,6 @@ class MinedNeighbours:
     """
 
     def __init__(self, strings: Sequence[str], neighbours: int, folder: Path, *, exact_up_to: int) -> None:
-        """Prepare to mine.
-
-        Args:
-            strings: all names that train, two or more.
-            neighbours: how many of the nearest names an anchor gets, itself not counted.
-            folder: where findings are kept, one file a mining.
-            exact_up_to: search so many names exactly, more of them approximately.
-        """
         self._strings, self._wanted, self._folder = strings, min(neighbours, len(strings) - 1), folder
         self._exact = len(strings) <= exact_up_to
         self.step = -1
@@ -77,17 +69,7 @@ class MinedNeighbours:
         self._found: Int32 = np.empty((0, self._wanted), np.int32)
 
     def refresh(self, step: int, anchors: Int64, encoder: Encoder | None, *, needed_from: int = 0) -> None:
-        """Read what was mined at `step`, or mine.
-
-        Args:
-            step: the optimiser step.
-            anchors: names that will be asked for, in any order, repeats allowed; the same ones for the same step.
-            encoder: gives the vectors as of `step`; None if its weights have moved on.
-            needed_from: drop the findings of earlier steps than this.
-
-        Raises:
-            InputError: nothing was mined at that step, and its weights are gone.
-        """
+        """Read what was mined at `step`, or mine."""
         anchors = np.unique(anchors)
         search = None if encoder is None else partial(self._search, anchors, encoder)
         path = self._folder / f"neighbours-{step:08d}.npy"
@@ -135,17 +117,7 @@ class MinedNeighbours:
 
 
 def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_from: int) -> Int32:
-    """Return what was found at a step from its file, searched for and written there if it is not there yet.
-
-    Args:
-        path: WHAT-STEP.npy, in the folder of all findings.
-        search: finds, with the weights of the step; None if they have moved on.
-        gone: says that what was found is not there.
-        needed_from: when something new is written, drop the findings of earlier steps than this.
-
-    Raises:
-        InputError: the file is gone, and so are the weights.
-    """
+    """Return what was found at a step from its file, searched for and written there if it is not there yet."""
     if not path.exists():
         if search is None:
             raise InputError(
@@ -174,7 +146,6 @@ class OnGpu:
     """Exact search on the GPU, in half precision: two vectors may change places whose cosines differ by 0.001."""
 
     def __init__(self, vectors: NDArray[np.float32], device: str = "cuda") -> None:
-        """Copy the vectors (n, d) of length 1 there."""
         self._vectors = torch.from_numpy(vectors).to(device, torch.float16)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -188,7 +159,6 @@ class InvertedFile:
     """Approximate search: k-means cells, of which the nearest few are looked into (FAISS's IVF)."""
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
-        """Learn the cells of `vectors` (n, d) float32 of length 1 and sort them in, in half precision."""
         import faiss
 
         n, dim = vectors.shape
@@ -225,13 +195,6 @@ class AnchorSampler:
 
         Args:
             term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-            anchors: anchors a batch, drawn in shuffled epochs.
-            synonyms: other names of the anchor's concept, at most.
-            least: draw anchors whose concept has so many names.
-            seed: of the whole run.
-
-        Raises:
-            InputError: no concept has two names, or none has `least`.
         """
         counts = np.diff(term_offsets)
         if int(counts.max(initial=0)) < max(2, least):
@@ -316,15 +279,6 @@ class NearNames:
     def __init__(
         self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int, checkpoint_every: int = 0
     ) -> None:
-        """Prepare to mine.
-
-        Args:
-            terminology: whose concepts' prefixes say their vocabulary.
-            names: the names that train.
-            folder: where findings are kept.
-            every: steps between minings.
-            checkpoint_every: steps between the checkpoints that a run may go on from.
-        """
         self._every, self._checkpoint_every = every, checkpoint_every
         self._concept = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
         prefixes = [concept_id.partition(":")[0] for concept_id in terminology.concept_ids.to_pylist()]

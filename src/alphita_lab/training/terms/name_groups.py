@@ -59,13 +59,7 @@ class NameGroupSampler:
         Args:
             triples: (n, 3) as `triples.usable_triples` gives them.
             term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-            rows: term rows a batch at most: heads, tails and corrupted tails; 3 times `most` or more.
-            most: names a concept shows at most for one triple.
-            seed: of the whole run.
-            weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
-
-        Raises:
-            InputError: there is nothing to sample from.
+            weights: (n_terms,) how much likelier than others of its concept a term is to come early.
         """
         if len(triples) == 0:
             raise InputError(
@@ -118,11 +112,6 @@ class SemanticTypes:
     """
 
     def __init__(self, terminology: Terminology) -> None:
-        """Read them.
-
-        Raises:
-            InputError: the terminology has none.
-        """
         table = terminology.side_table("semantic_types")
         if len(table) == 0:
             raise InputError(

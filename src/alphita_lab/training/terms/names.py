@@ -52,21 +52,6 @@ class TrainingNames:
         languages: Mapping[str, float] | None = None,
         noise: float = 0.0,
     ) -> None:
-        """Collect the names.
-
-        Args:
-            terminology: where they come from: exact, not machine-translated, of live concepts.
-            exclude: cleaned strings that must not train.
-            dev: how many synonyms to take out for dev scores, at most one a concept.
-            seed: of the choice of dev synonyms.
-            languages: BCP-47 tag -> weight of the languages to take, "en" with "en-GB" unless that has its own; all of
-                them, alike, by default.
-            noise: share of the names that get a noisy twin, 0 to 1; one that is a term of the terminology, must not
-                train, or would name two concepts, is left out.
-
-        Raises:
-            InputError: no name is left, or none in one of the languages.
-        """
         rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
         spoken = terminology.terms["language"].take(rows)
         self.languages = sorted(filter(None, spoken.unique().to_pylist()))
@@ -121,11 +106,7 @@ class TrainingNames:
         *,
         exclude: frozenset[str] = frozenset(),
     ) -> TrainingNames:
-        """Return the names that a config asks for, without those held out by `split` and without `exclude`.
-
-        Raises:
-            InputError: see the class.
-        """
+        """Return the names that a config asks for, without those held out by `split` and without `exclude`."""
         return cls(
             terminology,
             exclude=exclude | split.cleaned if split else exclude,
@@ -136,14 +117,7 @@ class TrainingNames:
         )
 
     def _add_twins(self, noise: float, seed: int, known: Iterable[str], exclude: frozenset[str]) -> None:
-        """Put noisy twins of a share of the names behind those of their concepts.
-
-        Args:
-            noise: the share.
-            seed: of the draw.
-            known: cleaned strings that mean something already.
-            exclude: cleaned strings that must not train.
-        """
+        """Put noisy twins of a share of the names behind those of their concepts."""
         chance = random.Random(seed)
         chosen = [place for place in range(len(self.strings)) if chance.random() < noise]
         twins = pa.array(clean_many([noisy(self.strings[place], chance) for place in chosen]), pa.large_string())
@@ -193,15 +167,7 @@ class TrainingNames:
 
 
 def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[TrainingNames, NDArray[np.int32]]:
-    """Make sure that the run may begin, and return its names and what must not train beside them.
-
-    Returns:
-        The names; and (p, 2) pairs of concepts whose triples must not train.
-
-    Raises:
-        InputError: no name in the languages asked for.
-        UsageError: the model exists already, or there is unfinished work, and neither flag is given.
-    """
+    """Make sure that the run may begin, and return its names and what must not train beside them."""
     from alphita_lab.training.engine.run import CLEANED
     from alphita_lab.training.terms.triples import between_pairs
 

@@ -28,12 +28,6 @@ class PairSampler:
 
         Args:
             term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-            pairs: pairs a batch.
-            most: pairs a concept at most; of more, so many are chosen at random, once for the run.
-            seed: of the whole run.
-
-        Raises:
-            InputError: no concept has two names.
         """
         counts = np.diff(term_offsets)
         self._all = counts * (counts - 1) // 2
@@ -70,9 +64,6 @@ class PairSampler:
 
 
 def _names_of_pair(place: NDArray[np.int64]) -> tuple[Int64, Int64]:
-    """Return the names a < b of pair number `place`, counted (0, 1), (0, 2), (1, 2), (0, 3), ...
-
-    Name b has the pairs from number b (b - 1) / 2 on. Exact up to 30 M names a concept, where 8 * place reaches 2^52.
-    """
+    """Return the names a < b of pair number `place`, counted (0, 1), (0, 2), (1, 2), (0, 3), ..."""
     second = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
     return place - second * (second - 1) // 2, second

@@ -72,28 +72,7 @@ def of_editions(
     exclude: frozenset[str] = frozenset(),
     exclude_concepts: Collection[str] = frozenset(),
 ) -> AlignedPairs:
-    """Pair the names of each concept in the source language with those in the others.
-
-    Names are exact, of live concepts, not obsolete, of status official or candidate. A translation that equals a
-    source-language name of its concept, of whatever scope, is left out: it was not translated, or is spelt alike in
-    both languages, and as a source-language name it trains with its own vector as target anyhow.
-
-    Args:
-        edition: where the source-language names come from; the pairs' concepts are its rows.
-        translated: where the translations come from, often the same; a concept is found there by its id, or else by an
-            alternative id.
-        source: BCP-47 tag of the source language; "en" takes "en-GB" too.
-        languages: take these languages only, "pt" with "pt-BR"; all by default.
-        pairing: "labels", "synonyms" or "all"; see the module.
-        machine: also take machine translations.
-        exclude: cleaned strings that must not train (`Split.cleaned`).
-        exclude_concepts: ids of concepts none of whose names, in any language, may train; nor may any other concept's
-            name that equals one of them.
-
-    Raises:
-        InputError: no concept has both a name in the source language and a translation.
-        UsageError: an unknown pairing or language.
-    """
+    """Pair the names of each concept in the source language with those in the others."""
     if pairing not in PAIRINGS:
         raise UsageError(unknown("pairing", pairing, PAIRINGS))
     source, wanted = _tag(source), None if languages is None else [_tag(tag) for tag in languages]
@@ -148,18 +127,7 @@ def source_names(
     exclude_concepts: Collection[str] = frozenset(),
     beside: AlignedPairs | None = None,
 ) -> list[str]:
-    """Return the distinct cleaned names in the source language: they train without a translation too.
-
-    Args:
-        terminology: where they come from: exact, not machine-translated, of live concepts.
-        source: BCP-47 tag of the source language; "en" takes "en-GB" too.
-        exclude: cleaned strings that must not train.
-        exclude_concepts: ids of concepts none of whose names, in any language, may train.
-        beside: leave out the names that are a source in these pairs, since they train there.
-
-    Raises:
-        UsageError: an unknown language.
-    """
+    """Return the distinct cleaned names in the source language: they train without a translation too."""
     left_out = {"", *exclude, *_names(terminology, names_of(terminology, exclude_concepts))}
     if beside is not None:
         left_out.update(beside.sources)
@@ -168,11 +136,7 @@ def source_names(
 
 
 def names_in(terminology: Terminology, language: str) -> list[str]:
-    """Return the names in a language, as written: exact, not machine-translated, of live concepts.
-
-    Raises:
-        UsageError: an unknown language.
-    """
+    """Return the names in a language, as written: exact, not machine-translated, of live concepts."""
     tag = _tag(language)
     spoken = _holds(terminology, "language", lambda found: speaks(found, tag))
     rows = np.flatnonzero(spoken & _trains(terminology, STATUSES))
@@ -256,22 +220,7 @@ def read(
     exclude: frozenset[str] = frozenset(),
     exclude_concepts: Collection[str] = frozenset(),
 ) -> AlignedPairs:
-    """Read a file of pairs.
-
-    Args:
-        path: the file; one called .jsonl (or .jsonl.gz) has a JSON object a line, any other is a TSV with a header.
-        rejects: takes the rows that are wrong: empty or too long strings, a translation equal to its source or in a
-            script that its language does not use, an unknown language or the source's own, an id that no concept has.
-        source: BCP-47 tag of the source language.
-        terminology: where the ids in the column `concept` are looked up; None: pairs have no concept rows.
-        exclude: cleaned strings that must not train (`Split.cleaned`).
-        exclude_concepts: ids of concepts none of whose names may train: pairs of them are left out and, with a
-            terminology, pairs with any of their names.
-
-    Raises:
-        InputError: the file is unreadable, lacks a column, or no row of it is left.
-        UsageError: an unknown source language.
-    """
+    """Read a file of pairs."""
     spoken = languages.normalize(source)
     if spoken is None:
         raise UsageError(f"{source!r}: {languages.UNKNOWN}")

@@ -27,22 +27,7 @@ BLOCK = 512
 
 
 def hold_out(pairs: AlignedPairs, wanted: int, seed: int) -> tuple[AlignedPairs, AlignedPairs]:
-    """Hold out the pairs of whole concepts, one concept after the other, until `wanted` pairs are.
-
-    A pair whose concept is not known is of the concept that its source stands for. Pairs of other concepts that share a
-    string with those held out do not train either.
-
-    Args:
-        pairs: all of them, one or more.
-        wanted: how many at least; 0: none.
-        seed: of the choice.
-
-    Returns:
-        The pairs that train, and those held out.
-
-    Raises:
-        InputError: nothing would be left to train on.
-    """
+    """Hold out the pairs of whole concepts, one concept after the other, until `wanted` pairs are."""
     groups = concepts_of(pairs)
     order = np.random.default_rng([seed, 22]).permutation(int(groups.max()) + 1)
     sizes = np.bincount(groups)[order]
@@ -71,11 +56,7 @@ def concepts_of(pairs: AlignedPairs) -> NDArray[np.int64]:
 
 
 def accuracy(pairs: AlignedPairs, encoder: TermEncoder) -> dict[str, float]:
-    """Return accuracy@1 from translation to source: of all pairs, "dev_acc1", and of each language, "dev_acc1_it".
-
-    Each translation finds the nearest, by cosine, of the distinct sources of all pairs; one that stands in a pair of
-    its concept is right.
-    """
+    """Return accuracy@1 from translation to source: of all pairs, "dev_acc1", and of each language, "dev_acc1_it"."""
     concepts = concepts_of(pairs).tolist()
     place = {source: number for number, source in enumerate(dict.fromkeys(pairs.sources))}
     named = {(place[source], concept) for source, concept in zip(pairs.sources, concepts, strict=True)}
@@ -159,21 +140,8 @@ class Wanted:
 def gather(
     terminology: Terminology, wanted: Wanted, *, split: Split | None = None, rejects: Rejects | None = None
 ) -> Translations:
-    """Gather the pairs of a terminology, of editions that share its ids and of files, and hold some out to score with.
-
-    No string that a split holds out stands in a pair, in whatever language. Of a split that holds out whole concepts
-    neither does any name that an edition or a file gives to them.
-
-    Args:
-        terminology: whose names in the source language train; it need not have translations if others have.
-        wanted: which pairs.
-        split: what must not train.
-        rejects: takes the files' bad rows.
-
-    Raises:
-        InputError: no pair is left, or none in one of the languages; a file or an edition cannot be read.
-        UsageError: an unknown language or pairing.
-    """
+    """Gather the pairs of a terminology, of editions that share its ids and of files, and hold some out to score
+    with."""
     exclude, concepts = frozenset[str](), frozenset[str]()
     if split is not None:
         exclude = split.cleaned
@@ -312,20 +280,6 @@ class PairBatches:
         temperature: float = 1.0,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        """Prepare to draw.
-
-        Args:
-            pairs: n of them.
-            names: how many names without translation there are.
-            batch: pairs and names a batch, together.
-            seed: of the order.
-            temperature: 1 or more; 1: as many pairs as there are, larger: the languages more and more alike.
-            weights: BCP-47 tag -> weight above 0, of the languages that are to have another than 1.
-
-        Raises:
-            InputError: there is nothing to draw, or a weight is of a language that no pair has.
-            UsageError: the batch is empty, or temperature or a weight is out of range.
-        """
         if batch < 1 or not 1 <= temperature < np.inf:
             raise UsageError(f"batch must be 1 or more and temperature 1 or more, not {batch} and {temperature:g}")
         weights = dict(weights or {})
@@ -376,10 +330,8 @@ class PairBatches:
 
 
 def _shared_out(places: int, shares: NDArray[np.float64]) -> Int64:
-    """Return whole numbers in proportion to `shares` that add up to `places`, one at least each; places >= len(shares).
-
-    By largest remainders, of equal ones the first.
-    """
+    """Return whole numbers in proportion to `shares` that add up to `places`, one at least each; places >=
+    len(shares)."""
     exact = (places - len(shares)) * shares / shares.sum()
     whole = np.floor(exact).astype(np.int64)
     order = np.argsort(whole - exact, kind="stable")

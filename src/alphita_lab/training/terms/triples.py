@@ -57,13 +57,9 @@ def usable_triples(
 
     Args:
         triples: (n, 3) head, relation, tail.
-        term_offsets: (n_concepts + 1,) CSR offsets of the training terms; a concept without any (a retired one, say)
-            drops its triples.
-        n_relations: number of relation labels.
-        inverse: also add (tail, relation + n_relations, head) for each triple.
-        least_head_names: keep only triples whose head has so many training terms.
-        held_out: (p, 2) pairs of concepts (`Split.triple_pairs`): every triple between two such, in either direction
-            and under any relation, is dropped.
+        term_offsets: (n_concepts + 1,) CSR offsets of the training terms.
+        held_out: (p, 2) pairs of concepts (`Split.triple_pairs`): every triple between two such, in either
+            direction and under any relation, is dropped.
 
     Returns:
         (m, 3) int32.
@@ -85,7 +81,6 @@ class EpochWalk:
     """The endless row of shuffled epochs over `total` things, some of them a batch, and no state to save."""
 
     def __init__(self, total: int, size: int, seed: Sequence[int]) -> None:
-        """Walk over 0 to `total` - 1, `size` a batch; `seed` is of the order."""
         self._total, self._size, self._seed = total, size, list(seed)
         self._epoch = -1
         self._order = np.empty(0, np.int64)
@@ -127,13 +122,7 @@ class TripleSampler:
         Args:
             triples: (n, 3) as `usable_triples` gives them.
             term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-            k: triples a batch, repeats counted.
-            m: times each distinct triple stands in a batch; divides k.
-            seed: of the whole run.
-            weights: (n_terms,) how much oftener than others of its concept a term comes; None: all alike.
-
-        Raises:
-            InputError: there is nothing to sample from.
+            weights: (n_terms,) how much oftener than others of its concept a term comes.
         """
         if len(triples) == 0:
             raise InputError(
@@ -168,14 +157,11 @@ def draw_names(
 ) -> Int32:
     """Return terms of each concept: a shuffled walk through its names, and where those run out another one.
 
-    With weights, a term comes as often as its share of its concept's, give or take less than one time.
-
     Args:
         term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
         concepts: (n,) concept rows, each with a name.
         wanted: (n,) terms of each, 1 or more.
-        weights: (n_terms,) how much oftener than others of its concept a term comes, above 0; None: all alike.
-        rng: draws.
+        weights: (n_terms,) how much oftener than others of its concept a term comes, above 0.
 
     Returns:
         (sum of wanted,) int32, concept by concept.

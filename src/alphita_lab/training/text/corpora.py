@@ -25,17 +25,7 @@ LONGEST = 1 << 22
 
 
 def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejects | None = None) -> Iterator[str]:
-    """Yield the text of every document; empty ones too.
-
-    Args:
-        paths: files, read in this order.
-        text_field: the field of JSON Lines that holds the text.
-        rejects: where unreadable lines go: no UTF-8, no JSON object, no text in the field.
-
-    Raises:
-        InputError: a file has another ending, is one JSON value over all its lines, has a line of JSON without end,
-            cannot be opened, or its compression is damaged.
-    """
+    """Yield the text of every document; empty ones too."""
     aside = rejects if rejects is not None else Rejects()
     files = [(path, _ending(path)) for path in paths]
     for path, ending in files:

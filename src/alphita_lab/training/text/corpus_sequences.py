@@ -76,23 +76,7 @@ def pack(
     marker: Marker | None = None,
     rejects: Rejects | None = None,
 ) -> None:
-    """Write the sequences of some texts into `folder`, which appears whole or not at all.
-
-    Args:
-        texts: documents.
-        tokenizer: neither cuts nor pads; see `tokenizer.open_tokenizer`.
-        specials: the tokens around a sequence.
-        folder: replaced if it is there.
-        length: tokens of a sequence, special ones counted.
-        held_out: strings that no sequence may hold.
-        made_with: what the sequences follow from, to know them again.
-        marker: finds spans, which are written too, and cut only where one is longer than a sequence; see
-            `span_sequences`.
-        rejects: takes the lines that `texts` cannot read; they are counted, as "rejected".
-
-    Raises:
-        InputError: no text has a token that may train.
-    """
+    """Write the sequences of some texts into `folder`, which appears whole or not at all."""
     aside = folder.with_name(f".{folder.name}.draft")
     for old in (folder, aside):
         shutil.rmtree(old, ignore_errors=True)
@@ -155,16 +139,7 @@ def read(folder: Path) -> tuple[TokenTable, dict[str, int]]:
 
 
 def choose_dev(n: int, share: float, seed: int) -> tuple[Int64, Int64]:
-    """Return the numbers of sequences that train and of those held out to score with.
-
-    Args:
-        n: sequences there are.
-        share: held out, from 0 to below 1, rounded to the nearest number, 1 at least unless it is 0.
-        seed: of the choice.
-
-    Raises:
-        InputError: none would be left to train on.
-    """
+    """Return the numbers of sequences that train and of those held out to score with."""
     count = max(1, round(share * n)) if share else 0
     if count >= n:
         raise InputError(
@@ -222,10 +197,7 @@ def _tokens_of(encoding: Encoding, spans: Int64) -> Int64:
 
 
 def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces of at most `room` tokens: first token, the one behind the last.
-
-    Where a piece begins a word begins, and no span of `closed` is cut; where there is no such place, at `room`.
-    """
+    """Yield pieces of at most `room` tokens: first token, the one behind the last."""
     n = len(encoding.ids)
     if n <= room:
         yield 0, n

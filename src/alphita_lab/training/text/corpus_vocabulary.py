@@ -27,11 +27,7 @@ class Specials:
 
 
 def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
-    """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text.
-
-    Raises:
-        InputError: no such encoder, or its tokenizer cannot be read.
-    """
+    """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text."""
     transformer, facts = layout.read(resolve(str(encoder)))
     own = TermTokenizer(transformer, facts)
     with tempfile.TemporaryDirectory() as scratch:
@@ -69,17 +65,7 @@ class Learnt:
 
 
 def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer, min_frequency: int = 2) -> Learnt:
-    """Train a WordPiece vocabulary on counted words and compare it with an encoder's.
-
-    Args:
-        words: name of a text -> how often each word occurs in it, from `wordpieces.count_words`.
-        size: tokens of the vocabulary, characters included, at most.
-        like: the encoder's tokenizer.
-        min_frequency: occurrences that a character and a joined pair need.
-
-    Raises:
-        UsageError: no token can be added; or `size` is below the number of characters.
-    """
+    """Train a WordPiece vocabulary on counted words and compare it with an encoder's."""
     together: Counter[str] = Counter()
     for counted in words.values():
         together.update(counted)
@@ -121,31 +107,12 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def empty(*, lower_case: bool = True, accents: bool = False) -> Tokenizer:
-    """Return a tokenizer that knows the special tokens only, and divides texts as BERT's does.
-
-    Args:
-        lower_case: whether case is dropped.
-        accents: whether accents are kept; BERT's uncased models drop them.
-    """
+    """Return a tokenizer that knows the special tokens only, and divides texts as BERT's does."""
     return _tokenizer(dict(zip(SPECIAL, range(len(SPECIAL)), strict=True)), lower_case=lower_case, accents=accents)
 
 
 def train(words: Mapping[str, int], size: int, file: Path, *, lower_case: bool = True, accents: bool = False) -> int:
-    """Train a vocabulary on counted words and write its tokenizer to `file`; the same words give the same file.
-
-    Args:
-        words: how often each occurs, from `wordpieces.count_words` with the tokenizer `empty`.
-        size: tokens at most, special ones counted.
-        file: tokenizer.json.
-        lower_case: see `empty`; so are accents.
-        accents: there.
-
-    Returns:
-        How many tokens it has.
-
-    Raises:
-        UsageError: `size` is below the number of characters, or no word is left.
-    """
+    """Train a vocabulary on counted words and write its tokenizer to `file`; the same words give the same file."""
     like = empty(lower_case=lower_case, accents=accents)
     learnt = wordpieces.train_wordpiece(words, size - len(SPECIAL), like=like)
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *learnt]))}

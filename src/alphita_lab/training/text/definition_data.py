@@ -141,19 +141,7 @@ def read(
     rejects: Path | None = None,
     held_back: frozenset[str] = frozenset(),
 ) -> Data:
-    """Return names and texts without what the split holds out, and the scored sentences.
-
-    Args:
-        terminology: the graph.
-        config: what to read, and what of it to hold out.
-        split: what must not train.
-        rejects: file for the rows that are wrong in those of the config; None: they are counted only.
-        held_back: further cleaned strings that must not train.
-
-    Raises:
-        InputError: no name is left, no concept has a text, a file cannot be read or holds scores out of range, or the
-            dev scores of one are all equal.
-    """
+    """Return names and texts without what the split holds out, and the scored sentences."""
     languages = language_weights(config.languages)
     exclude = (split.cleaned if split else frozenset()) | held_back
     held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
@@ -271,11 +259,7 @@ def _files(config: TextTraining, terminology: Terminology, rejects: Path | None)
 
 
 def some_of(choices: Sequence[str], value: str, what: str) -> str:
-    """Return a setting that lists some of the choices.
-
-    Raises:
-        ValueError: it lists something else, or nothing.
-    """
+    """Return a setting that lists some of the choices."""
     for name in (given := listed(value)):
         if name not in choices:
             raise ValueError(registry.unknown(what, name, choices))
@@ -285,10 +269,7 @@ def some_of(choices: Sequence[str], value: str, what: str) -> str:
 
 
 def spoken(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the languages of texts for names of these languages: theirs without regions, and English.
-
-    English definitions go with names in any language, and descriptions are made in English alone.
-    """
+    """Return the languages of texts for names of these languages: theirs without regions, and English."""
     return tuple(sorted({"en", *(tag.partition("-")[0] for tag in tags)}))
 
 

@@ -60,21 +60,7 @@ class DevDefinitions:
 def hold_out(
     texts: Texts, kinds: Sequence[int], names: TrainingNames, *, wanted: int, most_names: int, seed: int
 ) -> tuple[Texts, DevDefinitions | None]:
-    """Take the definitions of some concepts out of the texts.
-
-    Args:
-        texts: all of them.
-        kinds: which kinds (places in `KINDS`) are definitions.
-        names: the names that train.
-        wanted: concepts to hold out; a tenth of those with a definition at most.
-        most_names: names to search at most: all those of the concepts held out, and of others as many as there is room
-            for.
-        seed: of the choice.
-
-    Returns:
-        The texts that remain, without any definition of these concepts; and one definition of each concept with the
-        names to search, or None where no concept is held out.
-    """
+    """Take the definitions of some concepts out of the texts."""
     defines = np.isin(texts.kinds, np.array(kinds, np.uint8))
     defined = np.unique(texts.concepts[defines])
     count = min(wanted, len(defined) // LEAST_SHARE)
@@ -99,11 +85,7 @@ def hold_out(
 
 
 def correlation(encoder: TermEncoder, pairs: ScoredPairs) -> float:
-    """Return Pearson's correlation of the cosines of scored pairs with their scores, -1 to 1.
-
-    Raises:
-        InputError: all scores are equal.
-    """
+    """Return Pearson's correlation of the cosines of scored pairs with their scores, -1 to 1."""
     if np.ptp(pairs.scores) == 0:
         raise InputError("all dev scores are equal, so nothing correlates with them", field="score")
     left, right = (_unit(encoder.encode(side)) for side in (pairs.left, pairs.right))

@@ -79,19 +79,6 @@ class DefinitionPairs:
         hard: HardNegatives | None = None,
         near: NearNames | None = None,
     ) -> None:
-        """Prepare to draw.
-
-        Args:
-            names: the names that train.
-            texts: texts of concepts; each of them must have a name.
-            batch: pairs a batch.
-            seed: of the whole run.
-            hard: finds hard negatives; None: there are none.
-            near: finds names near the drawn ones, which are hard negatives too.
-
-        Raises:
-            InputError: there is no text.
-        """
         self.pairs = len(texts)
         if not self.pairs:
             raise InputError("there is no text to train on", remedy="look at the kinds of texts and at --split")
@@ -142,7 +129,6 @@ class DefinitionPairs:
         Args:
             strings: (h,) their numbers.
             of: (h,) the pair of each.
-            known: the concepts that each pair's name names: pair times the number of concepts plus concept, ascending.
             concepts: (h,) the concept of each, where it is not one that the string names.
         """
         most = len(self._offsets) - 1
@@ -151,11 +137,7 @@ class DefinitionPairs:
         return wrong if concepts is None else wrong | among(of * most + concepts, known)
 
     def batch(self, number: int) -> Batch:
-        """Return batch `number` as a training step takes it, over the names and, after them, the texts.
-
-        Its arrays: name, text (n,) and extra (h,) are places among its terms; group (n,) and extra_negative (n, h) are
-        as `objectives.info_nce` takes them.
-        """
+        """Return batch `number` as a training step takes it, over the names and, after them, the texts."""
         from alphita_lab.training.terms.batches import Batch
 
         drawn = self.draw(number)
@@ -208,13 +190,8 @@ class HardNegatives:
         """Prepare to draw.
 
         Args:
-            terminology: the graph.
             concepts: (n,) ascending, the concept of each text.
-            count: negatives a pair at most.
             held_out: (p, 2) pairs of concepts whose triples must not be used to find siblings.
-
-        Raises:
-            InputError: the terminology has no parents.
         """
         triples = np.asarray(terminology.triples)
         triples = triples[np.isin(triples[:, 1], terminology.parent_relations)]
@@ -304,7 +281,6 @@ class Lists:
     """For each of n ones, the others that some pairs join it to."""
 
     def __init__(self, ones: NDArray[np.integer], others: NDArray[np.integer], n: int) -> None:
-        """Hold the pairs, (p,) and (p,)."""
         order = np.lexsort([others, ones])
         self._others = others[order].astype(np.int64)
         self._starts = np.searchsorted(ones[order], np.arange(n + 1))
@@ -368,7 +344,6 @@ def groups(rows: Int64, keys: Int64, n: int) -> Int64:
     Args:
         rows: (k,) the row of each key, 0 to n - 1.
         keys: (k,) keys, any numbers.
-        n: how many rows.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -48,11 +48,7 @@ class Masking:
     random: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check the shares.
-
-        Raises:
-            ValueError: a share out of range, or no token to put in for others.
-        """
+        """Check the shares."""
         if not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
         if min(self.masked, self.random) < 0 or self.masked + self.random > 1 + 1e-9:
@@ -71,19 +67,12 @@ class Masking:
 def mask_by_token(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
     """Draw 15% of the tokens of each sequence and mask whole the entities that hold one.
 
-    The number drawn is 15% of a sequence's ordinary tokens rounded to the nearest, at least 1 where there is any.
-
     Args:
-        ids: (n, length) token ids; padding is a special id.
-        spans: (m, 3) rows [sequence, start, end), the entities. Special tokens within are not masked.
-        masking: how.
-        random: what is drawn depends on it, the ids and the spans alone.
+        ids: (n, length) token ids.
+        spans: (m, 3) rows [sequence, start, end), the entities.
 
     Returns:
         (n, length) ids to be shown, and (n, length) labels: the true id where it has to be guessed, else NOT_MASKED.
-
-    Raises:
-        ValueError: a span is empty, outside its sequence or over another.
     """
     shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
     for row, owner in enumerate(_owners(ids, spans, masking)):
@@ -98,18 +87,8 @@ def mask_by_token(ids: Int64, spans: Int64, masking: Masking, random: np.random.
 def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
     """Draw 15% of the spans, and of the tokens outside any, of each sequence; all are as likely.
 
-    Their number is 15% of how many there are, rounded up or down by a chance that makes 15% the average, and at least
-    1: of fewer than 7 more than 15% are masked.
-
     Args:
-        ids: see `mask_by_token`; so are masking and random.
         spans: (m, 3) rows [sequence, start, end), the words and entities.
-
-    Returns:
-        See `mask_by_token`.
-
-    Raises:
-        ValueError: a span is empty, outside its sequence or over another.
     """
     shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
     for row, owner in enumerate(_owners(ids, spans, masking)):
@@ -122,10 +101,7 @@ def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.G
 
 
 def _owners(ids: Int64, spans: Int64, masking: Masking) -> Int64:
-    """Return (n, length): the number of the unit that each token belongs to, -1 for special tokens.
-
-    A span's number is its row in `spans`; every token outside any is a unit of its own.
-    """
+    """Return (n, length): the number of the unit that each token belongs to, -1 for special tokens."""
     if ids.ndim != 2 or spans.ndim != 2 or spans.shape[1] != 3:
         raise ValueError(f"ids must be (n, length) and spans (m, 3), not {ids.shape} and {spans.shape}")
     n, length = ids.shape

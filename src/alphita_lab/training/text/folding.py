@@ -80,12 +80,6 @@ class Fold:
     """How texts of one language are folded."""
 
     def __init__(self, language: str | None = None, accents: Accents = "keep") -> None:
-        """Choose the rules.
-
-        Args:
-            language: BCP-47 tag; only Turkish and Azerbaijani differ from the others.
-            accents: "keep", or "strip" those of Latin letters.
-        """
         dotless = language is not None and language.split("-")[0] in DOTLESS
         self._one, self._table, self._odd, self._special = _tables(dotless, accents == "strip")
 
@@ -137,14 +131,7 @@ def as_folded(text: str) -> Folded:
 
 
 def marked(folded: Folded) -> tuple[str, NDArray[np.int64]]:
-    """Return a folded text with BEGIN before each word and END behind it, and the place of each character in it.
-
-    A form marked alike occurs in a marked text exactly where it neither begins nor ends inside a word. A word is a run
-    of letters, digits and their marks, of scripts that are written with spaces.
-
-    Returns:
-        The marked text, and (n,) int64 places.
-    """
+    """Return a folded text with BEGIN before each word and END behind it, and the place of each character in it."""
     word, open_ = (folded.flags & WORD) > 0, (folded.flags & OPEN) > 0
     kind = word.astype(np.int8) + open_
     edge = np.ones(len(kind) + 1, bool)

@@ -76,27 +76,7 @@ def collect(
     least: int = 3,
     stop: Collection[str] = (),
 ) -> Forms:
-    """Collect the surface forms of a terminology: the terms that train, folded.
-
-    Left out, and counted, are strings that fold to less than `least` characters (of scripts without spaces, less than
-    2), to no letter, or to a stop word; an acronym may fold to one of `STOP` ("ALL"), not to one of `stop`. A homonym
-    of several concepts that is left out is searched all the same, so that no shorter form is found in its place; so is
-    a held-out string.
-
-    Args:
-        terminology: whose terms are searched.
-        fold: how strings are folded.
-        languages: BCP-47 tags of the terms to take, "en" with "en-GB"; none: all.
-        held_out: cleaned strings that must not train.
-        ambiguous: "leave_out" strings of several concepts, or "keep" them, as mentions of each.
-        acronyms: strings of 2 to 4 capitals, or of capitals and digits, are only found in capitals; but not of sources
-            that write most of their longer names in capitals ("ASMA").
-        least: characters of a folded string.
-        stop: folded strings that are not searched, beside those of `STOP`.
-
-    Raises:
-        InputError: none is left, or none is in one of the languages.
-    """
+    """Collect the surface forms of a terminology: the terms that train, folded."""
     rows, offsets = terminology.training_terms(exclude=held_out, languages=languages or None)
     spoken = terminology.terms["language"].take(rows).unique().to_pylist()
     if absent := [language for language in languages if not among(spoken, [language])]:

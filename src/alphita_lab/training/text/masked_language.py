@@ -76,18 +76,6 @@ class MaskedLanguageHead(torch.nn.Module):
         spread: float = 0.02,
         seed: int = 0,
     ) -> None:
-        """Draw W at random; a decoder of its own starts as the embeddings.
-
-        Args:
-            embeddings: the encoder's, (vocabulary, e). They stay the encoder's: they are neither among this module's
-                parameters nor saved with it.
-            hidden: d, length of a state.
-            own_decoder: whether the decoder is apart from the embeddings.
-            activation: by its name in transformers.
-            eps: of the norm.
-            spread: standard deviation of W.
-            seed: of W.
-        """
         from transformers.activations import ACT2FN
 
         super().__init__()
@@ -106,17 +94,7 @@ class MaskedLanguageHead(torch.nn.Module):
 
     @classmethod
     def of(cls, encoder: TermEncoder, *, seed: int) -> MaskedLanguageHead:
-        """Return the head that the encoder's folder holds, or else a new one.
-
-        A head is looked for in NAME.safetensors, then in the model's own weights.
-
-        Args:
-            encoder: runs on torch; plain or with entities injected.
-            seed: of a new one.
-
-        Raises:
-            InputError: the saved head does not fit the encoder.
-        """
+        """Return the head that the encoder's folder holds, or else a new one."""
         model: Any = encoder.module.model
         model = model.model if isinstance(model, InjectedBert) else model
         config, embeddings = model.config, model.get_input_embeddings()
@@ -186,16 +164,7 @@ def _saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
 
 
 def masking_of(tokenizer: Tokenizer, specials: Specials, *, share: float = 0.15) -> Masking:
-    """Return how the tokens of a tokenizer are masked: 80% [MASK], 10% at random, 10% as they are.
-
-    Args:
-        tokenizer: see `tokenizer.open_tokenizer`; so are the specials.
-        specials: what it puts around a text.
-        share: of the tokens.
-
-    Raises:
-        InputError: it has no token [MASK] or <mask>.
-    """
+    """Return how the tokens of a tokenizer are masked: 80% [MASK], 10% at random, 10% as they are."""
     mask = next((number for name in MASKS if (number := tokenizer.token_to_id(name)) is not None), None)
     if mask is None:
         raise InputError(
@@ -214,8 +183,6 @@ def token_states(forward: TermForward, rows: Rows, row: torch.Tensor, place: tor
     """Return the last states of some tokens, (p, d), in the precision of the arithmetic.
 
     Args:
-        forward: the encoder's forward pass; run within its autocast, where it has one.
-        rows: from `engine.forward.lay_out`.
         row: (p,) the row of each token.
         place: (p,) its place in the row.
     """

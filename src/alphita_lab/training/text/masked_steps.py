@@ -41,7 +41,6 @@ class SequenceBatches:
     """
 
     def __init__(self, rows: Int64, *, batch: int, seed: int) -> None:
-        """Draw from the sequences numbered `rows`, not empty, `batch` at a time."""
         self._rows, self._batch, self._seed = rows, batch, seed
         self.batches = len(rows) / batch
         self._order: tuple[int, Int64] = (-1, rows)
@@ -98,18 +97,6 @@ class MaskedSteps(PartSteps[_Ready]):
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            forward: encodes.
-            head: on the same device.
-            tokens: the sequences, special tokens included.
-            draw: batch number -> the sequences of the batch.
-            masking: how they are masked; which tokens follows from the seed and the batch's number.
-            seed: of masks and dropout.
-            tokens_at_once: encode no more tokens at once; 0: as many as the memory is thought to hold.
-            ranks: the processes that share the work.
-        """
         self.forward, self.head, self.tokens, self.draw, self.masking = forward, head, tokens, draw, masking
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, masking)
@@ -136,15 +123,7 @@ class MaskedSteps(PartSteps[_Ready]):
         return {"loss": total, "rows": torch.tensor(float(ready.rows))}
 
     def score(self, rows: Int64) -> dict[str, float]:
-        """Return how well masked tokens of some sequences are guessed; the masks are always the same.
-
-        Args:
-            rows: numbers of sequences, not empty.
-
-        Returns:
-            dev_log_probability: mean natural logarithm of the true token's probability, the loss with its sign changed;
-            dev_perplexity: exp(loss); dev_accuracy: share of tokens guessed right.
-        """
+        """Return how well masked tokens of some sequences are guessed; the masks are always the same."""
         loss = right = masked = 0.0
         random = np.random.default_rng([self.seed, SCORED])
         with evaluating(self.forward.module, self.head):
@@ -174,13 +153,7 @@ class MaskedSteps(PartSteps[_Ready]):
         """Mask a batch.
 
         Args:
-            ids: its n sequences, end to end.
             lengths: (n,) their lengths.
-            own: which of them this process has.
-            random: chooses the tokens; all processes draw the same.
-
-        Returns:
-            This process's parts, those without a masked token left out; and how many tokens of all n are masked.
         """
         real = np.arange(lengths.max(initial=0)) < lengths[:, None]
         # Padding is any token that is never masked.

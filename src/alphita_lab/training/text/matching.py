@@ -54,12 +54,7 @@ class Matches:
     homonyms: int
 
     def hiding(self, spans: Sequence[Int64]) -> Matches:
-        """Return the mentions with held-out strings in the place of all that have a part in one.
-
-        Args:
-            spans: of each text, (h, 2), first characters of held-out strings and those behind their last, apart and
-                in order.
-        """
+        """Return the mentions with held-out strings in the place of all that have a part in one."""
         if not any(map(len, spans)):
             return self
         text = np.repeat(np.arange(len(spans)), np.diff(self.offsets))
@@ -85,11 +80,6 @@ class Matcher:
     """Finds surface forms in texts."""
 
     def __init__(self, forms: Forms, fold: Fold) -> None:
-        """Build the automaton, some seconds for a million forms.
-
-        Raises:
-            MissingExtra: ahocorasick-rs is not installed.
-        """
         engine = require("ahocorasick_rs", "train")
         self.forms, self.fold = forms, fold
         patterns = marked(as_folded(BREAK.join(forms.keys)))[0].split(BREAK)
@@ -142,7 +132,6 @@ class HeldOut:
     """
 
     def __init__(self, cleaned: Iterable[str]) -> None:
-        """Search for the strings of a split, `split.cleaned`; there may be none."""
         fold = Fold(None, "strip")
         given = set(fold.keys([_dotted(string) for string in sorted(cleaned)])) - {""}
         keys = sorted(key for key in given if why_not(key, LEAST, ()) is None)

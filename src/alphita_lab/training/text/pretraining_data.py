@@ -93,12 +93,7 @@ class Sources:
     def of(
         cls, terminology: Terminology, split: Split | None, corpus: str, folder: Path, rejects: Path | None
     ) -> Sources:
-        """Look at the files that `corpus` names.
-
-        Raises:
-            UsageError: it names none.
-            InputError: one is not there.
-        """
+        """Look at the files that `corpus` names."""
         files = [Path(file) for file in listed(corpus)]
         if not files:
             raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
@@ -128,12 +123,7 @@ class Sources:
 
 
 def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str | Path:
-    """Return the encoder to start from: the one given, or a new one with random weights.
-
-    Raises:
-        InputError: the corpus has no word.
-        UsageError: `vocabulary` is below the number of the texts' characters.
-    """
+    """Return the encoder to start from: the one given, or a new one with random weights."""
     from alphita.encoder.encoder import TermEncoder
     from alphita_lab.encoder import electra
     from alphita_lab.training.engine import ranks
@@ -197,11 +187,7 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
 
 
 def sequences_of(start: str | Path, config: Pretraining, sources: Sources, length: int) -> Sequences:
-    """Return the corpus as sequences of `length` tokens at most, words and entities marked; made once.
-
-    Raises:
-        InputError: the corpus has no text, or the encoder `start` no mask token; or the terminology has no name.
-    """
+    """Return the corpus as sequences of `length` tokens at most, words and entities marked; made once."""
     from alphita_lab.training.engine import ranks
     from alphita_lab.training.text import segmenters, span_sequences
     from alphita_lab.training.text.corpus_vocabulary import open_tokenizer

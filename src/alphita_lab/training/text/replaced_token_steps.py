@@ -96,20 +96,6 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            forward: runs the discriminator, of a kind that `Generator.of` takes.
-            generator: made for it.
-            head: on the same device.
-            sequences: tokens, special ones included, and spans.
-            batches: which sequences make which batch.
-            masking: how spans are masked; ELECTRA has masked=1, random=0.
-            seed: of masks, drawn tokens and dropout.
-            weight: lambda, of the discriminator's loss.
-            tokens_at_once: encode no more tokens at once; 0: as many as the memory is thought to hold.
-            ranks: the processes that share the work.
-        """
         self.forward, self.generator, self.head = forward, generator, head
         self.sequences, self.batches, self.masking = sequences, batches, masking
         self.seed, self.weight, self.ranks = seed, weight, ranks or Ranks()
@@ -149,16 +135,7 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         }
 
     def score(self, rows: Int64) -> dict[str, float]:
-        """Return how well tokens of some sequences are guessed and found; masks and lots are always the same.
-
-        Args:
-            rows: numbers of sequences, not empty.
-
-        Returns:
-            dev_replaced_auc: the chance that a replaced token looks more replaced than an original one, special tokens
-            left aside; dev_discriminator_loss: without `weight`, special tokens counted, as in training;
-            dev_generator_accuracy: share of masked tokens whose likeliest guess is right; dev_generator_loss.
-        """
+        """Return how well tokens of some sequences are guessed and found; masks and lots are always the same."""
         guessing = detection = right = masked = tokens = 0.0
         logits, replaced = [], []
         random = np.random.default_rng([self.seed, SCORED])
@@ -196,9 +173,6 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
 
         Args:
             rows: (n,) its sequences.
-            own: which of them, 0 up to below n, this process has.
-            masks: chooses the tokens; all processes draw the same.
-            lots: gives each masked token its lot, likewise.
         """
         ids, lengths = self.sequences.tokens.rows(rows)
         real = np.arange(lengths.max(initial=0)) < lengths[:, None]

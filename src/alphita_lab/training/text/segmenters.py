@@ -49,7 +49,6 @@ class Words:
     """Words by the letters and digits of Unicode."""
 
     def __init__(self) -> None:
-        """Make it; it has no settings."""
         self.facts = {"segmenter": "words"}
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
@@ -72,11 +71,6 @@ class Jieba:
     """Chinese words by jieba's dictionary and its model of unknown words; other words as `Words` has them."""
 
     def __init__(self) -> None:
-        """Read the dictionary, a second or two.
-
-        Raises:
-            MissingExtra: jieba is not installed.
-        """
         with warnings.catch_warnings():
             # It is of 2020, and imports what setuptools no longer likes.
             warnings.simplefilter("ignore")
@@ -110,7 +104,6 @@ class NoWords:
     """No words."""
 
     def __init__(self) -> None:
-        """Make it; it has no settings."""
         self.facts = {"segmenter": "none"}
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
@@ -122,12 +115,7 @@ SEGMENTERS: dict[str, Callable[[], Segmenter]] = {"words": Words, "jieba": Jieba
 
 
 def load(name: str) -> Segmenter:
-    """Return a segmenter by its name.
-
-    Raises:
-        UsageError: there is none of this name.
-        MissingExtra: what it needs is not installed.
-    """
+    """Return a segmenter by its name."""
     if name not in SEGMENTERS:
         raise UsageError(unknown("segmenter", name, SEGMENTERS))
     return SEGMENTERS[name]()

@@ -82,16 +82,8 @@ class Sequences:
 def surface_forms(
     terminology: Terminology, *, languages: Sequence[str] = (), held_out: Collection[str] = frozenset()
 ) -> Matcher:
-    """Return what finds the names of a terminology in texts, names of several concepts too: they are entities as well.
-
-    Args:
-        terminology: whose names that train are entities.
-        languages: BCP-47 tags of the names to take; none: all.
-        held_out: cleaned strings that must not train.
-
-    Raises:
-        InputError: it has no name to search for.
-    """
+    """Return what finds the names of a terminology in texts, names of several concepts too: they are entities as
+    well."""
     fold = Fold(languages[0] if len(languages) == 1 else None)
     return Matcher(collect(terminology, fold, languages=languages, held_out=held_out, ambiguous="keep"), fold)
 
@@ -109,24 +101,7 @@ def pack(
     made_with: Any = None,  # noqa: ANN401 - anything JSON has
     rejects: Rejects | None = None,
 ) -> None:
-    """Write the sequences of some texts and their spans into `folder`, which appears whole or not at all.
-
-    Args:
-        texts: documents.
-        tokenizer: neither cuts nor pads; see `tokenizer.open_tokenizer`.
-        specials: the tokens around a sequence.
-        folder: replaced if it is there.
-        length: tokens of a sequence, special ones counted.
-        segmenter: finds the words.
-        forms: finds the entities; None: there are none.
-        held_out: strings that no sequence may hold.
-        made_with: what the sequences follow from beside length, segmenter and forms: corpus, tokenizer, split. See
-            `made_of`.
-        rejects: takes the lines that `texts` cannot read; they are counted, as "rejected".
-
-    Raises:
-        InputError: no text has a token that may train, or the tokenizer has no mask token.
-    """
+    """Write the sequences of some texts and their spans into `folder`, which appears whole or not at all."""
     from alphita_lab.training.text.masked_language import masking_of
 
     mask = masking_of(tokenizer, specials).mask_id
