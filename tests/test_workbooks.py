@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -11,8 +13,11 @@ import openpyxl
 import pytest
 
 from alphita import workbooks
-from alphita.errors import InputError, MissingExtra, UsageError
+from alphita.errors import InputError, MissingExtra, Rejects, UsageError
+from alphita.jobs.reading.cells import cells_of
 from alphita.jobs.reading.files import MentionFile, MentionRow
+from alphita.mappings.formats import Header, xlsx
+from alphita.terminology.loaders import table
 from tests.books import book
 
 
@@ -157,3 +162,68 @@ def test_without_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(MissingExtra, match=r"pip install 'alphita\[excel\]'"):
         workbooks.sheet_rows(tmp_path / "x.xlsx", None)
+
+
+@pytest.mark.parametrize(
+    "read_it",
+    [
+        read,
+        lambda path: list(cells_of(MentionFile(path))),
+        lambda path: list(xlsx.read(path, Header(), Rejects())),
+        lambda path: table.load([path], table.Options(), Rejects()),
+    ],
+    ids=["normalize", "cells", "mappings", "terminology"],
+)
+@pytest.mark.parametrize("cell", ["XFD1048576", "CV1048576"])
+def test_a_far_cell_is_told_before_the_table_is_made(tmp_path, cell, read_it):
+    path = book(tmp_path / "x.xlsx", A=[["mention"], ["a"]])
+    made = openpyxl.load_workbook(path)
+    made["A"][cell] = "x"
+    made.save(path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(InputError, match=r"x.xlsx:1048576: [0-9,]+ cells lie between") as caught:
+        read_it(path)
+    assert "delete what lies far from the table" in str(caught.value)
+
+
+def test_a_far_cell_without_a_value_takes_nothing(tmp_path):
+    path = book(tmp_path / "x.xlsx", A=[["mention"], ["a"]])
+    made = openpyxl.load_workbook(path)
+    made["A"]["XFD1048576"].fill = openpyxl.styles.PatternFill("solid", fgColor="FFFF00")
+    made.save(path)
+    assert read(path) == [MentionRow(1, 2, "a")]
+
+
+def test_a_cell_is_found_across_blocks(tmp_path, monkeypatch):
+    rows = [["mention", "n"], *([f"a {number}", number] for number in range(200))]
+    path = book(tmp_path / "x.xlsx", A=rows)
+    monkeypatch.setattr(workbooks, "_BLOCK_BYTES", 37)
+    monkeypatch.setattr(workbooks, "MAX_CELLS", 401)
+    with pytest.raises(InputError, match="402 cells lie between"):
+        read(path, column="mention")
+    monkeypatch.setattr(workbooks, "MAX_CELLS", 402)
+    assert len(read(path, column="mention")) == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits it")
+def test_what_takes_too_much_memory_ends_a_child_only(tmp_path, monkeypatch):
+    path = book(tmp_path / "x.xlsx", A=[["mention"], ["a"]])
+    made = openpyxl.load_workbook(path)
+    made["A"]["Z1000000"] = "x"
+    made.save(path)
+    monkeypatch.setattr(workbooks, "MAX_MEMORY", 2**28)
+    with pytest.raises(InputError, match=r"x.xlsx: reading it takes more than 0.2 GB of memory"):
+        read(path)
+
+
+def test_a_sheet_that_is_not_read_to_its_end_leaves_no_process(tmp_path, monkeypatch):
+    started, popen = [], subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **options: started.append(popen(*args, **options)) or started[-1]
+    )
+    path = book(tmp_path / "x.xlsx", A=[["mention"], *([f"a {number}"] for number in range(50_000))])
+    rows = MentionFile(path).rows()
+    assert next(rows).mention == "a 0"
+    rows.close()
+    gc.collect()
+    assert [process.returncode is not None for process in started] == [True]

@@ -1,22 +1,33 @@
 """Sheets of Excel's workbooks, and of those that LibreOffice writes, as rows of text.
 
-A sheet has 1,048,576 rows at most, and is held in memory. 250.0 becomes 250, dates become ISO 8601, truth values TRUE
+A sheet has 1,048,576 rows at most, and is held in memory, as a table of all cells from its first to its last, in a
+process of its own (see `apart`). 250.0 becomes 250, dates become ISO 8601, truth values TRUE
 and FALSE, errors such as #N/A nothing; of a formula there is what it gave when the workbook was saved.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from alphita import apart
 from alphita.errors import InputError, UsageError, require
 from alphita.registry import unknown
 
 # A million rows of twenty cells have less.
 MAX_UNPACKED_BYTES = 2 * 2**30
+# Of the table of a sheet, empty ones too: a million rows of 32 columns.
+MAX_CELLS = 2**25
+MAX_MEMORY = 4 * 2**30
+_BLOCK_BYTES = 2**20
+# A cell that is not empty, in the XML of a sheet.
+_CELL = re.compile(rb"""<(?:\w+:)?c\s(?:[^<>]*?\s)?r=["']([A-Z]{1,3})([0-9]{1,7})["'][^<>]*(?<!/)>""")
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
 
@@ -24,34 +35,89 @@ def sheet_rows(
     path: Path | str, sheet: str | None, *, option: str = "--sheet"
 ) -> tuple[int, Iterator[tuple[int, list[str]]]]:
     """Read a sheet; its first row that is not empty is the header."""
-    calamine: Any = require("python_calamine", "excel")
+    require("python_calamine", "excel")
     try:
         with open(path, "rb") as file:
-            _check_unpacked(file, path)
+            _check_size(file, path)
     except OSError as error:
         raise InputError(f"cannot read the input: {error.strerror}", file=path) from None
+    arguments = {"path": str(path), "sheet": sheet, "option": option}
+    rows = apart.run("alphita.workbooks:numbered_rows", MAX_MEMORY, path, **arguments)
+    height = next(rows)
+    return height - 1, ((number, cells) for number, cells in rows)
+
+
+def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:
+    """Yield the height of a sheet, then its rows; see `sheet_rows`, which calls this in a process of its own."""
+    calamine: Any = require("python_calamine", "excel")
     try:
         with calamine.CalamineWorkbook.from_path(path) as workbook:
-            chosen = _chosen(calamine, workbook, str(path), sheet, option)
+            chosen = _chosen(calamine, workbook, path, sheet, option)
     except calamine.PasswordError:
-        raise InputError("the workbook is protected by a password; save it without", file=path) from None
+        raise InputError("the workbook is protected by a password; save it without") from None
     except (calamine.CalamineError, OSError) as error:
-        raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
-    rows = ((number, [_text(cell) for cell in cells]) for number, cells in enumerate(chosen.iter_rows(), 1))
-    return chosen.height - 1, ((number, cells) for number, cells in rows if any(cells))
+        raise InputError(f"this is no workbook that can be read: {error}") from None
+    yield chosen.height
+    for number, cells in enumerate(chosen.iter_rows(), 1):
+        if cells.count("") < len(cells):
+            yield number, [_text(cell) for cell in cells]
 
 
-def _check_unpacked(file: IO[bytes], path: Path | str) -> None:
-    """Refuse a workbook that unpacks to more than a sheet can be: some kilobytes may unpack to anything."""
+def _check_size(file: IO[bytes], path: Path | str) -> None:
+    """Refuse a workbook that would take more than a sheet can be: some kilobytes may be the ends of anything."""
     if not zipfile.is_zipfile(file):
         return
     try:
         with zipfile.ZipFile(file) as archive:
-            greatest = max((entry.file_size for entry in archive.infolist()), default=0)
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
+                problem = f"the workbook unpacks to more than {MAX_UNPACKED_BYTES >> 30} GB; save the sheet as CSV"
+                raise InputError(problem, file=path)
+            for entry in entries:
+                # A damaged part may be one that nobody reads.
+                with (
+                    contextlib.suppress(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError),
+                    archive.open(entry) as part,
+                ):
+                    _check_cells(part, path)
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
-    if greatest > MAX_UNPACKED_BYTES:
-        raise InputError(f"a sheet unpacks to more than {MAX_UNPACKED_BYTES >> 30} GB; save it as CSV", file=path)
+
+
+def _check_cells(part: IO[bytes], path: Path | str) -> None:
+    """Refuse a sheet whose table from the first cell to the last one would have too many cells."""
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    rest = b""
+    while block := part.read(_BLOCK_BYTES):
+        text = rest + block
+        found = _CELL.findall(text)
+        # A tag that is cut goes on in the next block.
+        rest = text[text.rfind(b"<") :][:_BLOCK_BYTES] if b"<" in text else b""
+        if not found:
+            continue
+        names, numbers = map(set, zip(*found, strict=True))
+        rows = _ends([*rows, *map(int, numbers)])
+        columns = _ends([*columns, *map(_column, names)])
+        cells = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
+        if cells > MAX_CELLS:
+            raise InputError(
+                f"{cells:,} cells lie between the first and the last one of a sheet, and {MAX_CELLS:,} are the most",
+                file=path,
+                line=rows[1],
+                remedy="delete what lies far from the table, or save the sheet as CSV",
+            )
+
+
+def _ends(numbers: list[int]) -> tuple[int, int]:
+    return min(numbers), max(numbers)
+
+
+def _column(name: bytes) -> int:
+    number = 0
+    for letter in name:
+        number = number * 26 + letter - ord("A") + 1
+    return number
 
 
 def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: str) -> Any:  # noqa: ANN401 - untyped

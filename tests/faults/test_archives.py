@@ -322,7 +322,7 @@ def test_a_workbook_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = book(tmp_path / "x.xlsx", A=[["mention"], *(["fever"] for _ in range(500))])
     assert len(list(MentionFile(path).rows())) == 500
     monkeypatch.setattr(workbooks, "MAX_UNPACKED_BYTES", 10_000)
-    with pytest.raises(InputError, match="a sheet unpacks to more than"):
+    with pytest.raises(InputError, match="the workbook unpacks to more than"):
         list(MentionFile(path).rows())
 
 

@@ -22,7 +22,7 @@ def project(source="LAB", name="toes"):
 
 
 def read(path, **options):
-    return files.read(path, csv, "toes", Rejects(strict=True), **options)
+    return list(files.read(path, csv, "toes", Rejects(strict=True), **options))
 
 
 def written(path, *lines):
@@ -102,7 +102,7 @@ def test_an_unsound_row_is_set_aside(tmp_path, field, cells, value):
     path = tmp_path / "in.csv"
     path.write_text("anything")
     with Rejects(tmp_path / "rejects.csv") as rejects:
-        found = files.read(path, Given, "toes", rejects)
+        found = list(files.read(path, Given, "toes", rejects))
     # The row's other mapping is no answer by itself.
     assert [one.mention for one in found] == ["toe", "foot"]
     with open(tmp_path / "rejects.csv", newline="") as file:
@@ -124,7 +124,7 @@ def test_a_row_without_its_answer_is_set_aside(tmp_path):
     )
     rejects = Rejects(tmp_path / "rejects.csv")
     with rejects:
-        found = files.read(path, csv, "toes", rejects)
+        found = list(files.read(path, csv, "toes", rejects))
     assert [(one.code, [candidate.concept_id for candidate in one.candidates]) for one in found] == [
         ("B", ["HP:0001945"])
     ]

@@ -29,7 +29,7 @@ USAGI = (
 
 def read(path, *lines, left_out=None):
     given = sample.write(csv, Header(), lines, path / "in.csv")
-    return files.read(given, csv, "codes", Rejects(strict=True), left_out=left_out)
+    return list(files.read(given, csv, "codes", Rejects(strict=True), left_out=left_out))
 
 
 def hours_ahead(hours):
@@ -47,7 +47,7 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
     path = tmp_path / "lab.usagi.csv"
     path.write_text(USAGI)
     left_out = Counter()
-    rows = files.read(path, usagi, "codes", Rejects(strict=True), left_out=left_out)
+    rows = list(files.read(path, usagi, "codes", Rejects(strict=True), left_out=left_out))
     assert left_out == {"further approved mappings of a row": 1}
     with store(tmp_path) as reviews:
         assert reviews.add_rows("codes", rows) == Added(3, 0, decided=2)
@@ -191,7 +191,7 @@ def test_a_time_in_the_future_sets_the_row_aside(tmp_path):
     lines = [mapping(f"toe {row}", row=row, **SAID | {"reviewed_at": at}) for row, at in enumerate(times, 1)]
     given = sample.write(csv, Header(), lines, tmp_path / "in.csv")
     with Rejects(tmp_path / "rejects.csv") as rejects:
-        rows = files.read(given, csv, "codes", rejects)
+        rows = list(files.read(given, csv, "codes", rejects))
     assert [one.number for one in rows] == [2, 5]
     told = (tmp_path / "rejects.csv").read_text()
     assert (rejects.count, told.count("reviewed_at"), told.count("a time in the future")) == (3, 3, 3)

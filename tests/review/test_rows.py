@@ -13,7 +13,7 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings.record import COLUMNS
 from alphita.review import queueing
 from alphita.review.records import Added, Project
-from alphita.review.store import Unknown
+from alphita.review.store import Busy, ReviewStore, Unknown
 from tests.mappings.sample import ODD, mapping
 from tests.review.samples import FOOT, TOE, Say, candidate, project, row, store
 
@@ -111,14 +111,17 @@ def test_with_one_bad_row_none_is_added(tmp_path, wrong, field):
         assert reviews.add_rows("codes", [row(5)]) == Added(1, 0)
 
 
-def test_a_source_of_rows_may_use_the_store(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
+def test_a_source_of_rows_that_writes_to_the_store_is_told_so(tmp_path):
+    store(tmp_path, [row(1)]).close()
+    with ReviewStore.open(tmp_path / "reviews.sqlite", timeout=0.1) as reviews:
 
         def rows():
-            Say(reviews)("ann", 1, "accept")
             yield row(2)
+            Say(reviews)("ann", 1, "accept")
 
-        assert reviews.add_rows("codes", rows()) == Added(1, 0)
+        with pytest.raises(Busy):
+            reviews.add_rows("codes", rows())
+        assert reviews.progress("codes").rows == 1
 
 
 ROWS = st.lists(

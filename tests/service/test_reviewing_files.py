@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import time
@@ -166,7 +167,7 @@ def test_the_format_is_told_by_the_name(lab, tmp_path, name):
         ({"source": " "}, TYPE, ANSWERS, 422, "come from"),
         ({"name": "lab", "source": "OTHER"}, TYPE, ANSWERS, 422, "'LAB'"),
         ({"format": "excel"}, TYPE, ANSWERS, 422, "unknown format 'excel'"),
-        ({"filename": "a.xlsx"}, TYPE, ANSWERS, 422, "format"),
+        ({"filename": "a.xlsx"}, TYPE, ANSWERS, 422, "no workbook"),
         ({"filename": "../../etc/passwd"}, TYPE, ANSWERS, 422, "format"),
         ({}, {"Content-Type": "text/plain"}, ANSWERS, 415, "text/csv"),
         ({}, {"Content-Type": "multipart/form-data; boundary=x"}, ANSWERS, 415, "text/csv"),
@@ -189,6 +190,33 @@ def test_a_file_too_large(tmp_path, index):
     lab = service(tmp_path, index, max_upload=100)
     assert send(lab).status_code == 413
     lab.store.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "lines", "said"),
+    [
+        ({"max_upload": 10_000}, ["1,x,AX:4"] * 2_000, "unpacked it has more than 10,000 bytes"),
+        ({"max_upload_rows": 100}, ["1,x,AX:4"] * 101, "more than 100 mappings"),
+        ({"max_upload_rows": 100}, ["x"] * 101, "more than 100 rows that cannot be read"),
+        ({"max_upload_rows": 100}, ["1,x,AX:4"] * 100, ""),
+    ],
+)
+def test_what_unpacks_to_too_much_is_refused(tmp_path, index, limits, lines, said):
+    lab = service(tmp_path, index, **limits)
+    body = gzip.compress("\n".join(["row,mention,concept_id", *lines, ""]).encode())
+    assert len(body) < 200
+    answer = send(lab, body)
+    assert answer.status_code == (422 if said else 201), answer.text
+    assert said in answer.text
+    assert [one.name for one in lab.store.projects()] == (["lab"] if said else ["lab", "new"])
+    lab.store.close()
+
+
+def test_the_format_is_told_by_what_was_sent_and_by_no_file_of_the_server(lab, tmp_path):
+    path = tmp_path / "here.tsv"
+    path.write_text("#curie_map:\n")
+    plain = ANSWERS.replace(",", "\t")
+    assert send(lab, plain, filename=str(path)).status_code == 201
 
 
 def test_export_of_all_and_of_what_is_settled(decided):

@@ -94,7 +94,8 @@ def import_(spec: ImportSpec) -> None:
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
     read = answers.with_name(f"{answers.name}.import")
     with Rejects(options.rejects_of(read), strict=spec.strict, private=spec.private) as rejects:
-        rows = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
+        found = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
+        rows = list(found)
     facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open)
     with ReviewStore.open(spec.mappings, create=True) as store:
         added = review_files.add(store, facts, rows, index)

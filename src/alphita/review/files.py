@@ -7,19 +7,24 @@ row (see `imports`).
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import quote
 
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, lost_anew, sssom
-from alphita.mappings.record import Mapping, chunks
+from alphita.mappings.record import COLUMNS, Mapping, chunks
 from alphita.review import codings, imports
 from alphita.review import rows as rows_
 from alphita.review.records import Project, ReviewRow
@@ -42,16 +47,58 @@ def read(
     context: Dictionary[int, Dictionary[str, str]] | None = None,
     name: str = "",
     left_out: Counter[str] | None = None,
-) -> list[ReviewRow]:
-    """Read a file of mappings as the rows of a project, in its order; none has an id yet."""
-    mappings: dict[tuple[str, str], dict[int, list[Mapping]]] = {}
-    header = header or Header()
-    for one in reader.read(path, header, rejects):
-        mappings.setdefault((one.mention_code or "", one.mention), {}).setdefault(one.row, []).append(one)
-    counts = Counter[str]() if left_out is None else left_out
+    most: int | None = None,
+) -> Iterator[ReviewRow]:
+    """Read a file of mappings, and return the rows of a project that it holds, in its order; none has an id yet."""
+    header, counts = header or Header(), Counter[str]() if left_out is None else left_out
+    mappings = reader.read(path, header, rejects)
+    kept = _kept(mappings if most is None else _bounded(mappings, most))
     counts.update(header.lost)
-    found = []
-    for key, by_number in mappings.items():
+    return _rows(path, kept, project, rejects, context, name, counts)
+
+
+def _bounded(mappings: Iterable[Mapping], most: int) -> Iterator[Mapping]:
+    for number, one in enumerate(mappings, 1):
+        if number > most:
+            raise InputError(f"more than {most:,} mappings", remedy="divide it into several files")
+        yield one
+
+
+def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
+    """Put mappings into a table on disk that goes with its connection."""
+    kept = sqlite3.connect("")
+    fields = attrgetter(*COLUMNS)
+    packed = ((json.dumps([one.mention_code or "", one.mention]), json.dumps(fields(one))) for one in mappings)
+    try:
+        kept.execute("CREATE TABLE mapping (key TEXT, fields TEXT)")
+        kept.executemany("INSERT INTO mapping VALUES (?, ?)", packed)
+    except BaseException:
+        kept.close()
+        raise
+    return kept
+
+
+def _grouped(kept: sqlite3.Connection) -> Iterator[tuple[tuple[str, str], dict[int, list[Mapping]]]]:
+    """Yield each code and string, in the order of the file, with its mappings by their rows."""
+    with closing(kept):
+        found = kept.execute("SELECT key, fields FROM mapping ORDER BY min(rowid) OVER (PARTITION BY key), rowid")
+        for _, packed in groupby(found, itemgetter(0)):
+            by_number: dict[int, list[Mapping]] = {}
+            for one in (Mapping(*json.loads(fields)) for _, fields in packed):
+                by_number.setdefault(one.row, []).append(one)
+            yield (one.mention_code or "", one.mention), by_number
+
+
+def _rows(
+    path: Path,
+    kept: sqlite3.Connection,
+    project: str,
+    rejects: Rejects,
+    context: Dictionary[int, Dictionary[str, str]] | None,
+    name: str,
+    counts: Counter[str],
+) -> Iterator[ReviewRow]:
+    for key, by_number in _grouped(kept):
         if not any(key):
             for number in by_number:
                 rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
@@ -82,8 +129,7 @@ def read(
             row = _together(occurrences)
             shown = _shown(context[row.number], row.candidates[0]) if context is not None else {}
             decided = imports.decided(row.candidates, project, name or path.name, counts)
-            found.append(replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided))
-    return found
+            yield replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided)
 
 
 def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:

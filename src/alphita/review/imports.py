@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from alphita import artefact
@@ -72,12 +72,19 @@ def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Coun
     return tuple(found.values())
 
 
-def add(connection: sqlite3.Connection, name: str, given: Sequence[ReviewRow], by: str, *, guarded: bool) -> Added:
+def add(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
     """Add rows to a project, with the decisions that they bring; see `ReviewStore.add_rows`."""
     project_id, project = rows.project(connection, name)
-    added = rows.add_rows(connection, project_id, given)
-    stored, overtaken = take_over(connection, project_id, project, given, by, guarded=guarded)
-    return replace(added, decided=stored, overtaken=overtaken)
+    counts: Counter[str] = Counter()
+
+    def added() -> Iterator[ReviewRow]:
+        for row in given:
+            one = rows.add_rows(connection, project_id, [row])
+            counts.update(new=one.new, known=one.known)
+            yield row
+
+    stored, overtaken = take_over(connection, project_id, project, added(), by, guarded=guarded)
+    return Added(counts["new"], counts["known"], stored, overtaken)
 
 
 def take_over(

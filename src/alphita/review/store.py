@@ -96,7 +96,6 @@ class ReviewStore:
         Raises:
             InputError: there is one of that name, or it has no name or source; or a row is not sound.
         """
-        rows = list(rows)
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
             return imports.add(connection, project.name, rows, by, guarded=False)
@@ -120,7 +119,7 @@ class ReviewStore:
         overtaken here. An undo does not take them back.
 
         Args:
-            rows: their `id` and `project` are not looked at.
+            rows: their `id` and `project` are not looked at. Nobody else can write while they are taken.
             by: who brings the decisions.
             guarded: what a reviewer has decided here stands against a file of anybody else's, however new it says it
                 is.
@@ -128,8 +127,6 @@ class ReviewStore:
         Raises:
             InputError: a row is not sound (its frequency, say, is negative); nothing is added.
         """
-        # They may take their time to come, and others write meanwhile.
-        rows = list(rows)
         with self._connections.writing() as connection:
             return imports.add(connection, project, rows, by, guarded=guarded)
 

@@ -225,7 +225,7 @@ def create(
     failures.install(app)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher))
     app.include_router(annotating.router(settings, normalizer, batcher))
-    app.include_router(reviewing.router(store, normalizer, terminology))
+    app.include_router(reviewing.router(settings, store, normalizer, terminology))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
         app.include_router(remembering.router(settings, store))

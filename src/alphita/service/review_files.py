@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
@@ -19,8 +18,6 @@ from alphita.review.records import Added, Project, ReviewRow
 from alphita.review.store import ReviewStore, Unknown
 
 MOST_CHARACTERS = 100
-# Problems of an import that are told one by one.
-TOLD = 10
 
 
 def check_name(name: str) -> None:
@@ -65,9 +62,11 @@ def add(
     check_name(project.name)
     if not project.source.strip():
         raise InputError("say where the codes come from", field="source", value=project.source)
-    found = list(_typed(rows, index) if index is not None else rows)
-    if not found:
+    found = iter(_typed(rows, index) if index is not None else rows)
+    first = next(found, None)
+    if first is None:
         raise InputError("there is not one row to review in this file")
+    found = chain([first], found)
     try:
         known = store.project(project.name)
     except Unknown:
@@ -122,11 +121,3 @@ def omop_of(index: Index) -> dict[str, TargetInfo] | None:
         for curie, number, domain, vocabulary, standard in zip(*columns, strict=True)
         if number is not None
     }
-
-
-def told(path: Path) -> list[dict[str, str]]:
-    """Return the first rows that were set aside, without their values."""
-    if not path.exists():
-        return []
-    names = ("line", "field", "problem")
-    return [{name: row[name] for name in names} for _, row in islice(textio.table(path, ",", names, Rejects()), TOLD)]

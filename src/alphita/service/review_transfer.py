@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import tempfile
-from collections import Counter
-from dataclasses import replace
+from asyncio.subprocess import PIPE
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
-from alphita import registry
+from alphita import apart, registry
 from alphita.errors import Rejects
 from alphita.index.store import Index
-from alphita.mappings.formats import Header, _names, day_of
+from alphita.mappings.formats import Header, day_of
 from alphita.options import made, spelled
-from alphita.review import files
 from alphita.review.store import ReviewStore
 from alphita.service import keys, review_files
 from alphita.service.failures import Refusal, documented
+from alphita.service.importing import Job
+from alphita.service.settings import Settings
 
 FORMATS = "alphita.mappings.formats"
+MAX_MEMORY = 2 * 2**30
 Caller = Annotated[str, Depends(keys.reviewer)]
 Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS, examples=["lab"])]
 # What a browser sends to another site without asking that site first; a file comes with neither.
@@ -50,8 +55,9 @@ MEDIA_TYPES = {
 LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
 
 
-def importing(routes: APIRouter, store: ReviewStore, index: Index) -> None:
-    """Add the import of a file; what the index knows of its answers is noted."""
+def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: Index) -> None:
+    """Add the import of a file, one at a time; what the index knows of its answers is noted."""
+    turn = asyncio.Semaphore(1)
 
     @routes.post(
         "/projects",
@@ -68,7 +74,7 @@ def importing(routes: APIRouter, store: ReviewStore, index: Index) -> None:
             }
         },
     )
-    def imported(
+    async def imported(
         request: Request,
         reviewer: Caller,
         name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
@@ -81,29 +87,54 @@ def importing(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     ) -> dict[str, Any]:
         """Read a file of mappings into a project, which is made if there is none of its name."""
         kind = _kind(request)
-        reader = _names.chosen(
-            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format", to_read=True
+        job = Job(
+            store=str(store.path),
+            index=str(index.path.resolve()),
+            content_hash=index.content_hash,
+            name=name,
+            source=source,
+            column=column,
+            blind=blind,
+            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")),
+            filename=filename,
+            by=reviewer,
+            max_rows=settings.max_upload_rows,
+            max_bytes=settings.max_upload,
         )
-        left_out: Counter[str] = Counter()
-        with tempfile.TemporaryDirectory() as folder:
-            path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
-            path.write_bytes(body)
-            with Rejects(rejected, private=True) as rejects:
-                header = Header(source_vocabulary=source)
-                called = filename or "an upload"
-                rows = files.read(path, reader, name, rejects, header=header, name=called, left_out=left_out)
-            problems = review_files.told(rejected)
-        project = review_files.project_of(name, source, column, index, blind=blind)
-        added = review_files.add(store, project, rows, index, by=reviewer, guarded=True)
-        return {
-            "new": added.new,
-            "known": added.known,
-            "decided": added.decided,
-            "overtaken": added.overtaken,
-            "left_out": dict(left_out),
-            "set_aside": rejects.count,
-            "problems": problems,
-        }
+        async with turn:
+            return await _run(job, body, request)
+
+
+async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
+    """Import a file in a process of its own, which ends with the request, and return what is told of it.
+
+    Raises:
+        AlphitaError: it cannot be imported; nothing of it is.
+        ClientDisconnect: the client left.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # A format is told by the file's name and its first line.
+        path = Path(folder) / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
+        await run_in_threadpool(path.write_bytes, body)
+        line, environment = apart.command("alphita.service.importing:imported", MAX_MEMORY)
+        process = await asyncio.create_subprocess_exec(*line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(apart.encoded({"path": path.name, "job": asdict(job)}))
+        told = asyncio.ensure_future(process.stdout.read())
+        left = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait([told, left], return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                raise ClientDisconnect
+            (done,) = apart.values(told.result().splitlines(keepends=True), MAX_MEMORY)
+        finally:
+            told.cancel()
+            left.cancel()
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+    return dict(done)
 
 
 def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:

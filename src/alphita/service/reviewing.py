@@ -34,6 +34,7 @@ from alphita.service.review_records import (
     standing_json,
 )
 from alphita.service.review_transfer import FORMATS, Caller, Name
+from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 
 MOST_ROWS = 1_000
@@ -61,7 +62,9 @@ class Route(APIRoute):
         return answered
 
 
-def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None) -> APIRouter:
+def router(
+    settings: Settings, store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None
+) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
     index = normalizer.index
@@ -82,7 +85,7 @@ def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Termi
     if store is not None:
         _reading(routes, store, concepts(index, terminology))
         _deciding(routes, store, _Chosen(store, normalizer, terminology))
-        review_transfer.importing(routes, store, normalizer.index)
+        review_transfer.importing(routes, settings, store, normalizer.index)
         review_transfer.exporting(routes, store, normalizer.index)
     else:
         methods = ["GET", "POST"]

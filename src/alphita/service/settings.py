@@ -50,7 +50,10 @@ class Settings:
     max_context: int = 10_000
     max_top: int = 100
     max_body: int = option(2 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a request's body.")
-    max_upload: int = option(64 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a file imported for review.")
+    max_upload: int = option(
+        64 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a file imported for review, as sent and unpacked."
+    )
+    max_upload_rows: int = option(500_000, least=1, panel=HOW_MUCH, help="Mappings of a file imported for review.")
     max_buffered: int = 128 * MIB
     max_requests: int = 512
     burst: int = 200
