@@ -1,17 +1,7 @@
 """A general calibration: an encoder's ranker and confidence, fitted on several vocabularies, for an index of any other.
 
 What the ranker looks at (equal strings, cosines, letters, tokens) is not of one vocabulary, as long as the encoder is
-the same. So one that was fitted on several ranks the candidates of another, from its first second on. What its
-confidence is worth there is estimated by leaving out one vocabulary after another: each is answered by a ranker that
-was fitted on the others, with the calibrators and the NIL threshold of the others.
-
-What is answered is the mixture of `held_out.mixture`.
-
-The threshold for an allowed error is the highest of those that each left-out vocabulary certifies by itself (those of
-which enough was tested), and of the one that all certify together. So it held for the worst of them; for a vocabulary
-that is like none of them it is an estimate, and only `fitting.fit` certifies thresholds of its own.
-
-Definitions are not looked at: a large index has more words in them than in its names, and nobody waits for that.
+the same.
 """
 
 from __future__ import annotations

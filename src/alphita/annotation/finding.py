@@ -1,13 +1,6 @@
 """Names of an index in a text, in any order of words and inflection.
 
 A window of words is looked up by its key: the sorted roots of its words, without those that say nothing ("of", "the").
-So "fingers, short", "shortness of the fingers" and "short finger" are one key. A window grows word by word to the right
-for as long as each word's root stands in some name, as an automaton would go on from state to state, and no name is
-longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. Where only the roots
-agree, or a word stands for another, the normalizer tells what the words mean.
-
-"Short and curved fingers" holds two names: what stands before "and" shares the head behind it, and in "cleft lip and
-palate" what stands behind it shares the beginning.
 """
 
 from __future__ import annotations

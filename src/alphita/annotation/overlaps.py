@@ -1,10 +1,6 @@
 """Which of several spans in one place stands.
 
-The rule: of spans that overlap, the longest certain one stands; of those as long, the most confident. A span is certain
-if its answer may be accepted unseen, or if it is a name of the concept, letter for letter. Where none is certain, the
-most confident stands. But a phrase, no name, that says no more than a part of it does, the same concept, gives way to
-the part: "seizures at night" to "seizures". Spans that share a head ("short [and curved] fingers") overlap only where
-all of the one lies within the parts of the other.
+The rule: of spans that overlap, the longest certain one stands; of those as long, the most confident.
 """
 
 from __future__ import annotations

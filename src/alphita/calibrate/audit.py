@@ -1,10 +1,6 @@
 """An audit of a user's own output: a random sample of its accepted rows for review, and what the review proves.
 
-A calibration holds for mentions like those that it was made on. Only a sample of the very file says something of that
-file, whatever is in it. The sample is drawn without replacement from its N accepted rows, so the limit is that of a
-finite population: the greatest number of wrong rows among the N that what was found in the sample allows.
-
-A row that the reviewer left open counts as wrong: what is left open is seldom what was easy.
+A calibration holds for mentions like those that it was made on.
 """
 
 from __future__ import annotations

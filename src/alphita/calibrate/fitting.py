@@ -1,11 +1,6 @@
 """Fitting ranker and confidence of an index on strings held out of its encoder's training: `alphita calibrate`.
 
-The held-out strings are parted, concept by concept (see `held_out`). On a half the ranker learns, from the weights of
-the general one that came with the model if there is one, and by cross-validation what its scores are worth (the
-calibrator). On the rest, from which neither learns here, thresholds are tested and everything is measured. The head of
-the index was not taught the synonyms among these, but was taught the names; the general ranker may have learned from
-some of both. Where too little is tested to certify an allowed error, its threshold is estimated: it is the higher of
-those that both halves ask for.
+The held-out strings are parted, concept by concept (see `held_out`).
 """
 
 from __future__ import annotations

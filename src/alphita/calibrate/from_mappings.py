@@ -1,11 +1,7 @@
 """Learning from decisions: accepted mentions become synonyms, wrong candidates hard negatives, all of them labels.
 
 What people settled is taken oldest first, and the newest fifth is held out: whether it helped is measured on decisions
-that came after those it was learned from. A mention that was settled more than once counts once, as the newest: asked
-again, the memory would answer it.
-
-What was accepted in bulk is left out: nobody looked at it, and learning from it would only confirm the model. So is a
-mention that means one thing here and another there.
+that came after those it was learned from.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
 """A calibration carried over from another index, for a terminology that has nothing to fit one on.
 
-A list with one name a concept has no synonym to hold out, so no ranker can be fitted on it. One that was fitted on
-another terminology orders its candidates, too: what it looks at (equal strings, cosines, letters, tokens, meaning) is
-not of one terminology, as long as the encoder is the same. Its confidence is that of the other terminology, and no
-threshold is certified here: nothing of this index was measured. So answers are accepted with a margin: for an allowed
-error by the threshold that was certified for half of it, or less. An audit of a job's answers (`alphita normalize
---audit`) tells how far it may be trusted.
-
-The general calibration of a model is lent to an index of another encoder, too: strings of the index are encoded by
-both, and from then on the ranker is shown each cosine as the one that has the same rank among the other encoder's.
+A list with one name a concept has no synonym to hold out, so no ranker can be fitted on it.
 """
 
 from __future__ import annotations

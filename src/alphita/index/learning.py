@@ -1,17 +1,6 @@
 """Learning the head of an index, in seconds, from the synonyms of its terminology.
 
-The vectors of the encoder stay as they are; `encoder.head` says what is learned on top. Two names of one concept are
-drawn for each of some hundred concepts and moved together, all others apart (multi-similarity loss, see `head_steps`).
-Concepts that lie near each other come together, for they are hard to tell apart. Gaussian noise on the input keeps the
-head from learning names by heart, and misspelt variants of names from caring too much how a name is written.
-
-What was measured and did not help (held-out synonyms of the Disease Ontology, accuracy@1 of vectors alone): InfoNCE in
-place of the loss, 2 points less; relations to parents by CODER's M_r, 1.5 to 4 less; definitions as variants of names,
-0.5 less; a matrix beside the network, nothing; batches of twice as many pairs, nothing for twice the time. Variants in
-more than three tenths of the pairs cost synonyms as much as they give misspelt strings.
-
-A tenth of the synonyms is never learned from (`is_held_back`): on them the head must be better than none. What is
-calibrated later is calibrated on the same tenth, which the head has not seen.
+The vectors of the encoder stay as they are; `encoder.head` says what is learned on top.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The answers that a job has: each distinct question of a file is answered once, however many rows ask it.
 
 An answer is what an output's lines say of a mention beside the row's own numbers: for each candidate the values of
-`FIELDS`. The last bits of a similarity depend on which strings were encoded together, so a job that goes on must not
-ask again: the answers are appended to a file, chunk by chunk, as JSON lines in the order of their questions, and read
-back. The questions are not in that file; they follow from the input, which is read again.
+`FIELDS`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Other readings of a mention: misspelt words put right, idle words left out.
 
-Encoders read "siezures" badly and "hx of" as part of the meaning. So a mention with words that no term has is looked up
-a second time with the nearest words of the terminology in their place, and one with words of notes ("history of",
-"pt with", "x 3 days") or a code ("R51 headache") once more without them. A number that a term has as the other numeral
-("type 2", "type II") and "unspecified" that it has elsewhere are read as the term has them. These readings are offered
-beside the mention itself; the ranker has learned from noise what they are worth.
+Encoders read "siezures" badly and "hx of" as part of the meaning.
 """
 
 from __future__ import annotations

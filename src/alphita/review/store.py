@@ -1,10 +1,6 @@
 """The store of reviews: projects, their rows and every decision about them, in one SQLite file.
 
-A decision that was returned is on disk. Decisions are only ever added: an undo is one more, and what is forgotten stays
-in the history. What follows from them (which decision is in force, how a row stands) is kept beside them, in the same
-transaction, so that a queue of many rows is quick.
-
-Several threads may use one store, and several processes one file, on one machine.
+A decision that was returned is on disk.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Micro-batches: the questions of several requests are answered together, by one worker or several at once.
 
-A request whose questions are alone is answered at once. While others are arriving (announced, their bodies not yet
-read) the batch waits for them, a window of some milliseconds at most; while the workers are busy, what comes in gathers
-by itself. A batch holds about `budget` tokens, less where other workers are idle: they share what waits. A request with
-more is cut, and the others get their turn between its parts. Only questions of one kind go into one batch, so that no
-answer depends on who else asks.
-
-Everything but the workers' own doing runs on the event loop, so nothing here needs a lock.
+A request whose questions are alone is answered at once.
 """
 
 from __future__ import annotations

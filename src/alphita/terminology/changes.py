@@ -1,9 +1,6 @@
 """What changed between two releases of a terminology: concepts, names, synonyms, parents, OMOP's flags and domains.
 
-Concepts are compared by their id; where a prefix changed with the release, by the new one, and that is told. Of a
-concept that was added, retired, merged into another, removed or gone only that is told; of one that is live in both
-releases every difference. A string is a new synonym only if the concept had it in no role before, and a lost one only
-if it has it in none now: a name that became a synonym is a change of name alone.
+Concepts are compared by their id; where a prefix changed with the release, by the new one, and that is told.
 """
 
 from __future__ import annotations

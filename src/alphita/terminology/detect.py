@@ -1,10 +1,6 @@
 """Telling from its content which loader reads a file or folder, and with which options.
 
-Each loader knows its own (`recognises`). All are asked, but for those of tables: two that recognise a path are an
-error. What is none of theirs may be a table of products or of terms: `products` is asked, and then `table`. Before them
-comes what people give by mistake (a PDF, a program, a file of mappings, ...), to be called by its name.
-
-Open terminologies that come inside Python packages have names: their files are located, the packages never imported.
+Each loader knows its own (`recognises`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
 """Which concepts become one: a union-find that never puts two live concepts of one source together.
 
-Claims of sameness are taken level by level, the strongest first. Within a level
-
-1. a claim that would put two concepts of one source together, given what stronger levels joined, is refused;
-2. where one concept (all that is joined so far) is claimed to be the same as two of one source, nothing says which of
-   them is meant: both claims are refused ("contested");
-3. the others join in a fixed order; where a chain of them would still put two concepts of one source together, the
-   claim that comes last in that order, and so the weakest of the chain, is refused.
-
-Nothing depends on the order in which claims arrive. Every refusal carries the chain of claims that caused it.
+Claims of sameness are taken level by level, the strongest first.
 """
 
 from __future__ import annotations

@@ -2,12 +2,6 @@
 
 Every loader fills the same tables with whatever its format has; `alphita.terminology.writing.save` gives the concepts
 their dense rows, checks every reference, and writes the memory-mapped store.
-
-A column that names a concept of this terminology (`concept`, `head`, `tail`) holds either its CURIE (String or
-Categorical) or, where there are millions of rows, an integer: the row of that concept in `Tables.concepts`. So 88 M
-relations arrive as three integer columns (about 1 GB) and never as strings; `relation` and `source` may then be
-Categorical or Enum. Where a loader can tell, the optional columns `file` and `line` say where a row came from, so that
-a row refused later is reported with its place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Splits: which strings and triples are kept out of training, to calibrate and to test with.
 
-A split is an artefact (an `X.split` folder). What is held out is a cleaned string: it is removed from every term,
-whatever its source, before training. A held-out triple is removed with every other triple between its two concepts, in
-either direction and under any relation, for an inverse or a parallel one would give it away. Choices are made by a
-seeded hash of ids and strings, so they do not depend on the order of rows, and a later release of the terminology
-changes them only where it changed itself.
+A split is an artefact (an `X.split` folder).
 """
 
 from __future__ import annotations

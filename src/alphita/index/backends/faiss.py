@@ -1,14 +1,7 @@
 """Exact search by FAISS's flat inner-product kernel, on the mapped vectors themselves.
 
 `IndexFlatIP.add` would copy the vectors into memory and `write_index` would store them a second time; `faiss.knn` runs
-the same kernel over the matrix where it lies. On 100,000 x 384 with 256 queries: the same neighbours at the same speed.
-
-Faster is to look for what may be among the nearest in a rounded copy, and to score that on the vectors themselves;
-nothing is missed (see `_rounded`). Few queries are bound by reading all vectors from memory, and read a quarter so, in
-whole numbers. Many are multiplied five times as fast, where the processor has instructions for it and torch is there.
-
-Where all have to be compared, vectors that are stored in half precision are widened block by block, which takes as long
-as comparing them with some dozens of queries does.
+the same kernel over the matrix where it lies.
 """
 
 from __future__ import annotations

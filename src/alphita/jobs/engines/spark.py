@@ -1,11 +1,6 @@
 """Tasks on Spark: one job a stage, one partition a task, in the Python workers of a session of its own.
 
 Spark keeps a Python process for the next task, so what a task needs is opened once in each and kept in this module.
-Receipts come as tasks end, by an accumulator, which Spark counts once for a task however often it was tried; what the
-job returns at its end is what counts. How often a task is tried after its worker died is Spark's own
-`spark.task.maxFailures`.
-
-For Python on a DataFrame that there is, see `alphita.jobs.engines.spark_frames`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Age groups: from before birth to old age.
 
-The groups are fetus, newborn (to 28 days), infant (to a year), child (to 10), adolescent, young adult, middle age,
-old age. Wider words leave several open: "infantile" the first year, "childhood" all from infancy to youth,
-"juvenile" child and adolescent, "adult" all from young to old. So "adult" and "young adult" do not contradict each
-other, nor do "infantile" and "neonatal" or "childhood" and "juvenile"; "infantile" and "juvenile" do.
-
-"congenital" is a matter of origin (rule `course`). "senile" is old age, "presenile" middle age.
+The groups are fetus, newborn (to 28 days), infant (to a year), child (to 10), adolescent, young adult, middle age, old
+age.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Body sites: a small vocabulary of regions and organs.
 
 A region contains its parts: "limb" > "arm" > "hand" > "finger" > "thumb", so "hand" and "finger" do not exclude each
-other, "hand" and "foot" do. An organ lies in its region ("heart" in "chest"). A string that names several sites
-excludes only what is outside all of them. Tissues that are everywhere (skin, bone, muscle, nerve, vessel, joint) are
-not sites.
-
-The vocabulary is coarse and names of diseases are not always where their words are, so a contradiction only lowers.
+other, "hand" and "foot" do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Dose forms of drugs.
 
-A form is what is administered. "solution" and "suspension" leave open whether they are for injection, drops, a
-spray, to drink or to inhale; "powder" whether it is for injection, to drink or to inhale; "pill" whether tablet or
-capsule. "ointment", "cream" and "gel" exclude each other.
-
-Passed over: "patch test", "conjunctival injection" and "cell" or "drop" phrases that are no forms. Singular "drop"
-and "film" are not read.
+A form is what is administered. "solution" and "suspension" leave open whether they are for injection, drops, a spray,
+to drink or to inhale; "powder" whether it is for injection, to drink or to inhale; "pill" whether tablet or capsule.
+"ointment", "cream" and "gel" exclude each other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Sides: left, right, one side, both.
 
 "unilateral" leaves left and right open. "bilateral" excludes each side alone, as codings do: a finding of both sides
-is another concept than one of the left. A string naming left and right ("left to right shunt") leaves everything
-open: it may mean both sides or say something of each.
-
-Not read, for they mean other things as often: "l", "r", "dx" (diagnosis), "sx" (symptoms), "od" (once daily).
+is another concept than one of the left.
 """
 
 from __future__ import annotations

@@ -1,25 +1,7 @@
 """What a string denies.
 
-Nearly every string denies nothing, and a term may carry a negation of its own ("diabetes without complication"), so
-it matters what is denied. A denying word ("no", "without", "ohne", "sin", ...) has a reach: the words after it up to
-one that ends it ("but", "with"); "negative" and "ruled out" reach back. Two strings contradict each other if exactly
-one denies and the other affirms every word of the reach: "no fever" against "high fever", "diabetes without
-complication" against "complication of diabetes", but not against "diabetes". Two strings that both deny are not
-compared.
-
-Words of absence ("absent", "lack of", "assenza di") are weaker, because absence may be the finding itself: "absent
-thumb" says what "aplasia of the thumb" says. They contradict only a string that names the absent thing and nothing
-else: "absence of fever" against "fever".
-
-"rule out", "with or without" and "not otherwise specified" deny nothing. "no" is English, Spanish and Italian; in
-Portuguese it means "in the", so it is passed over beside Portuguese words, and before a digit it is a number's sign.
-Chinese is read where the negation is written at the beginning of a phrase.
-
-A string that lacks something without denying it ("agenesis of", "decreased") affirms nothing plainly and contradicts
-nothing. "absent or hypoplastic" denies nothing.
-
-A code is a set of words in 61 bits, three bits a word (an affirming string of four words seems to hold a given other
-word in one case of 170), and two bits more: denial, and lack.
+Nearly every string denies nothing, and a term may carry a negation of its own ("diabetes without complication"), so it
+matters what is denied.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
 """Numbers: plain ones, and measures compared in one unit (0.5 g = 500 mg).
 
-Each dimension is compared for itself: plain numbers, mass, volume, time, length, ... What is part of a name
-("22q11.2", "IL2", "B12"), of a range ("10-20 mg") or a fraction ("2/3"), a bound ("over 65 years", "< 5 cm") or a
-ratio ("10 mg/ml", "75 mg/m2", "875/125", rule `strength`) is not read, nor what rule `stage` reads ("type 2").
-English ordinals and words from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV"
-and one-letter ones only as the last word: they may be a route or a name).
-
-Days and years are not compared (a month has no fixed number of days). More than two different numbers in a string
-are not judged.
+Each dimension is compared for itself: plain numbers, mass, volume, time, length, ...
 """
 
 from __future__ import annotations

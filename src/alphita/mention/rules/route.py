@@ -1,11 +1,6 @@
 """Routes of administration.
 
-"parenteral" leaves every injected route open, "topical" those of skin, eye, ear and nose. Words of anatomy are
-routes too: "oral" and "rectal" name the place in a finding ("oral bleeding", "rectal bleeding"), and exclude each
-other there as well.
-
-Clashes: "iv" is a route where it is the first word, or where a number or a word of drugs stands in the string, else
-a Roman number; "po" (a river, Italian "a little"), "im" (German "in the") and "sc" likewise need such a string.
+"parenteral" leaves every injected route open, "topical" those of skin, eye, ear and nose.
 """
 
 from __future__ import annotations

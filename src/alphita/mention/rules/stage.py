@@ -1,13 +1,6 @@
 """Stage, grade, class, type and the like: a kind and its number or letter, and severity.
 
-"stage III" = "stage 3"; "type 1" and "type 1a" do not contradict each other, "type 1a" and "type 1b" do. Degree and
-grade are one kind, for most languages have one word for them. NYHA classes are classes, CKD's are stages; T, N and M
-of "T2N0M1" are a kind each (T alone is not read: it may be a vertebra or a hormone). Severity (mild, moderate,
-severe, profound) is a kind; "moderate to severe" leaves both open. Letters count as values only where they are
-usual: types, classes, groups, hepatitis, vitamins, influenza. "e" is "and" in Italian, so it is a letter of vitamins
-and hepatitis only.
-
-More than three different values in a string are not judged.
+"stage III" = "stage 3"; "type 1" and "type 1a" do not contradict each other, "type 1a" and "type 1b" do.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
 """Strengths and concentrations: a quantity in another, compared in one unit (500 mg/5 ml = 100 mg/ml).
 
-Strengths of one dimension are compared: mass in volume, units in volume, mass in time, mass a dose, ... A plain
-quantity ("500 mg") is read by rule `number`, as is a percentage: 1 % is 10 mg/ml in a solution and 10 mg/g in a
-cream. More than two different strengths are not judged.
-
-Two or three amounts after one another are those of a combination: "875 mg/125 mg", "5/325 mg", and without a unit
-after a name: "co-amoxiclav 875/125", "insulin 70/30". Their order does not matter, for that of the ingredients is not
-the same everywhere. Without a unit they may be of any: "160/4.5" equals "160 mcg/4.5 mcg" and "0.16 mg/0.0045 mg". Not
-read are what looks like a date or a fraction, and any of them in a string that speaks of blood pressure, eyesight or
-the Apgar score.
+Strengths of one dimension are compared: mass in volume, units in volume, mass in time, mass a dose, ...
 """
 
 from __future__ import annotations

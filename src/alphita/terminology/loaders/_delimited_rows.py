@@ -1,16 +1,7 @@
 """Rows of CSV and TSV files, of which a quote opened by mistake loses as few as can be.
 
 A block of text in which every line has its number of cells, and none is quoted, goes through polars at once; any other
-is read row by row. A quoted cell may have line breaks in it. Where a quote was opened by mistake the rows after it
-would be read as one cell, so a row of several lines is not believed if
-
-- its quotes are not closed as they should be, or it has another number of cells than the header;
-- it has more than a thousand lines, or a cell is longer than any text, while a line in it may begin a row;
-- most of the lines in it look like rows themselves: without the quote they have the header's number of cells, one of
-  which is a code of the row's own series, other digits among the same letters (`L:100` and `L:101`). Bare numbers are
-  no sign of it, for a text may hold a numbered list.
-
-Then its first line is left out, together with lines after it that cannot begin a row, and the rest is read again.
+is read row by row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Names that the entries of ICD-10-CM's alphabetical index make.
 
-A main term with its sub-terms makes a name: "Abscess / brain / amebic" is "amebic brain abscess". A sub-term that
-begins or ends with a preposition comes behind: "Anemia / due to / blood loss" is "Anemia due to blood loss". Words that
-may be left out (`nemod`) are. Of two forms of a word ("boat, boating"), and of several words ("disease, phenomenon or
-syndrome"), the first is taken. An entry that only says "specified NEC" has no name of its own.
+A main term with its sub-terms makes a name: "Abscess / brain / amebic" is "amebic brain abscess".
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Reading the files of large releases in bulk.
 
 The bulk files (SNOMED CT's RF2, OMOP's CSV) are lines of cells with one delimiter and no quoting, millions of them.
-They are read in blocks. A block in which every line has its number of cells goes through polars at once; any other is
-read line by line, so that each bad line is reported with its number. Those with quotes (LOINC's CSV) are read row by
-row. Frames have the asked columns in the asked order whatever the file's, so that files can be put together, then
-`file` and `line`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,6 @@
 
 An id is looked for under `id`, `code`, `concept_id`, ... and the names of known systems: `snomed_code`, `cui`; a term
 under `term`, `name`, `label`, ..., else `description`, ...; in any case, and with or without spaces and underscores.
-Two columns that may both be it are an error. Other columns are told by the loader's own names for them alone.
-
-Bare codes get a prefix: that of the system if the column names one, else the name of the file (or folder) in capitals,
-without a date at its end. So `lab-codes_2025-01-31.csv` makes `LAB_CODES:1`, and next year's file does too.
-
-A column called `status`, `scope`, `preferred` or `retired` none of whose first cells the loader understands is taken
-for something else, and left out.
 """
 
 from __future__ import annotations
