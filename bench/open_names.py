@@ -19,6 +19,7 @@ import polars as pl
 from alphita import artefact
 from alphita.errors import AlphitaError
 from alphita.index.choice import KIND, OURS
+from alphita.index.contradicting import contradicted
 from alphita.index.external_names import EQUIVALENTS, NAMES, SHORT_FORMS, UNLENT, names_of, prepared
 from alphita.progress import say
 from alphita.terminology.loaders import _icd10cm_index, _icd10cm_names
@@ -62,21 +63,37 @@ def write(given: argparse.Namespace) -> None:
     names = pl.concat([frame.select("source", "id", "name", "language") for frame in frames]).unique(
         maintain_order=True
     )
+    told = _of_concepts(names)
+    opposites = pl.Series(contradicted(told, told.filter("leads"))) & told["is_synonym"]
+    say(f"{opposites.sum():,} names contradict the first one of their concept, and are left out")
+    names = names.filter(~opposites)
     # One name alone lends nothing, but an index's code that is named so has it.
     several = pl.len().over("source", "id") > 1
     names = names.filter(several | (pl.col("source") == INDEX_SOURCE))
+    table = prepared(names)
+    told = _of_concepts(table)
+    opposites = pl.Series(contradicted(told, told)) & told["is_synonym"]
+    say(f"{(opposites & table['alone']).sum():,} names contradict another of their concept, and lead to none")
+    table = table.with_columns(pl.col("alone") & ~opposites)
     exact = relations.filter((pl.col("relation") == EXACT_MATCH) & pl.col("head").str.starts_with(f"{MONDO}:"))
     equivalents = exact.select(id="head", other="tail").filter(pl.col("other").is_in(names["id"].unique().to_list()))
     for source, count in names.group_by("source").len().sort("source").iter_rows():
         say(f"{source}: {count:,} names")
     with artefact.create(given.output, KIND, force=given.force) as draft:
-        _save(prepared(names), draft.path / NAMES)
+        _save(table, draft.path / NAMES)
         _save(equivalents.unique(maintain_order=True), draft.path / EQUIVALENTS)
         shutil.copyfile(given.short, draft.path / SHORT_FORMS)
         shutil.copyfile(given.lay, draft.path / "lay.tsv")
         shutil.copyfile(given.unlent, draft.path / UNLENT)
         shutil.copyfile(given.card, draft.path / "README.md")
         draft.fields.update({"sources": sources, "names": len(names), "equivalents": len(equivalents)})
+
+
+def _of_concepts(names: pl.DataFrame) -> pl.DataFrame:
+    """Return name, concept, whether it leads, and whether it is a synonym: no class of things, nor written by hand."""
+    concept = pl.format("{}|{}", "source", "id")
+    is_synonym = ~pl.col("source").is_in([INDEX_SOURCE, OURS])
+    return names.select("name", concept=concept, leads=concept.is_first_distinct(), is_synonym=is_synonym)
 
 
 def _of_graph(

@@ -165,7 +165,7 @@ def test_of_several_concepts_that_a_lender_counts_as_one_the_one_it_is_named_for
 
 def test_a_vocabulary_does_not_borrow_from_itself(tmp_path):
     lent = LENT.replace("M:", "X:")
-    assert borrowed(indexed(tmp_path, lent=lent)) == set()
+    assert borrowed(indexed(tmp_path, lent=lent, given={})) == set()
 
 
 def test_what_is_said_to_be_equivalent_lends_whatever_it_is_called(tmp_path):
@@ -350,7 +350,7 @@ def test_a_name_that_is_not_to_be_lent_is_lent_by_the_user_alone(tmp_path):
     )
     unlent = (("X:1", "PYREXIA"), ("X:9", "Tussis"))
     nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
-    for given, expected in ((frozenset(), {"Tussis"}), (frozenset("A"), {"Pyrexia", "Tussis"})):
+    for given, expected in (({}, {"Tussis"}), ({"A": 0}, {"Pyrexia", "Tussis"})):
         lender = Lender(names, nothing, "", given, unlent)
         folder = tmp_path / f"{len(given)}.index"
         index = build(terms, HashEncoder(), folder, enrichment=Enrichment(lender, None, "no"))
@@ -383,3 +383,44 @@ def test_a_table_in_another_encoding_is_told(tmp_path):
 def test_a_name_of_two_concepts_of_a_table_leads_to_neither(tmp_path):
     index = indexed(tmp_path, lent="id,name\n1,Dyspnea\n1,Winded\n2,Dyspnea\n2,Puffed out\n3,Fever\n3,Burning up\n")
     assert {one[:2] for one in borrowed(index)} == {("X:3", "Burning up")}
+
+
+# Names by the terminology's own ids.
+
+
+@pytest.mark.parametrize("rows", ["L:0,disorientation\nL:0,zzqx wobble brain\n", "L:0,zzqx wobble brain\n"])
+def test_a_users_names_by_the_terminologys_own_ids_are_lent(tmp_path, rows):
+    """One name an id is enough."""
+    own = table(tmp_path / "own.csv", "id,term\nL:0,confusion\nL:1,fever\n")
+    mine = table(tmp_path / "mine.csv", f"id,name\n{rows}")
+    index = index_of(own, Choice(names=(str(mine),), borrow=False, learn="no"))
+    assert ("L:0", "zzqx wobble brain", "mine", "confusion") in borrowed(index)
+    (result,) = Normalizer(index).normalize(["zzqx wobble brain"])
+    assert (result.concept_id, result.decision) == ("L:0", "accept")
+
+
+def test_what_a_file_of_names_gave_is_told_every_time(tmp_path, capsys):
+    own = table(tmp_path / "own.csv", "id,term\nL:0,Chronic bronchitis\nL:1,Fever\n")
+    rows = "L:0,wheezy chest\nL:0,acute bronchitis\nL:1,fever\nL:7,nowhere\n"
+    mine = table(tmp_path / "mine.csv", f"id,name\n{rows}")
+    for _ in range(2):
+        index = index_of(own, Choice(names=(str(mine),), borrow=False, learn="no"))
+        assert {one[:2] for one in borrowed(index)} == {("L:0", "wheezy chest")}
+        gave = {"source": "mine", "names": 4, "lent": 1, "conflicting": 1, "unknown": 1}
+        assert index.manifest["borrowed"]["given"] == [gave]
+        assert "names of mine: 4 given, 1 lent, 1 left out" in capsys.readouterr().err
+
+
+def test_opposites_of_a_lender_do_not_lead_from_one_to_the_other(tmp_path):
+    own = "id,term\nX:1,Chronic bronchitis\nX:2,Fever\n"
+    lent = "id,name\nM:1,Bronchitis\nM:1,Acute bronchitis\nM:1,Chronic bronchitis\nM:1,Smoker's chest\n"
+    index = indexed(tmp_path, own, lent)
+    assert {one[:2] for one in borrowed(index)} == {("X:1", "Bronchitis"), ("X:1", "Smoker's chest")}
+    assert index.manifest["borrowed"]["conflicting"] == 1
+    # What a code of an index of codes has for names is a class of things.
+    lender = external_names.lender_of(load_terminology(terminology_of(tmp_path / "lent.csv")))
+    names = lender.names.with_columns(source=pl.lit("some index"), id=pl.lit("X:1"))
+    terms = load_terminology(terminology_of(tmp_path / "own.csv"))
+    given = Enrichment(Lender(names, lender.equivalents, ""), None, "no")
+    of_codes = build(terms, HashEncoder(), tmp_path / "codes.index", enrichment=given)
+    assert ("X:1", "Acute bronchitis") in {one[:2] for one in borrowed(of_codes)}

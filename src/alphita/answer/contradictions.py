@@ -27,7 +27,6 @@ from alphita.answer.extra_words import (
 from alphita.mention import lexicon, morphemes
 from alphita.mention.cues import bare
 from alphita.mention.morphemes import levelled
-from alphita.mention.rules import age_group, body_site, laterality, read
 from alphita.mention.spelling import IDLE
 from alphita.mention.word_pairs import (
     ALIKE,
@@ -42,6 +41,7 @@ from alphita.mention.word_pairs import (
     shared,
     uninflected,
 )
+from alphita.terminology.rules import age_group, body_site, laterality, read
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
 OTHER_WORD = "word: the mention has another word than the name"

@@ -21,8 +21,8 @@ from alphita.answer.term_columns import languages_of, term_features
 from alphita.answer.vetoes import Candidates, doubts_of
 from alphita.index import out_of_scope_names
 from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
-from alphita.mention.rules import Profiler, Profiles
 from alphita.mention.words import Words
+from alphita.terminology.rules import Profiler, Profiles
 
 if TYPE_CHECKING:
     from alphita.index.store import Index

@@ -31,9 +31,9 @@ from alphita.mention.assertion import ONE_SIDE, SHARED_CODE, TOP, doubt_of, iden
 from alphita.mention.common_words import everyday_words
 from alphita.mention.name_style import ABBREVIATION as EXPANDED
 from alphita.mention.name_style import SHORTENED, SPELLING, Reading
-from alphita.mention.rules import explain as explain_pair
-from alphita.mention.rules import laterality, read
 from alphita.mention.word_synonyms import WordSynonyms
+from alphita.terminology.rules import explain as explain_pair
+from alphita.terminology.rules import laterality, read
 from alphita.terminology.text import clean
 
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")

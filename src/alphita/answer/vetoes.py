@@ -28,8 +28,8 @@ from alphita.mention.assertion import (
     WELL,
 )
 from alphita.mention.name_style import ABBREVIATION, NUMERALS, Reading
-from alphita.mention.rules import negation, read
 from alphita.mention.several import name_several, parts_of
+from alphita.terminology.rules import negation, read
 from alphita.terminology.text import clean, plain_words
 
 # A short form is nearly always meant so where it is at least this often.

@@ -78,12 +78,14 @@ def index(spec: IndexSpec) -> None:
         spec = replace(spec, model=model, given=replace(spec.given, learn="seconds"))
     built = _built(spec, terminology, threads)
     from alphita.calibrate.transfer import LEAST_COMPARED, lend_where_missing
+    from alphita.index.enrichment import say_given
 
     if not lend_where_missing(built, threads=threads):
         progress.say(
             f"of fewer than {LEAST_COMPARED} strings and another model than Alphita's own: its answers have no "
             "confidence until 'alphita calibrate --from' gives it one"
         )
+    say_given(built.manifest)
     print(_text(built, spec.output))
     progress.say(f"next: alphita normalize INPUT --to {spec.output} -o OUT.csv")
 
@@ -124,7 +126,7 @@ def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
         terms = load_terminology(terminology)
         options: dict[str, Any] = {
             "exclude": frozenset() if spec.exclude_split is None else Split.load(spec.exclude_split).cleaned,
-            "enrichment": enrichment_of(spec.given),
+            "enrichment": enrichment_of(spec.given, terms),
             "force": spec.force,
         }
         old = None if spec.update is None else Index.open(spec.update)

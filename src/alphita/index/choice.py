@@ -60,8 +60,8 @@ class Choice:
         (),
         metavar="SOURCE",
         panel=GIVEN,
-        help="Names of your own: a table with an id and a name a row, or any terminology. A concept that has one of "
-        "the names of an id gets the others too. May be given several times.",
+        help="Names of your own: a table with an id and a name a row, or any terminology. A concept that has the id, "
+        "or one of its names, gets the others too. May be given several times.",
     )
     learn: Learn = option(
         "seconds",

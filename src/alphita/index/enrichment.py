@@ -5,24 +5,25 @@ Each part can be left out; all are on where a user makes an index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError
 from alphita.index import external_names, out_of_scope_names, probes
 from alphita.index.choice import Learn
-from alphita.index.external_names import Borrowed, Lender, borrow, extended
+from alphita.index.external_names import Borrowed, Lender, borrow
 from alphita.index.float16 import full
 from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
 from alphita.index.neighbours import unit
-from alphita.index.segment import Content, Given
+from alphita.index.segment import BORROWED_STANDING, Content, Given
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 
@@ -55,16 +56,19 @@ class Enrichment(NamedTuple):
     learn: Learn
 
 
-def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> Enrichment:
+def load(
+    names: Sequence[tuple[str, Path]], borrower: Terminology | None = None, *, borrow: bool, learn: Learn
+) -> Enrichment:
     """Return what an index is given."""
     some, short = [], None
     for called, folder in names:
-        lender = external_names.lender_of(load_terminology(folder))
+        lender = external_names.lender_of(load_terminology(folder), borrower)
         if not len(lender.names):
             raise InputError(
-                "has no two names for one thing, so there is nothing to borrow",
+                "has no two names for one thing, nor an id of the terminology, so there is nothing to borrow",
                 file=called,
-                remedy="give a table with an id and a name a row; rows of one id are synonyms",
+                remedy="give a table with an id and a name a row; rows of one id are synonyms, and a row is enough "
+                "where the id is the terminology's own",
             )
         some.append(lender)
     if borrow:
@@ -102,6 +106,50 @@ def enrich(
         table = _short_forms(content, given.short_forms, borrowed, rules)
         told["short_forms"] = len(table)
     return content, Given(table, hashes), told
+
+
+def say_given(facts: Mapping[str, Any]) -> None:
+    """Tell what became of the names that a user gave, by an index's manifest."""
+    for gave in (facts.get("borrowed") or {}).get("given") or []:
+        progress.say(
+            f"names of {gave['source']}: {gave['names']:,} given, {gave['lent']:,} lent, {gave['conflicting']:,} left "
+            f"out because they contradict their concept's own; ids of no concept: {gave['unknown']:,}"
+        )
+
+
+def extended(content: Content, names: pl.DataFrame) -> Content:
+    """Return what a segment holds of its own with borrowed names, `Borrowed.names`, none of which is a string of it."""
+    if not len(names):
+        return content
+    keys = names["key"].unique().to_arrow().cast(pa.large_string())
+    every = pa.concat_arrays([content.strings, keys])
+    strings = every.take(pc.sort_indices(every))
+    places = pc.index_in(every, value_set=strings).to_numpy(zero_copy_only=False)
+    own = np.repeat(places[: len(content.strings)], np.diff(content.offsets))
+    new = pc.index_in(names["key"].to_arrow().cast(pa.large_string()), value_set=strings)
+    string = np.concatenate([own, new.to_numpy(zero_copy_only=False)]).astype(np.int64)
+    given = {
+        "string": names["name"],
+        "concept": names["concept"],
+        "language": names["language"],
+        "source": names["source"],
+        "scope": ["exact"] * len(names),
+        "preferred": [False] * len(names),
+    }
+    columns = {}
+    for name in content.terms.column_names:
+        before = content.terms.column(name)
+        plain = before.cast(before.type.value_type) if pa.types.is_dictionary(before.type) else before
+        added = pa.array(given[name], plain.type) if name in given else pa.nulls(len(names), plain.type)
+        both = pa.concat_arrays([*plain.chunks, added])
+        columns[name] = both.dictionary_encode() if pa.types.is_dictionary(before.type) else both
+    via = pa.array(names["via"], pa.large_string())
+    columns["borrowed_as"] = pa.concat_arrays([pa.nulls(len(content.terms), pa.large_string()), via])
+    standing = np.concatenate([content.standing, np.full(len(names), BORROWED_STANDING, np.uint8)])
+    order = np.argsort(string, kind="stable")
+    offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
+    terms = pa.table(columns).take(pa.array(order))
+    return content._replace(strings=strings, offsets=offsets, terms=terms, standing=standing[order])
 
 
 def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:

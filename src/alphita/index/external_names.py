@@ -3,14 +3,16 @@
 A concept and one of a lender are the same if an exact name of the one is, cleaned, a name of that one alone in the
 lender's vocabulary, or if their ids are the same, or the terminology or the lender says that they are equivalent. Then
 the concept gets the other names, unless a name is one of the terminology's own, or would come to two of its concepts.
-Left out too is what adds nothing: a plural, or the words of another name in another order. A short form among them
-("DM") is no name, and joins nothing: it has other meanings. It becomes a meaning of a short form.
+Left out too is what contradicts the concept's own names (see `contradicting`; not of codes, each a class of things),
+and what adds nothing: a plural, or the words of another name in another order. A short form among them ("DM") is no
+name, and joins nothing: it has other meanings. It becomes a meaning of a short form.
 
 A disease is not its sign, though it may be called so. "Hydrophobia" is another name of rabies, and no vocabulary's
 first of anything: such a name alone does not make a concept that of a lender whose first name has no word like it. And
 what more vocabularies have as two things than as one ("Turner syndrome", "gonadal dysgenesis") is not lent.
 
-A lender is any terminology (one's own synonyms, a licensed vocabulary), or a folder as models/alphita-names:
+A lender is any terminology (a licensed vocabulary, one's own synonyms, also by the concepts' own ids), or a folder as
+models/alphita-names:
 
 names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and what
                      `prepared` adds
@@ -22,7 +24,8 @@ short_forms.tsv      short, long, share, language, english (see `normalizer.clin
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +38,8 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.index.choice import KIND, OURS, shipped_folder
 from alphita.index.codes import equivalents
-from alphita.index.segment import BORROWED_STANDING, Content
+from alphita.index.contradicting import contradicted
+from alphita.index.segment import Content
 from alphita.terminology.text import DEFAULT_RULES, clean, clean_many, plain_words
 
 if TYPE_CHECKING:
@@ -57,14 +61,15 @@ class Lender(NamedTuple):
         names: `PREPARED`; names of one id are synonyms, the preferred one first.
         equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
         hash: of its content.
-        given: sources that a user gives: which of their names is the first need mean nothing.
+        given: sources that a user gives, each with the number of names that lend nothing, for nothing else has their
+            id: which of their names is the first need mean nothing.
         unlent: the id of a concept, of any terminology, and a name that none but the user lends it.
     """
 
     names: pl.DataFrame
     equivalents: pl.DataFrame
     hash: str
-    given: frozenset[str] = frozenset()
+    given: Mapping[str, int] = MappingProxyType({})
     unlent: tuple[tuple[str, str], ...] = ()
 
 
@@ -82,15 +87,18 @@ def shipped_lender() -> Lender:
         raise InputError(f"damaged table of names: {error}", file=folder, remedy="install alphita again") from None
 
 
-def lender_of(terminology: Terminology) -> Lender:
-    """Return a terminology as one that lends."""
+def lender_of(terminology: Terminology, borrower: Terminology | None = None) -> Lender:
+    """Return a terminology as one that lends; to a borrower with the same ids, one name an id is enough."""
     source = str(terminology.manifest.get("sources", [{}])[0].get("name") or terminology.path.stem)
-    names = prepared(names_of(terminology, source))
-    return Lender(names, _no_equivalents(), terminology.content_hash, frozenset([source]))
+    names = names_of(terminology, source)
+    ids = [] if borrower is None else borrower.concept_ids.to_pylist()
+    lending = names.filter((pl.len().over("id") > 1) | pl.col("id").is_in(ids))
+    given = {source: len(names) - len(lending)}
+    return Lender(prepared(lending), _no_equivalents(), terminology.content_hash, given)
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
-    """Return the exact names of the live concepts of a terminology that have two or more: `COLUMNS`."""
+    """Return the exact names of the live concepts of a terminology: `COLUMNS`."""
     terms = terminology.terms
     frame = pl.DataFrame(
         {
@@ -105,7 +113,6 @@ def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
     live = ~pl.Series(terminology.retired).cast(pl.Boolean)
     own = frame.filter(pl.col("exact") & (pl.col("made") != "machine").fill_null(True))
     own = own.filter(live.gather(own["concept"])).sort("concept", ~pl.col("first"), maintain_order=True)
-    own = own.filter(pl.len().over("concept") > 1)
     ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
     return own.select(source=pl.lit(source), id=ids.gather(own["concept"]), name="name", language="language")
 
@@ -133,7 +140,7 @@ def together(lenders: Sequence[Lender]) -> Lender:
         pl.concat([lender.names for lender in lenders]),
         pl.concat([lender.equivalents for lender in lenders]),
         artefact.hash_json([lender.hash for lender in lenders]),
-        frozenset().union(*(lender.given for lender in lenders)),
+        dict(each for lender in lenders for each in lender.given.items()),
         tuple(pair for lender in lenders for pair in lender.unlent),
     )
 
@@ -170,6 +177,9 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     borrowed = links.join(lent, on=["source", "id"], how="inner")
     borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
     borrowed = _without_unlent(borrowed, content, lender, rules)
+    refused = pl.Series(contradicted(borrowed, own.filter("exact").with_columns(leads=True)))
+    refused &= ~borrowed["source"].str.ends_with(OF_CODES)
+    conflicting, borrowed = borrowed.filter(refused), borrowed.filter(~refused)
     total = len(borrowed)
     borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
     is_short = _are_short(borrowed["name"])
@@ -182,45 +192,28 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
         "concepts": borrowed["concept"].n_unique(),
         "linked": links["concept"].n_unique(),
         "left_out": total - len(borrowed),
+        "conflicting": len(conflicting),
         "by_source": dict(borrowed.group_by("source").len().sort("source").iter_rows()),
+        "given": _gave(lender, links, pl.concat([borrowed["source"], short["source"]]), conflicting["source"]),
     }
     short_forms = list(short.select("name", "via", "source").iter_rows())
     return Borrowed(borrowed.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
 
 
-def extended(content: Content, names: pl.DataFrame) -> Content:
-    """Return what a segment holds of its own with borrowed names, `Borrowed.names`, none of which is a string of it."""
-    if not len(names):
-        return content
-    keys = names["key"].unique().to_arrow().cast(pa.large_string())
-    every = pa.concat_arrays([content.strings, keys])
-    strings = every.take(pc.sort_indices(every))
-    places = pc.index_in(every, value_set=strings).to_numpy(zero_copy_only=False)
-    own = np.repeat(places[: len(content.strings)], np.diff(content.offsets))
-    new = pc.index_in(names["key"].to_arrow().cast(pa.large_string()), value_set=strings)
-    string = np.concatenate([own, new.to_numpy(zero_copy_only=False)]).astype(np.int64)
-    given = {
-        "string": names["name"],
-        "concept": names["concept"],
-        "language": names["language"],
-        "source": names["source"],
-        "scope": ["exact"] * len(names),
-        "preferred": [False] * len(names),
-    }
-    columns = {}
-    for name in content.terms.column_names:
-        before = content.terms.column(name)
-        plain = before.cast(before.type.value_type) if pa.types.is_dictionary(before.type) else before
-        added = pa.array(given[name], plain.type) if name in given else pa.nulls(len(names), plain.type)
-        both = pa.concat_arrays([*plain.chunks, added])
-        columns[name] = both.dictionary_encode() if pa.types.is_dictionary(before.type) else both
-    via = pa.array(names["via"], pa.large_string())
-    columns["borrowed_as"] = pa.concat_arrays([pa.nulls(len(content.terms), pa.large_string()), via])
-    standing = np.concatenate([content.standing, np.full(len(names), BORROWED_STANDING, np.uint8)])
-    order = np.argsort(string, kind="stable")
-    offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
-    terms = pa.table(columns).take(pa.array(order))
-    return content._replace(strings=strings, offsets=offsets, terms=terms, standing=standing[order])
+def _gave(lender: Lender, links: pl.DataFrame, lent: pl.Series, conflicting: pl.Series) -> list[dict[str, Any]]:
+    """Return what became of the names of each source that a user gives."""
+    gave = []
+    for source, alone in lender.given.items():
+        mine = lender.names.filter(pl.col("source") == source)
+        known = links.filter(pl.col("source") == source)["id"]
+        unknown = alone + len(set(mine["id"]) - set(known))
+        some = {
+            "names": alone + len(mine),
+            "lent": (lent == source).sum(),
+            "conflicting": (conflicting == source).sum(),
+        }
+        gave.append({"source": source, **some, "unknown": unknown})
+    return gave
 
 
 def _own(content: Content) -> pl.DataFrame:
@@ -271,16 +264,18 @@ def _links(
     ]
     same = pl.concat(told).unique().rename({"other": "id"}).join(of_ids, on="id", how="inner")
     same = same.join(concepts, on="own_id", how="inner")
-    # A statement by which one concept is two others, or two are one, says less than that they are the same.
+    # A statement by which one concept is two others, or two are one, says less than that they are the same; but a user
+    # knows whose id it is.
     alone = (pl.len().over("concept", "source") == 1) & (pl.len().over("source", "id") == 1)
-    same = same.filter(alone).select("concept", "source", "id", via="label")
+    meant = pl.col("source").is_in(list(lender.given)) & (pl.col("own_id") == pl.col("id"))
+    same = same.filter(alone | meant).select("concept", "source", "id", via="label")
     links = pl.concat([named, same.cast({"concept": pl.Int32})]).unique(
         ["concept", "source", "id"], keep="first", maintain_order=True
     )
-    # A vocabulary does not borrow from itself, but an index of its codes lends to them.
+    # A vocabulary does not borrow from itself, but an index of its codes lends to them, and a user's list by their ids.
     links = links.join(concepts, on="concept", how="inner", maintain_order="left")
     itself = pl.col("own_id").str.split(":").list.first() == pl.col("id").str.split(":").list.first()
-    itself &= (pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES)
+    itself &= ~meant & ((pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES))
     return links.filter(~itself).select("concept", "source", "id", "via")
 
 
@@ -289,7 +284,9 @@ def _without_unlent(borrowed: pl.DataFrame, content: Content, lender: Lender, ru
     ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
     unlent = pl.DataFrame(lender.unlent, schema={"own_id": pl.String, "name": pl.String}, orient="row")
     keys = pl.Series("key", clean_many(unlent["name"].to_list(), tuple(rules)), dtype=pl.String)
-    told = borrowed.with_columns(own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(lender.given))
+    told = borrowed.with_columns(
+        own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(list(lender.given))
+    )
     refused = unlent.select("own_id", key=keys, given=pl.lit(value=False))
     left = told.join(refused, on=["own_id", "key", "given"], how="anti", maintain_order="left")
     return left.drop("own_id", "given")
@@ -313,7 +310,7 @@ def _without_signs(named: pl.DataFrame, lent: pl.DataFrame, given: Collection[st
         for weak, called, name, label in zip(by_the_way, *named["called", "name", "label"], strict=True)
     ]
     named = named.with_columns(pl.col("called").str.to_lowercase(), sign=pl.Series(other, dtype=pl.Boolean))
-    is_given = pl.col("source").is_in(given)
+    is_given = pl.col("source").is_in(list(given))
     # Our own list is refused what another vocabulary is.
     refused = named.filter(pl.col("sign") & ~is_given & (pl.col("source") != OURS)).select("concept", "called").unique()
     told = named.join(refused.with_columns(refused=True), on=["concept", "called"], how="left", maintain_order="left")
@@ -363,6 +360,3 @@ def _words(keys: pl.Series) -> pl.Series:
 
 def _true(values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a boolean array, chunked or not
     return np.array(pc.fill_null(values, False).to_numpy(zero_copy_only=False), bool)
-
-
-# Of a mention, names of so many words are looked for; beside the mention as a whole.

@@ -40,6 +40,7 @@ from alphita.terminology.text import CLEANING_VERSION
 
 if TYPE_CHECKING:
     from alphita.index.enrichment import Enrichment
+    from alphita.terminology.store import Terminology
 
 TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
@@ -75,9 +76,14 @@ def index_of(
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
     key = artefact.hash_json([_made_by(INDEX), content, _model(str(choice.model)), choice_hash(choice)])
-    return _kept(
+    index = _kept(
         INDEX, key, Index.open, lambda out: _index(terminology, out, f"{to} with {choice.model}{why}", choice, threads)
     )
+    if choice.names:
+        from alphita.index.enrichment import say_given
+
+        say_given(index.manifest)
+    return index
 
 
 def is_index(to: Path | str) -> bool:
@@ -98,13 +104,13 @@ def terminology_of(source: Path | str) -> Path:
     return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(source_found, out, str(source)))
 
 
-def enrichment_of(choice: Choice) -> Enrichment:
-    """Return what is chosen for an index."""
+def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enrichment:
+    """Return what is chosen for an index, of a terminology."""
     from alphita.index import enrichment
 
     choice.check()
     return enrichment.load(
-        [(name, terminology_of(name)) for name in choice.names], borrow=choice.borrow, learn=choice.learn
+        [(name, terminology_of(name)) for name in choice.names], terminology, borrow=choice.borrow, learn=choice.learn
     )
 
 
@@ -202,7 +208,8 @@ def _index(terminology: Path, out: Path, what: str, choice: Choice, threads: int
 
     say(f"indexing {what}: this is done once, and kept in {out.parent.parent}")
     encoder = TermEncoder.load(str(choice.model), threads=threads)
-    build(load_terminology(terminology), encoder, out, enrichment=enrichment_of(choice))
+    terms = load_terminology(terminology)
+    build(terms, encoder, out, enrichment=enrichment_of(choice, terms))
 
 
 def _intact_terminology(path: Path) -> Path:

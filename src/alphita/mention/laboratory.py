@@ -31,7 +31,7 @@ from alphita import textio
 from alphita.mention import lexicon
 from alphita.mention.assertion import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
 from alphita.mention.name_style import ABBREVIATION, Reading
-from alphita.mention.rules._quantities import NUMBER, fraction
+from alphita.terminology.rules._quantities import NUMBER, fraction
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory"

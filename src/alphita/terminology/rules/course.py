@@ -8,8 +8,8 @@ Not read: "akut" and the like inside compounds; "stable" ("stable angina"); "idi
 
 from __future__ import annotations
 
-from alphita.mention.rules import Codes, Flags
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules import Codes, Flags
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "course and origin: acute or chronic, congenital or acquired, transient, progressive, primary"
 VETO = True
@@ -17,7 +17,7 @@ VETO = True
 ACUTE, SUBACUTE, CHRONIC, CONGENITAL, ACQUIRED, TRANSIENT, PERMANENT, PROGRESSIVE, STATIONARY, PRIMARY, SECONDARY = (
     1 << bit for bit in range(11)
 )
-_AXES = (
+AXES = (
     ACUTE | SUBACUTE | CHRONIC,
     CONGENITAL | ACQUIRED,
     TRANSIENT | PERMANENT,
@@ -57,7 +57,7 @@ _LEXICON = Lexicon(
             "zh": "慢性",
         },
         CONGENITAL: {
-            "en": "congenital|congenitally|inborn|connatal",
+            "en": "congenital|congenitally|inborn|connatal|non acquired",
             "it": "congenito|congenita|congeniti|congenite",
             "de": "kongenital*|angeboren*|konnatal*",
             "fr": "congenital*|congenitaux",
@@ -141,7 +141,7 @@ agree = shared
 
 def contradict(left: Codes, right: Codes) -> Flags:
     """Tell which pairs name opposites of at least one kind."""
-    clash = disjoint(left & _AXES[0], right & _AXES[0])
-    for axis in _AXES[1:]:
+    clash = disjoint(left & AXES[0], right & AXES[0])
+    for axis in AXES[1:]:
         clash |= disjoint(left & axis, right & axis)
     return clash

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from alphita.mention.rules import read
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules import read
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "side: left, right, one or both"
 VETO = True

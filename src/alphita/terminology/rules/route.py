@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from alphita.mention.rules import Found, Text
-from alphita.mention.rules._lexicon import Lexicon, disjoint, narrowest, nonzero, shared, word_set
+from alphita.terminology.rules import Found, Text
+from alphita.terminology.rules._lexicon import Lexicon, disjoint, narrowest, nonzero, shared, word_set
 
 DESCRIPTION = "route of administration: oral, intravenous, topical, ..."
 VETO = True

@@ -6,7 +6,7 @@ other, "hand" and "foot" do.
 
 from __future__ import annotations
 
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "body site: regions and organs"
 VETO = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.mention.rules import Found, Text
-from alphita.mention.rules._lexicon import nonzero
-from alphita.mention.rules._quantities import (
+from alphita.terminology.rules import Found, Text
+from alphita.terminology.rules._lexicon import nonzero
+from alphita.terminology.rules._quantities import (
     AMOUNT,
     CALENDAR,
     CLOCK,
@@ -26,7 +26,7 @@ from alphita.mention.rules._quantities import (
     hashed,
     in_base_unit,
 )
-from alphita.mention.rules._slots import Slots
+from alphita.terminology.rules._slots import Slots
 
 DESCRIPTION = "drug strengths and concentrations: 500 mg/5 ml = 100 mg/ml"
 LANGUAGES = ("de", "en", "es", "fr", "it")

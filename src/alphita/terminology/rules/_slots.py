@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alphita.mention.rules import Codes, Flags
+from alphita.terminology.rules import Codes, Flags
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alphita.mention.rules import Codes, Flags, Found, Text
-from alphita.mention.rules._lexicon import SILENT, Lexicon, word_set
+from alphita.terminology.rules import Codes, Flags, Found, Text
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, word_set
 
 DESCRIPTION = "denial: 'no fever' against 'fever'"
 VETO = True

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alphita.mention.rules import Found, Text
-from alphita.mention.rules._lexicon import Lexicon, disjoint, nonzero, shared
+from alphita.terminology.rules import Found, Text
+from alphita.terminology.rules._lexicon import Lexicon, disjoint, nonzero, shared
 
 DESCRIPTION = "residual classes: unspecified (NOS) or other (NEC)"
 VETO = True

@@ -6,7 +6,7 @@ age.
 
 from __future__ import annotations
 
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "age group: fetal, neonatal, infantile, juvenile, adult, old"
 VETO = True

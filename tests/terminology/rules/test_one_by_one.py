@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.mention.rules import Profiler, load, read
-from alphita.mention.rules.negation import begins_with_denial
+from alphita.terminology.rules import Profiler, load, read
+from alphita.terminology.rules.negation import begins_with_denial
 
 # mention, term: both speak of the attribute and exclude each other.
 CONTRADICT = {

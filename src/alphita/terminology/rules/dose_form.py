@@ -7,7 +7,7 @@ to drink or to inhale; "powder" whether it is for injection, to drink or to inha
 
 from __future__ import annotations
 
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "dose form: tablet, capsule, solution, injection, cream, ..."
 VETO = True

@@ -7,7 +7,7 @@ person of either sex and are not read.
 
 from __future__ import annotations
 
-from alphita.mention.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
+from alphita.terminology.rules._lexicon import SILENT, Lexicon, disjoint, narrowest, nonzero, shared
 
 DESCRIPTION = "sex: male or female"
 VETO = True

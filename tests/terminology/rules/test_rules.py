@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import UsageError
-from alphita.mention import rules as constraints
-from alphita.mention.rules import Contradiction, Profiler, explain, laterality, load
-from alphita.mention.rules._lexicon import Lexicon, disjoint, narrowest
-from alphita.mention.rules._slots import Slots
+from alphita.terminology import rules as constraints
+from alphita.terminology.rules import Contradiction, Profiler, explain, laterality, load
+from alphita.terminology.rules._lexicon import Lexicon, disjoint, narrowest
+from alphita.terminology.rules._slots import Slots
 from alphita.terminology.text import clean
 
 PROFILER = Profiler()
@@ -111,7 +111,7 @@ def test_an_explanation_shows_the_words():
 
 
 def test_rules_are_the_folders_files_in_order():
-    assert PROFILER.rules == tuple(registry.names("alphita.mention.rules"))
+    assert PROFILER.rules == tuple(registry.names("alphita.terminology.rules"))
     assert len(PROFILER.rules) == 12
     vetoes = sum(1 << k for k, name in enumerate(PROFILER.rules) if load(name).VETO)
     assert int(PROFILER.veto_mask) == vetoes

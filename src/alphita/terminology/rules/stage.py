@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from alphita.mention.rules import Found, Text
-from alphita.mention.rules._lexicon import Lexicon, nonzero, word_set
-from alphita.mention.rules._slots import Slots
+from alphita.terminology.rules import Found, Text
+from alphita.terminology.rules._lexicon import Lexicon, nonzero, word_set
+from alphita.terminology.rules._slots import Slots
 
 DESCRIPTION = "stage, grade, class, type, TNM, severity"
 VETO = True

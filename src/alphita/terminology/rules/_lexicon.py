@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from alphita.mention.rules import Codes, Flags, Found, Text, read
+from alphita.terminology.rules import Codes, Flags, Found, Text, read
 
 # Values that are no value: the phrase is passed over ("men 1" is no word of sex).
 SILENT = 0

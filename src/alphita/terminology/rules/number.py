@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.mention.rules import Found, Text, stage
-from alphita.mention.rules._lexicon import nonzero
-from alphita.mention.rules._quantities import (
+from alphita.terminology.rules import Found, Text, stage
+from alphita.terminology.rules._lexicon import nonzero
+from alphita.terminology.rules._quantities import (
     AMOUNT,
     MASS,
     NAMES,
@@ -23,7 +23,7 @@ from alphita.mention.rules._quantities import (
     hashed,
     in_base_unit,
 )
-from alphita.mention.rules._slots import Slots
+from alphita.terminology.rules._slots import Slots
 
 DESCRIPTION = "numbers, and measures in one unit: 0.5 g = 500 mg"
 LANGUAGES = ("de", "en", "es", "fr", "it", "zh")
