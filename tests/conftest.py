@@ -30,8 +30,10 @@ os.fsync = lambda _: None
 # ALPHITA_RANDOM_TESTS=1 draws all of them, and new ones (`make check-slow`).
 MANY = bool(os.environ.get("ALPHITA_RANDOM_TESTS"))
 FEW = 3
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("random", deadline=None)
+# How long examples take to draw is the machine's matter.
+UNTIMED = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("same", UNTIMED, derandomize=True)
+hypothesis.settings.register_profile("random", UNTIMED)
 hypothesis.settings.load_profile("random" if MANY else "same")
 
 
@@ -47,18 +49,19 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of long files first, and draw a third of the examples."""
+    """Put the tests of long files first, and draw a third of the examples, however long each takes."""
 
     def place(item: pytest.Item) -> int:
         return next((number for number, part in enumerate(LONG) if f"tests/{part}" in item.path.as_posix()), len(LONG))
 
     items.sort(key=place)
-    if not MANY:
-        functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
-        for function in functions:
-            if asked := getattr(function, "_hypothesis_internal_use_settings", None):
-                fewer = hypothesis.settings(asked, max_examples=max(10, asked.max_examples // FEW))
-                function._hypothesis_internal_use_settings = fewer
+    functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
+    for function in functions:
+        if asked := getattr(function, "_hypothesis_internal_use_settings", None):
+            examples = asked.max_examples if MANY else max(10, asked.max_examples // FEW)
+            checks = {*asked.suppress_health_check, hypothesis.HealthCheck.too_slow}
+            changed = hypothesis.settings(asked, max_examples=examples, deadline=None, suppress_health_check=checks)
+            function._hypothesis_internal_use_settings = changed
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

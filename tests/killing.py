@@ -1,4 +1,4 @@
-"""A training run of the command line, killed in its midst and gone on with."""
+"""Kills at a chosen step, and a training run of the command line that is killed so and gone on with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,70 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+from alphita.errors import AlphitaError
 from tests.cli.command import alphita
 
-SECONDS = 120
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
+# Their last argument may be the folder that the name is looked up in, -1 for none.
+IN_FOLDER = ("os.remove", "os.mkdir", "os.rmdir")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+# The command line, killed as soon as a checkpoint stands in a folder.
+KILLED_AT_A_CHECKPOINT = """
+import os, signal, sys
+from alphita.cli import main
+from alphita_lab.training.engine import checkpoints
+save = checkpoints.save
+work = sys.argv.pop(1)
+def saving(folder, *more):
+    save(folder, *more)
+    if str(folder) == work:
+        os.kill(os.getpid(), signal.SIGKILL)
+checkpoints.save = saving
+main()
+"""
+
+
+def child(work: Callable[[], None]) -> int:
+    """Do some work in a child; return 0, or how it ended: the number of the signal, negative."""
+    process = os.fork()
+    if not process:
+        try:
+            work()
+        except AlphitaError as error:
+            print(error, flush=True)
+            os._exit(3)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(4)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def kill_before(step: int, below: Path) -> None:
+    """Kill this process before it changes something below a folder for the `step`th time."""
+    done = 0
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal done
+        if event != "open" and event not in CHANGES:
+            return
+        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & WRITING):
+            return
+        named = str(arguments[0])
+        if event in IN_FOLDER and isinstance(folder := arguments[-1], int) and folder >= 0:
+            named = f"{os.readlink(f'/proc/self/fd/{folder}')}/{named}"
+        if str(below) in named:
+            done += 1
+            if done == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
 
 
 def train_command(recipe: str, terminology: Path, model: Path, settings: Mapping[str, Any]) -> list[str]:
@@ -62,14 +117,9 @@ def whole_and_resumed(command: list[str], folder: Path, work: str = "killed.trai
     """
     whole, killed = folder / "whole", folder / "killed"
     assert in_this_process([*command, "-o", str(whole)]) == 0
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + SECONDS
-    while not list((folder / work).glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    dying = [command[0], "-c", KILLED_AT_A_CHECKPOINT, str(folder / work), *command[3:], "-o", str(killed)]
+    assert subprocess.run(dying, capture_output=True).returncode == -signal.SIGKILL
+    assert len(list((folder / work).glob("step-*/state.json"))) == 1
     assert not killed.exists()
     assert in_this_process([*command, "-o", str(killed)]) == 2
     said = subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True, text=True)

@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from alphita import clock, drafts, machine, progress, textio
+from alphita.drafts import MANIFEST
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FORMAT_VERSION = 1
 READABLE_VERSIONS = (FORMAT_VERSION,)
-MANIFEST = "manifest.json"
 # Every file up to this much in all is rehashed whenever an artefact is opened (some tenths of a second); a larger one
 # once, and then only when a file of it was written since.
 VERIFY_UP_TO_BYTES = 512 * 2**20
 FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
 # What the manifest says itself; a draft's fields cannot replace it.
-RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", "created", "command")
+RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", *drafts.HOW_MADE)
 REBUILD = {
     "terminology": "alphita terminology import …",
     "split": "alphita terminology split …",
@@ -65,7 +65,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
 
     Args:
         target: the folder to create. If it exists already that is an error, unless `force`, which moves the old one
-            aside to `NAME.old-1` (`-2`, ...).
+            aside to `NAME.old-1` (`-2`, ...), unless it is the same.
         kind: what it is, e.g. "terminology".
         force: replace an existing target.
 

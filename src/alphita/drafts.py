@@ -17,6 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from alphita import textio
+
+MANIFEST = "manifest.json"
+# When and by which command an artefact was made: it does not make it another.
+HOW_MADE = {"created": None, "command": None}
+
 
 @contextmanager
 def aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
@@ -69,6 +75,11 @@ def _remove(draft: Path) -> None:
 
 def put_in_place(aside: Path, target: Path) -> None:
     """Rename a draft to its target; an old one is moved aside to `NAME.old-1` (`-2`, ...), unless it is the same."""
+    if target.is_dir() and not target.is_symlink() and _is_same(aside, target):
+        target.chmod(aside.stat().st_mode)
+        with contextlib.suppress(FileNotFoundError):
+            (aside / MANIFEST).replace(target / MANIFEST)
+        return
     old = _free_name(target) if target.exists() else None
     if old is not None:
         target.rename(old)
@@ -78,9 +89,6 @@ def put_in_place(aside: Path, target: Path) -> None:
         if old is not None:
             old.rename(target)
         raise
-    if old is not None and _is_same(old, target):
-        # A job that was killed when this was done, and gone on with.
-        _remove(old)
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -90,7 +98,20 @@ def _is_same(one: Path, other: Path) -> bool:
     )
     # Small ones first: a manifest, say, tells two apart in a moment.
     names = sorted(sizes, key=lambda name: sizes[name])
-    return sizes == others and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+    # What cannot be read is moved aside, not judged.
+    with contextlib.suppress(OSError):
+        return sizes.keys() == others.keys() and all(_is_same_file(one / name, other / name) for name in names)
+    return False
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    if one.name != MANIFEST:
+        return filecmp.cmp(one, other, shallow=False)
+    try:
+        first, second = (textio.json_file(path) | HOW_MADE for path in (one, other))
+    except (TypeError, ValueError):
+        return False
+    return bool(first == second)
 
 
 def _free_name(path: Path) -> Path:

@@ -59,7 +59,7 @@ def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 2
     assert "already exists; choose another name or use --force" in capsys.readouterr().err
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force") == 0
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force", "--no-borrow") == 0
     assert (tmp_path / "x.index.old-1").exists()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from alphita import cli
+from tests.waiting import SECONDS
 
 COMMAND = [sys.executable, "-c", "from alphita.cli import main; main()"]
 
@@ -20,7 +21,7 @@ def alphita(*arguments: str, unbuffered: bool = False, **options: object) -> sub
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     env |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
     return subprocess.run(
-        [*COMMAND, *arguments], stderr=subprocess.PIPE, timeout=120, check=False, env=env | given, **options
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, timeout=SECONDS, check=False, env=env | given, **options
     )
 
 

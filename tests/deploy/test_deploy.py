@@ -23,6 +23,7 @@ from alphita import cli
 from alphita.service.connections import MOST_CONNECTIONS
 from alphita.service.metrics import Metrics
 from tests.cli.command import alphita
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -222,7 +223,7 @@ def test_the_image_is_small_and_serves(image, tmp_path):
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as served:
         try:
             url = re.search(r"http://\S+", served.stdout.readline())[0].replace("0.0.0.0", "127.0.0.1")
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:
                 try:
                     assert urllib.request.urlopen(url + "ready", timeout=4).status == 200

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tests.docs.blocks import Block, commands
 from tests.docs.given import give
+from tests.waiting import free_port
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 3600
@@ -90,7 +90,7 @@ class Reader:
             database: the address of a PostgreSQL database.
         """
         self.folder, self.database = folder, database
-        self.port = _free_port()
+        self.port = free_port()
         self.server: subprocess.Popen[bytes] | None = None
         self.begun = False
         folder.mkdir(exist_ok=True)
@@ -194,12 +194,6 @@ def _answers(port: int) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return int(some.getsockname()[1])
 
 
 def _clone(folder: Path) -> None:

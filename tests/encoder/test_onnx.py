@@ -206,7 +206,6 @@ def test_core_install_encodes_without_torch(saved, tiny, int8, tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
     )
     # ONNX Runtime would keep an id there that it sends to its maker.
     assert list(home.rglob("*device*")) == []

@@ -7,61 +7,16 @@ that is not whole lies under the final name, and to write again gives what an un
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 from alphita.answer.normalizer import Normalizer
-from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from tests.doubles import HashEncoder
 from tests.faults.writers import GROWING, WRITERS, Place, content
-
-CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
-# Their last argument may be the folder that the name is looked up in, -1 for none.
-IN_FOLDER = ("os.remove", "os.mkdir", "os.rmdir")
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-
-
-def child(work: Callable[[], None]) -> int:
-    """Do some work in a child; return 0, or how it ended: the number of the signal, negative."""
-    process = os.fork()
-    if not process:
-        try:
-            work()
-        except AlphitaError as error:
-            print(error, flush=True)
-            os._exit(3)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(4)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-def kill_before(step: int, below: Path) -> None:
-    """Kill this process before it changes something below a folder for the `step`th time."""
-    done = 0
-
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal done
-        if event != "open" and event not in CHANGES:
-            return
-        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & WRITING):
-            return
-        named = str(arguments[0])
-        if event in IN_FOLDER and isinstance(folder := arguments[-1], int) and folder >= 0:
-            named = f"{os.readlink(f'/proc/self/fd/{folder}')}/{named}"
-        if str(below) in named:
-            done += 1
-            if done == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
+from tests.killing import child, kill_before
 
 
 def main(name: str, folder: str, every: str) -> None:

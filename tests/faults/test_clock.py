@@ -25,6 +25,7 @@ from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
 from alphita_lab.training.engine import tokens
 from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
+from tests.waiting import SECONDS
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "job-sssom", "annotation-jsonl", "index")]
 YEAR = 365 * 86_400.0
@@ -180,8 +181,9 @@ def test_the_page_sends_decisions_in_the_order_in_which_they_were_taken(tmp_path
         again.resume("ann");
         await new Promise((done) => setTimeout(done, 10));
         clearTimeout(again.timer);
-        console.log(again.items.map((item) => item.uid).join(" "), wait > 500 && wait <= 1000);
+        // A second, less what a busy machine took since: not the hours between two clocks.
+        console.log(again.items.map((item) => item.uid).join(" "), Math.abs(wait - 1000) < 600_000);
         """
     )
-    done = subprocess.run([node, tmp_path / "test.mjs"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([node, tmp_path / "test.mjs"], capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.stdout == "9 8 7 6 true\n", done.stderr

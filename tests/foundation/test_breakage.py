@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from alphita import artefact
+from alphita import artefact, clock
 from alphita.errors import UsageError
+from tests.killing import child, kill_before
 
 WRITE_ARTEFACT = """
 with artefact.create(target, "model") as draft:
@@ -76,20 +81,67 @@ def test_a_kill_leaves_no_target_and_the_next_writer_clears_up(tmp_path, code):
     assert names(tmp_path) == [".X.1-0123456.draft", ".X.old-1.1-01234567.draft", ".XY.1-01234567.draft", "X"]
 
 
-@BOTH
-def test_a_kill_leaves_the_old_target_as_it_was(tmp_path, code):
-    target = tmp_path / "X"
-    write(target, code)
-    before = artefact.hash_file(target / "manifest.json" if target.is_dir() else target)
-    forced = code.replace('"model"', '"model", force=True').replace("bytes(5000)", "bytes(5001)")
-    with writer(target, forced):
-        pass
-    assert artefact.hash_file(target / "manifest.json" if target.is_dir() else target) == before
-    write(target, forced)
-    assert names(tmp_path) == (["X", "X.old-1"] if target.is_dir() else ["X"])
-    # What is the same stands once.
-    write(target, forced)
-    assert names(tmp_path) == (["X", "X.old-1"] if target.is_dir() else ["X"])
+def write_here(target: Path, folder: bool, content: bytes, day: int) -> None:
+    """Write as another command on another day would, so that the manifest of the same content differs."""
+    with (
+        mock.patch.object(clock, "now", return_value=datetime(2026, 1, day, tzinfo=UTC)),
+        mock.patch("sys.argv", [str(day)]),
+    ):
+        if folder:
+            with artefact.create(target, "model", force=True) as draft:
+                (draft.path / "sub").mkdir()
+                (draft.path / "sub/a").write_bytes(content)
+        else:
+            with artefact.atomic_file(target) as file:
+                file.write(content)
+
+
+def content_of(path: Path) -> bytes:
+    """What was written, if all of it stands there."""
+    if path.is_dir():
+        assert list(artefact.verify(path, "model")["files"]) == ["sub/a"]
+        return (path / "sub/a").read_bytes()
+    return path.read_bytes()
+
+
+def kill_at_each_step(work: Path, folder: bool, contents: Sequence[bytes]) -> None:
+    """Write each of the contents over the one before, the last killed before each step, and again; print the kills."""
+    for step in itertools.count(1):
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        target = work / "X"
+        for day, content in enumerate(contents[:-1], 1):
+            write_here(target, folder, content, day)
+
+        def killed(step: int = step, target: Path = target) -> None:
+            kill_before(step, work)
+            write_here(target, folder, contents[-1], 8)
+
+        ended = child(killed)
+        # The name is free for a moment between two renames; the old one stands aside by then.
+        found = [content_of(path) for path in work.iterdir() if not path.name.endswith(".draft")]
+        assert found, f"step {step}: {names(work)}"
+        assert set(found) <= set(contents), f"step {step}: {names(work)}"
+        assert contents[-2] in found or not folder, f"step {step}: {names(work)}"
+        write_here(target, folder, contents[-1], 9)
+        assert names(work) == (["X", "X.old-1"] if folder else ["X"]), f"step {step}"
+        assert content_of(target) == contents[-1]
+        assert not folder or '"2026-01-09T' in (target / "manifest.json").read_text()
+        if ended == 0:
+            print(step - 1)
+            return
+        assert ended == -signal.SIGKILL
+
+
+# The second is the same as what stands there: it is not kept aside beside itself.
+@pytest.mark.parametrize("contents", [(b"old", b"new"), (b"old", b"new", b"new")], ids=["other", "same"])
+@pytest.mark.parametrize("folder", [True, False], ids=["artefact", "file"])
+def test_a_kill_at_each_step_leaves_the_old_target_and_the_next_writer_clears_up(tmp_path, folder, contents):
+    code = f"from tests.foundation.test_breakage import *; kill_at_each_step(Path(sys.argv[1]), {folder}, {contents})"
+    command = [sys.executable, "-c", code, tmp_path / "work"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout) >= (6 if folder else 2)
 
 
 def test_the_draft_of_a_writer_at_work_is_left_in_peace(tmp_path):

@@ -32,6 +32,7 @@ from tests.index.server_contract import (
     plain,
     term,
 )
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -337,12 +338,13 @@ def test_readers_at_work_while_it_is_replaced_see_no_error(database, mixed):
             reader.start()
         for number in range(4):
             loaded(writer, Rows(renamed if number % 2 == 0 else rows), f"{'ba'[number % 2]}{number}", force=True)
-            writer.update(Rows(rows if number % 2 == 0 else renamed), release=f"{'ab'[number % 2]}u{number}")
+            updated = f"{'ab'[number % 2]}u{number}"
+            writer.update(Rows(rows if number % 2 == 0 else renamed), release=updated)
+            wait_until(lambda updated=updated: errors or updated in releases)
         done.set()
         for reader in readers:
-            reader.join(30)
+            reader.join()
     assert errors == []
-    assert len(releases) > 2
 
 
 def test_an_update_that_breaks_off_changes_nothing(server, mixed):

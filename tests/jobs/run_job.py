@@ -1,8 +1,13 @@
-"""Runs one job in a process of its own, to be killed or starved: INDEX INPUT OUT [resume] [file-size limit] [chunk]."""
+"""Runs one job in a process of its own, to be killed or starved.
+
+INDEX INPUT OUT [resume] [file-size limit] [chunk] [chunks before a kill]
+"""
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import sys
 import time
 import zlib
@@ -13,6 +18,7 @@ import numpy as np
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
+from alphita.jobs.journal import Chunk, Journal
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header, TargetInfo
@@ -47,10 +53,21 @@ def table_of(source: Path | str) -> MentionFile:
     )
 
 
-def main(index: str, source: str, out: str, resume: str = "", limit: str = "", chunk: str = "50") -> None:
+def main(
+    index: str, source: str, out: str, resume: str = "", limit: str = "", chunk: str = "50", kill: str = ""
+) -> None:
     """Run the job; an error made for users goes to stderr as on the command line."""
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+    if kill:
+        add = Journal.add
+
+        def adding(journal: Journal, chunk: Chunk) -> None:
+            if len(journal.chunks) == int(kill):
+                os.kill(os.getpid(), signal.SIGKILL)
+            add(journal, chunk)
+
+        Journal.add = adding  # type: ignore[method-assign]
     normalizer = Normalizer(Index.open(index), encoder=MoodyEncoder())
     try:
         name = Path(out).name.partition(".")[2]

@@ -1,21 +1,23 @@
-"""`alphita ...` with an encoder that needs no model, and takes two seconds over a string with "slow" in it."""
+"""`alphita ...` with an encoder that needs no model, and waits for the file $GO_ON at a string with "slow" in it."""
 
 from __future__ import annotations
 
-import time
+import os
+from pathlib import Path
 
 import pytest
 
 from alphita import cli
 from tests.doubles import HashEncoder
+from tests.waiting import wait_until
 
 
 class Slow(HashEncoder):
-    """Sleeps when told to."""
+    """Waits when told to."""
 
     def encode(self, strings):
         if any("slow" in one for one in strings):
-            time.sleep(2)
+            wait_until(Path(os.environ["GO_ON"]).exists)
         return super().encode(strings)
 
 

@@ -16,6 +16,7 @@ from alphita.service import keys, logs
 from alphita.service.app import page_paths
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of, code_of
+from tests.waiting import wait_until
 
 SECRET = "John Doe, seizur"
 
@@ -39,11 +40,8 @@ def requests_of(lines: list[dict]) -> list[dict]:
 def test_health_and_readiness(normalizer):
     with client_of(normalizer) as client:
         assert client.get("/health").json()["status"] == "ok"
-        deadline = time.monotonic() + 20
-        while (answer := client.get("/ready")).status_code != 200:
-            assert answer.json()["status"] == "starting"
-            assert time.monotonic() < deadline
-        assert answer.json() == {
+        wait_until(lambda: client.get("/ready").json()["status"] != "starting")
+        assert client.get("/ready").json() == {
             "status": "ready",
             "index": normalizer.index.content_hash,
             "model": normalizer.index.manifest["model_hash"],
@@ -58,9 +56,7 @@ def test_a_model_that_cannot_answer_is_not_ready(index_path, log):
             raise RuntimeError("broken")
 
     with client_of(Normalizer(Index.open(index_path), encoder=Broken())) as client:
-        deadline = time.monotonic() + 20
-        while client.get("/ready").json()["status"] != "failed":
-            assert time.monotonic() < deadline
+        wait_until(lambda: client.get("/ready").json()["status"] == "failed")
         assert client.get("/ready").status_code == 503
         assert client.get("/health").status_code == 200
     assert [line["error"]["type"] for line in log() if line["event"] == "cannot answer"] == ["RuntimeError"]

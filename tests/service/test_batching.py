@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 
 from alphita.service.batching import MOST_TOKENS, Batcher, QueueFull, tokens
+from tests.waiting import SECONDS
 
-LONG = 30.0
+LONG = float(SECONDS)
 
 
 class Upper:

@@ -257,6 +257,7 @@ def test_bodies_held_at_once_are_bounded():
 def test_a_client_over_its_rate_is_told_when_to_come_again():
     async def run():
         limits = Limits(echo, Settings(rate=0.5, burst=2))
+        limits.rate._clock = Clock()
         clients = [Client(b"x") for _ in range(3)]
         for one in clients:
             await limits(one.scope, one.receive, one.send)
@@ -279,6 +280,7 @@ def test_no_more_than_so_many_refusals_wait(monkeypatch):
 
     async def run():
         door = Limits(echo, Settings(rate=0.5, burst=1))
+        door.rate._clock = Clock()
         clients = [Client(b"x") for _ in range(6)]
         tasks = [asyncio.create_task(door(one.scope, one.receive, one.send)) for one in clients]
         await asyncio.wait(tasks, timeout=0.1)
@@ -294,6 +296,7 @@ def test_no_more_than_so_many_refusals_wait(monkeypatch):
 def test_reviewers_behind_one_proxy_do_not_share_a_rate():
     async def run():
         limits = Limits(echo, Settings(rate=0.5, burst=1))
+        limits.rate._clock = Clock()
         clients = [Client(b"x") for _ in range(3)]
         for one, name in zip(clients, ("ann", "ben", "ann"), strict=True):
             one.scope["state"] = {"reviewer": name}

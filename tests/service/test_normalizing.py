@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from alphita.service import normalizing
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of, code_of
+from tests.waiting import SECONDS, wait_until
 
 MENTIONS = ["Seizure", "head ache", "COLD", "", "T2DM", "xyzzy", "Seizure", "mal di schiena é 癫痫"]
 
@@ -34,10 +34,7 @@ def normalized(client: TestClient, **asked) -> list[dict]:
 
 
 def wait_until_ready(client: TestClient) -> None:
-    deadline = time.monotonic() + 20
-    while client.get("/ready").status_code != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: client.get("/ready").status_code == 200)
 
 
 @pytest.mark.parametrize("top", [1, 2, 5])
@@ -202,16 +199,15 @@ def test_a_full_queue_is_503(index_path):
 
     class Waiting(HashEncoder):
         def encode(self, strings):
-            held.wait(20)
+            held.wait(SECONDS)
             return super().encode(strings)
 
     normalizer = Normalizer(Index.open(index_path), encoder=Waiting())
     with client_of(normalizer, queue=2) as client:
-        asked = threading.Thread(target=client.post, args=("/normalize",), kwargs={"json": {"mentions": ["headach"]}})
-        asked.start()
+        # What warms the server up fills it.
+        wait_until(lambda: "alphita_queue_depth 2.0" in client.get("/metrics").text)
         refused = client.post("/normalize", json={"mentions": ["seizur", "cephalgi"]})
         held.set()
-        asked.join()
         assert refused.status_code == 503
         assert code_of(refused) == "queue_full"
         assert int(refused.headers["retry-after"]) >= 1
@@ -224,7 +220,7 @@ def test_an_answer_that_takes_too_long_is_504(index_path):
 
     class Waiting(HashEncoder):
         def encode(self, strings):
-            held.wait(20)
+            held.wait(SECONDS)
             return super().encode(strings)
 
     with client_of(Normalizer(Index.open(index_path), encoder=Waiting()), seconds=0.1) as client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections import Counter
 
 import httpx
@@ -13,34 +13,40 @@ from alphita.index.store import Index
 from alphita.service.app import create
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder
+from tests.waiting import SECONDS
 
 CLIENTS, REQUESTS, QUEUE = 50, 6, 40
 
 
-class Laborious(HashEncoder):
-    def encode(self, strings):
-        time.sleep(0.002 * len(strings))
-        return super().encode(strings)
-
-
 def test_fifty_clients_over_the_limit(index_path):
+    enough = threading.Event()
+
+    class Laborious(HashEncoder):
+        def encode(self, strings):
+            enough.wait(SECONDS)
+            return super().encode(strings)
+
     app = create(
         Settings(queue=QUEUE, rate=0, max_requests=45, batch_tokens=50),
         Normalizer(Index.open(index_path), encoder=Laborious()),
     )
     depths: list[float] = []
+    refusals: list[httpx.Response] = []
 
     async def client_of(asking: httpx.AsyncClient, number: int) -> list[httpx.Response]:
         answers = []
         for turn in range(REQUESTS):
             mentions = [f"headach {number} {turn} {place}" for place in range(3)]
             answers.append(await asking.post("/normalize", json={"mentions": mentions}))
+            refusals.extend(one for one in answers[-1:] if one.status_code == 503)
         return answers
 
     async def watch(asking: httpx.AsyncClient) -> None:
         while True:
             lines = (await asking.get("/metrics")).text.splitlines()
             depths.extend(float(line.split()[1]) for line in lines if line.startswith("alphita_queue_depth "))
+            if len(refusals) > CLIENTS and any(depths):
+                enough.set()
             await asyncio.sleep(0.005)
 
     async def run() -> list[httpx.Response]:
@@ -55,7 +61,7 @@ def test_fifty_clients_over_the_limit(index_path):
     answers = asyncio.run(run())
     counts = Counter(one.status_code for one in answers)
     assert set(counts) == {200, 503}
-    assert counts[503] > CLIENTS
+    assert counts[503] == len(refusals) > CLIENTS
     assert answers[-1].status_code == 200
     for one in answers:
         if one.status_code == 503:

@@ -14,6 +14,7 @@ from alphita.service import app
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder
 from tests.service.review_service import HEADER
+from tests.waiting import SECONDS
 
 ROWS = "/api/projects/lab/rows"
 
@@ -123,6 +124,7 @@ def test_the_second_of_two_tabs_sees_the_first(lab):
 
 def test_of_many_tabs_at_once_one_is_first(lab):
     row, statuses = lab.ids()[0], []
+    lab.store._connections.timeout = SECONDS
 
     def send(number):
         statuses.append(decide(lab.as_(), row, f"tab{number}").status_code)

@@ -21,9 +21,9 @@ from alphita.service.normalizing import Asked, Encoded, Question
 from alphita.service.workers import Opening, Worker, contents
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.asking import client_of
+from tests.waiting import SECONDS, wait_until
 
 QUESTIONS = [Question("seizur"), Question("head ache"), Question("cold")]
-SECONDS = 60.0
 
 
 class OfHashes(Opening):
@@ -134,10 +134,7 @@ def test_the_server_takes_them_in_one_by_one_while_there_is_memory(opening, inde
     further = [Told(opening) for _ in range(3)]
     normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
     with client_of(normalizer, further=further) as client:
-        deadline = time.monotonic() + SECONDS
-        while len(taken) < 2 or further[1]._process is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: len(taken) == 2 and further[1]._process is not None)
         mentions = [f"headache number {number} of many" for number in range(200)]
         answers = client.post("/normalize", json={"mentions": mentions}).json()["results"]
         assert [answer["mention"] for answer in answers] == mentions

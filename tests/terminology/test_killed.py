@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,21 @@ from tests.terminology.conftest import read_rejects
 from tests.terminology.test_cli import run
 
 TABLE = "id,term,definition\nX:1,One,first\nX:2,Two,\nX:3,,empty\n"
-# Stops for good where a function is called for the n-th time; without one, says that all is imported and goes on.
+# Stops for good where a function is called for the n-th time.
 CHILD = """
 import importlib, sys, time
 module, name, n, *arguments = sys.argv[1:]
 def stop(*_, **__):
     print("here", flush=True)
     time.sleep(600)
-if name:
-    place = importlib.import_module(module)
-    for part in name.split(".")[:-1]:
-        place = getattr(place, part)
-    name = name.rpartition(".")[2]
-    original, calls = getattr(place, name), iter(range(1, 10**6))
-    setattr(place, name, lambda *a, **k: (stop if next(calls) == int(n) else original)(*a, **k))
+place = importlib.import_module(module)
+for part in name.split(".")[:-1]:
+    place = getattr(place, part)
+name = name.rpartition(".")[2]
+original, calls = getattr(place, name), iter(range(1, 10**6))
+setattr(place, name, lambda *a, **k: (stop if next(calls) == int(n) else original)(*a, **k))
 from alphita import cli
 import alphita.cli.terminology, alphita.terminology.store, alphita.terminology.loaders.table
-if not name:
-    print("here", flush=True)
 sys.argv = ["alphita", "terminology", "import", *arguments]
 cli.main()
 """
@@ -49,14 +45,13 @@ MOMENTS = [
 ]
 
 
-def kill(folder: Path, module: str, function: str, n: int, *more: str, delay: float = 0.0) -> None:
+def kill(folder: Path, module: str, function: str, n: int, *more: str) -> None:
     """Import `folder`/t.csv into `folder`/x.terminology in another process; kill it when it says so."""
     arguments = [module, function, str(n), "table", str(folder / "t.csv"), "-o", str(folder / "x.terminology"), *more]
     command = [sys.executable, "-c", CHILD, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"here\n"
-        time.sleep(delay)
         child.kill()
 
 
@@ -90,16 +85,10 @@ def test_killed_at(tmp_path: Path, content_hash: str, module: str, function: str
 
 def test_killed_while_one_folder_takes_the_place_of_another(tmp_path: Path, content_hash: str) -> None:
     output = tmp_path / "x.terminology"
+    (tmp_path / "t.csv").write_text(TABLE + "X:4,Four,\n")
     run("import", "table", tmp_path / "t.csv", "-o", output)
+    (tmp_path / "t.csv").write_text(TABLE)
     kill(tmp_path, "pathlib", "Path.rename", 2, "--force")
     assert not output.exists()
     artefact.verify(output.with_name("x.terminology.old-1"), "terminology")
-    check_the_next_run(tmp_path, content_hash)
-
-
-@pytest.mark.parametrize("delay", [0.0, 0.01, 0.04])
-def test_killed_at_any_time(tmp_path: Path, content_hash: str, delay: float) -> None:
-    kill(tmp_path, "", "", 0, delay=delay)
-    if (tmp_path / "x.terminology").exists():
-        artefact.verify(tmp_path / "x.terminology", "terminology")
     check_the_next_run(tmp_path, content_hash)

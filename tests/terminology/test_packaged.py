@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,8 @@ from alphita.terminology.store import Terminology
 @pytest.fixture(scope="module")
 def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     path = tmp_path_factory.mktemp("hpo") / "hpo.terminology"
-    start = time.perf_counter()
     rejects = Rejects(None, strict=True)
     store.save(obo.load([detect.find_packaged("hpo")], obo.Options(), rejects), path, rejects=rejects)
-    assert time.perf_counter() - start < 10  # about 1 s on two idle cores
     return store.load_terminology(path)
 
 
@@ -58,12 +55,6 @@ def test_hpo_split(hpo: Terminology) -> None:
     split = hold_out_synonyms(hpo, fraction=0.3, seed=0)
     assert 2_800 < len(split) < 3_300
     assert len(set(split.concept_ids)) == len(split)
-
-
-def test_opening_is_quick(hpo: Terminology) -> None:
-    start = time.perf_counter()
-    store.load_terminology(hpo.path)
-    assert time.perf_counter() - start < 0.1
 
 
 def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:

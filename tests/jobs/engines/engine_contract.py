@@ -22,10 +22,12 @@ import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
 from alphita.jobs.engines.engine import MOST_DEATHS, Engine, Receipt, SameVersion
+from tests.waiting import SECONDS, wait_until
 
-SECONDS = 60
 # How long a slow task takes, if it is not stopped.
 SLOW = 1.5
+# The file in the folder of the notes that ends the tasks that are held.
+GO_ON = "go on"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Squares:
         waits: the task that waits to be killed, the first time.
         dies: the task that kills its worker.
         slow: from this task on they take their time.
+        held: from this task on they wait for the file `GO_ON`.
     """
 
     folder: str
@@ -47,6 +50,7 @@ class Squares:
     waits: int = -1
     dies: int = -1
     slow: int = 1_000
+    held: int = 1_000
 
     def __call__(self) -> Squaring:
         return Squaring(self)
@@ -72,6 +76,8 @@ class Squaring:
             time.sleep(SECONDS)
         if task >= what.slow:
             time.sleep(SLOW)
+        if task >= what.held:
+            wait_until((folder / GO_ON).exists)
         note(folder, "ended", task)
         return {"square": task**2, "pid": os.getpid()}
 
@@ -131,10 +137,7 @@ def the_words_of_a_fault_come_through(engine: Engine, folder: Path) -> None:
 
 def a_killed_worker_costs_its_own_task(engine: Engine, folder: Path) -> None:
     def kill() -> None:
-        deadline = time.monotonic() + SECONDS
-        while not (folder / "pid").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until((folder / "pid").exists)
         os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
@@ -154,10 +157,11 @@ def a_task_that_kills_its_workers_is_given_up(engine: Engine, folder: Path) -> N
 
 
 def closing_stops_what_is_at_work(engine: Engine, folder: Path) -> None:
-    going = engine.run(Squares(str(folder), slow=1), range(6), what="Squaring")
+    going = engine.run(Squares(str(folder), held=1), range(6), what="Squaring")
     assert next(going)[0] == 0
     going.close()  # type: ignore[attr-defined]
-    time.sleep(SLOW + 0.5)
+    (folder / GO_ON).touch()
+    time.sleep(0.5)
     assert noted(folder, "ended") == Counter([0])
     # It can be used again.
     assert len(list(engine.run(Squares(str(folder)), [7, 8], what="Squaring"))) == 2

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -20,8 +18,8 @@ from alphita.jobs.engines.engines import ENGINES, open_engine
 from tests.jobs.engines import run_shards
 from tests.jobs.engines.conftest import table_of
 from tests.jobs.engines.serial import Serial
+from tests.waiting import has_ended, wait_until
 
-SECONDS = 60
 ROWS = 480
 
 
@@ -53,24 +51,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in started if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
-def waiting_for(folder: Path, files: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not folder.is_dir() or len(list(folder.iterdir())) < files:
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-@pytest.fixture
-def started(index_path, source, tmp_path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A job on processes, at its beginning; and its output."""
-    out = tmp_path / "out"
-    process = subprocess.Popen(command(index_path, source, out), env=environment(), stderr=subprocess.DEVNULL)
-    yield process, out
-    process.kill()
-    process.wait()
-
-
 def command(index: Path, source: str, out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "tests.jobs.engines.run_shards", "processes", str(index), source, str(out), *more]
 
@@ -90,17 +70,12 @@ def test_every_engine_writes_the_same_bytes(engine, index_path, source, wanted, 
     assert done.summary.rows == ROWS
 
 
-def test_no_row_is_lost_or_doubled_where_workers_are_killed(started, wanted):
-    process, out = started
-    killed = []
-    # One while questions are read, one while they are answered, one while rows are written.
-    for folder, files in (("questions", 3), ("answers", 1), ("written", 3)):
-        waiting_for(out / "_work" / folder, files, process)
-        victim = children(process.pid)[-1]
-        os.kill(victim, signal.SIGKILL)
-        killed.append(victim)
-    assert process.wait(SECONDS) == 0
-    assert len(set(killed)) == 3
+def test_no_row_is_lost_or_doubled_where_workers_are_killed(wanted, index_path, source, tmp_path):
+    out = tmp_path / "out"
+    subprocess.run(command(index_path, source, out, "workers"), env=environment(), check=True)
+    killed = {path.suffix: int(path.read_text()) for path in tmp_path.glob("out.*")}
+    assert killed.keys() == {".Reading", ".Normalising", ".Writing"}
+    assert len(set(killed.values())) == 3
     assert content(out) == wanted
     rows = pl.read_parquet(f"{out}/part-*.parquet").filter(pl.col("rank") == 1)["row"]
     rejects = pl.read_csv(out / "rejects.csv")
@@ -108,20 +83,19 @@ def test_no_row_is_lost_or_doubled_where_workers_are_killed(started, wanted):
     assert len(rows) + len(rejects) == ROWS
 
 
-@pytest.mark.parametrize(("folder", "files"), [("questions", 6), pytest.param("written", 9, marks=pytest.mark.slow)])
-def test_a_killed_driver_goes_on(started, wanted, index_path, source, folder, files):
-    process, out = started
-    waiting_for(out / "_work" / folder, files, process)
-    process.kill()
-    process.wait()
+@pytest.mark.parametrize(("step", "tasks"), [("Reading", 6), pytest.param("Writing", 9, marks=pytest.mark.slow)])
+def test_a_killed_driver_goes_on(wanted, index_path, source, tmp_path, step, tasks):
+    out = tmp_path / "out"
+    killed = subprocess.run(command(index_path, source, out, f"{step}={tasks}"), env=environment())
+    assert killed.returncode == -signal.SIGKILL
     assert not (out / "manifest.json").exists()
     resumed = subprocess.run(
-        command(index_path, source, out, "resume"), env=environment(), capture_output=True, text=True, timeout=SECONDS
+        command(index_path, source, out, "resume"), env=environment(), capture_output=True, text=True
     )
     assert resumed.returncode == 0, resumed.stderr
     assert content(out) == wanted
     # What was done is not done again.
-    assert ("Reading" in resumed.stderr) == (folder == "questions")
+    assert ("Reading" in resumed.stderr) == (step == "Reading")
 
 
 def test_engines_are_named():
@@ -130,13 +104,15 @@ def test_engines_are_named():
     assert ENGINES == ("processes", "ray", "spark")
 
 
-def test_ctrl_c_stops_the_workers(started):
-    process, out = started
-    waiting_for(out / "_work" / "questions", 2, process)
+def test_ctrl_c_stops_the_workers(index_path, source, tmp_path):
+    process = subprocess.Popen(
+        command(index_path, source, tmp_path / "out", "hold"), env=environment(), stderr=subprocess.DEVNULL
+    )
+    wait_until((tmp_path / "out.Reading").exists, process)
     workers = children(process.pid)
     assert workers
     process.send_signal(signal.SIGINT)
     for worker in workers:
         os.kill(worker, signal.SIGINT)
-    assert process.wait(SECONDS) != 0
-    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    assert process.wait() != 0
+    wait_until(lambda: all(has_ended(worker) for worker in workers))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from alphita import machine
 from alphita.errors import AlphitaError, UsageError
 from alphita.jobs.engines.processes import open_engine
 from tests.jobs.engines.engine_contract import CASES, Squares
+from tests.waiting import has_ended, wait_until
 
-# Runs four slow tasks, and says so when the first, a quick one, is done.
+# Runs a quick task and three that do not end, and says so when the first is done.
 DRIVER = """
 import sys
 from alphita.jobs.engines.processes import open_engine
@@ -24,7 +24,7 @@ from tests.jobs.engines.engine_contract import Squares
 
 if __name__ == "__main__":
     with open_engine(2) as engine:
-        for task, receipt in engine.run(Squares(sys.argv[1], slow=1), range(4), what="Squaring"):
+        for task, receipt in engine.run(Squares(sys.argv[1], held=1), range(4), what="Squaring"):
             print(receipt["pid"], flush=True)
 """
 
@@ -98,7 +98,4 @@ def test_workers_end_with_a_killed_driver(tmp_path):
     driver.kill()
     driver.wait()
     driver.stdout.close()
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: has_ended(pid))

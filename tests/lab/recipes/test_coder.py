@@ -157,7 +157,7 @@ def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminolog
     coder.train(terminology, str(model), tmp_path / "m", config)
     with pytest.raises(UsageError, match="already exists"):
         coder.train(terminology, str(model), tmp_path / "m", config)
-    coder.train(terminology, str(model), tmp_path / "m", config, force=True)
+    coder.train(terminology, str(model), tmp_path / "m", config.model_copy(update={"seed": 1}), force=True)
     assert (tmp_path / "m.old-1").is_dir()
     with pytest.raises(UsageError, match="no such encoder"):
         coder.train(terminology, "minlim", tmp_path / "n", config)

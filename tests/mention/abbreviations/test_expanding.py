@@ -351,6 +351,7 @@ def test_many_give_what_each_gives_alone():
         known.expand_many(mentions, ["x"])
 
 
+@pytest.mark.slow
 def test_many_mentions_without_abbreviations_are_quick():
     mentions = [f"some disease of the {number}th finger" for number in range(200_000)]
     start = time.process_time()

@@ -6,7 +6,6 @@ See test_ranks.py. The jobs: `gradients MODEL OUT`, `average`, `scratch`.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from alphita_lab.training.engine import ranks
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.engine.tokens import tokenize
 from alphita_lab.training.terms.batches import Batch, TermSteps
+from tests.waiting import free_port
 
 K = 12
 ACCUMULATION = 3
@@ -32,9 +32,7 @@ RUNS = ((1, 10_000), (2, 10_000), (2, 40), (1, 40), (3, 10_000))
 
 def together(size: int, job: Callable[[], None]) -> None:
     """Do a job in `size` processes of one run, as torchrun would; leave with an error if one of them fails."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     sys.stdout.flush()
     started = []
     for rank in range(size):

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from alphita_lab.training.engine.ranks import Ranks
 from tests.killing import in_this_process, train_command
 from tests.lab.training.engine.rank_job import RUNS
 from tests.tiny import tiny_model, tiny_terminology
+from tests.waiting import SECONDS, free_port, wait_until
 
 JOB = Path(__file__).with_name("rank_job.py")
 PYTHONPATH = os.pathsep.join([str(Path(__file__).parents[4]), os.environ.get("PYTHONPATH", "")])
@@ -38,12 +37,9 @@ def terminology(tmp_path_factory) -> Terminology:
 
 def start(command: list[str], size: int, **options: object) -> list[subprocess.Popen[str]]:
     """Start `size` processes of one run, as torchrun would."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     shared = os.environ | {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(size),
         "PYTHONPATH": PYTHONPATH,
     }
@@ -112,7 +108,7 @@ def command(terminology: Terminology, model: Path, out: Path, **changes: object)
 def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model: Path, tmp_path: Path) -> None:
     assert in_this_process([sys.executable, *command(terminology, model, tmp_path / "one", steps=12)]) == 0
     processes = start(command(terminology, model, tmp_path / "two", steps=12), 2)
-    outputs = [process.communicate(timeout=120) for process in processes]
+    outputs = [process.communicate(timeout=SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert outputs[0][0].startswith("model: ")
     assert outputs[1][0] == ""  # only the first process reports
@@ -128,13 +124,9 @@ def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
 ) -> None:
     out = tmp_path / "model"
     processes = start(command(terminology, model, out), 2)
-    deadline = time.monotonic() + 120
-    while not list(out.with_name("model.training").glob("step-*/state.json")):
-        assert all(process.poll() is None for process in processes), "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: list(out.with_name("model.training").glob("step-*/state.json")), processes[0])
     os.kill(processes[1].pid, signal.SIGKILL)
-    _, errors = processes[0].communicate(timeout=60)
+    _, errors = processes[0].communicate(timeout=SECONDS)
     assert processes[0].returncode == 1
     assert "another process of this run has ended" in errors
     assert "--resume" in errors
@@ -155,21 +147,17 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
             "--standalone",
             "--nproc-per-node",
             "2",
-            *command(terminology, model, out),
+            *command(terminology, model, out, steps=100_000),
         ],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": PYTHONPATH},
     )
-    deadline = time.monotonic() + 120
-    while not list(out.with_name("model.training").glob("step-*/state.json")):
-        assert run.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: list(out.with_name("model.training").glob("step-*/state.json")), run)
     workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     os.kill(int(workers[-1]), signal.SIGKILL)
-    _, errors = run.communicate(timeout=120)
+    _, errors = run.communicate(timeout=SECONDS)
     assert run.returncode != 0
     assert "another process of this run has ended" in errors
 
@@ -202,7 +190,7 @@ def test_several_processes_try_a_run_on_what_the_first_prepares(
     settings = settings | {"corpus": corpus, "max_length": 24, "precision": "fp32"}
     words = train_command(recipe, terminology.path, model, settings)[1:]
     processes = start([*words, "-o", str(tmp_path / "out"), "--dry-run"], 2)
-    outputs = [process.communicate(timeout=180) for process in processes]
+    outputs = [process.communicate(timeout=SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert "steps: about" in outputs[0][1]
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
