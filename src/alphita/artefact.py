@@ -104,9 +104,7 @@ def atomic_folder(target: Path, *, force: bool = False, private: bool = False) -
     try:
         refuse_existing(target, force, " (the old one is moved aside)")
         target.parent.mkdir(parents=True, exist_ok=True)
-        with drafts.aside(target, folder=True) as (aside, _):
-            if private:
-                aside.chmod(0o700)
+        with drafts.aside(target, folder=True, private=private) as (aside, _):
             yield aside
             drafts.sync_tree(aside)
             # Looked at again: another process may have written it meanwhile.

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,17 +23,18 @@ from alphita import textio
 MANIFEST = "manifest.json"
 # When and by which command an artefact was made: it does not make it another.
 HOW_MADE = {"created": None, "command": None}
+SCRATCH = "alphita"
 
 
 @contextmanager
 def aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
     """Make a locked draft beside `target`, and remove it at the end unless it was renamed."""
-    _remove_abandoned(target)
+    remove_abandoned(target.parent, target.name)
     # Again if another process takes the draft for abandoned in the moment before the lock.
     while True:
         aside = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.draft"
         if folder:
-            aside.mkdir()
+            aside.mkdir(0o700 if private else 0o777)
             try:
                 descriptor = os.open(aside, os.O_RDONLY)
             except FileNotFoundError:
@@ -52,12 +54,28 @@ def aside(target: Path, *, folder: bool = False, private: bool = False) -> Itera
             _remove(aside)
 
 
-def _remove_abandoned(target: Path) -> None:
-    """Remove the drafts of `target` whose writer was killed."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.draft")
-    for draft in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Make a temporary folder that only its owner can read, and remove it at the end; one left by a kill is removed."""
+    with aside(Path(tempfile.gettempdir(), SCRATCH), folder=True, private=True) as (folder, _):
+        yield folder
+
+
+def clear_up() -> None:
+    """Remove the temporary folders that a kill left."""
+    remove_abandoned(Path(tempfile.gettempdir()), SCRATCH)
+
+
+def remove_abandoned(folder: Path, target: str | None = None) -> None:
+    """Remove the drafts in a folder, of `target` or (None) of all that is written there, whose writer was killed."""
+    name = re.compile(rf"\.{'.+' if target is None else re.escape(target)}\.\d+-[0-9a-f]{{8}}\.draft")
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found = [path for path in folder.iterdir() if name.fullmatch(path.name)]
+    for draft in found:
         with contextlib.suppress(OSError):
-            descriptor = os.open(draft, os.O_RDONLY)
+            # Others may write in a temporary folder: no link is followed, no pipe waited for.
+            descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(draft)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import stat
+from dataclasses import replace
 
 import pytest
 
 from alphita.index.store import build
 from alphita.review import migrate
+from alphita.review.records import Project
 from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
@@ -103,6 +105,44 @@ def test_rows_to_be_decided_are_ranked_by_the_new_index(folders, reviews, tmp_pa
     assert reviews.row(10).candidates[0].concept_id == "X:26"
     assert reviews.row(1).candidates[0].concept_id == "X:1"
     assert reviews.project("p").model == encoder.content_hash
+
+
+def test_rows_to_be_decided_are_ranked_with_the_filters_of_their_project(
+    folders, reviews, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
+    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+    build(folders[1], HashEncoder(), tmp_path / "new.index")
+    rows = [row(mention, candidate("X:11", "Sore throat")) for mention in ("stuffy nose", "sore throats")]
+    throats = Project("throats", "LAB", "", folders[0].content_hash, "one", "m", "", filters={"under": ["X:11"]})
+    reviews.add_project(throats, rows)
+    reviews.add_project(replace(throats, name="codes", filters={"target": "X", "under": ["X:11"]}), rows)
+    words = ("--index", tmp_path / "new.index", "--top", 3)
+    assert run(folders, tmp_path, *words) == 0
+    told = capsys.readouterr().out
+    assert "throats: 2 rows to be decided are answered anew with --under X:11\n" in told
+    assert "p: 9 rows to be decided are answered anew with all concepts" in told
+    assert run(folders, tmp_path, "--apply", *words) == 0
+    found = {
+        name: [[one.concept_id for one in each.row.candidates] for each in reviews.every(name)]
+        for name in ("throats", "codes")
+    }
+    assert found == {"throats": [[None], ["X:11"]], "codes": [[None], ["X:11"]]}
+    assert reviews.standing(10).row.candidates[0].concept_id == "X:26"
+    assert reviews.project("throats").filters == throats.filters
+
+
+def test_a_filter_that_the_new_release_does_not_know_is_told_before_anything_is_done(
+    folders, reviews, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
+    build(folders[1], HashEncoder(), tmp_path / "new.index")
+    project = Project("gone", "LAB", "", folders[0].content_hash, "one", "m", "", filters={"under": ["X:6"]})
+    reviews.add_project(project, [row("blocked noses", candidate("X:6", "Ringing ears"))])
+    before = decisions(reviews)
+    assert run(folders, tmp_path, "--apply", "--index", tmp_path / "new.index") == 2
+    assert "this index has no concept 'X:6'" in capsys.readouterr().err
+    assert (decisions(reviews), reviews.project("p").release) == (before, "one")
 
 
 def test_an_index_of_another_terminology_is_refused_before_anything_is_done(folders, reviews, tmp_path, capsys):

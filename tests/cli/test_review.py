@@ -125,6 +125,47 @@ def test_import_with_an_index(tmp_path):
     assert row.types == ("Sign",)
 
 
+def test_a_project_keeps_the_concepts_that_it_was_answered_with(tmp_path):
+    index = build(RichTerminology(), HashEncoder(), tmp_path / "rich.index")
+    answers = tmp_path / "a.csv"
+    answers.write_text(
+        "row,mention,rank,concept_id,status\n1,gift,1,BX:1,unreviewed\n1,gift,2,BX:2,unreviewed\n"
+        "2,pill,1,BX:3,unreviewed\n3,fevr,1,AX:4,approved\n4,unknown,1,ZZ:1,unreviewed\n"
+    )
+    store = tmp_path / "reviews.sqlite"
+    words = ("import", answers, "-m", store, "--project", "p", "--source", "LAB", "--index", index.path)
+    chosen = ("--standard-only", "--type", "drug", "--concept-source", "BX")
+    assert "unknown semantic type 'drugs'" in str(failed(*words, "--type", "drugs"))
+    assert run(*words).exit_code == 0
+    with ReviewStore.open(store) as opened:
+        assert opened.project("p").filters == {}
+    # As a project of an older store is given them.
+    assert run(*words, *chosen).exit_code == 0
+    for more in (chosen, ()):
+        result = run(*words[:5], "new", *words[6:], *chosen) if more else run(*words)
+        assert result.exit_code == 0, result.output
+    with ReviewStore.open(store) as opened:
+        for name in ("p", "new"):
+            told = {"types": ["drug"], "sources": ["BX"], "standard_only": True}
+            assert opened.project(name).filters == told
+        shown = [[one.concept_id for one in each.row.candidates] for each in opened.every("new")]
+    assert shown == [["BX:2"], ["BX:3"], ["AX:4"], ["ZZ:1"]]
+    error = failed(*words, "--standard-only")
+    assert "answered with --type drug --source BX --standard-only" in str(error)
+    assert error.value == "--standard-only"
+
+
+def test_what_the_filters_leave_out_is_counted(tmp_path):
+    index = build(RichTerminology(), HashEncoder(), tmp_path / "rich.index")
+    answers = tmp_path / "a.csv"
+    answers.write_text("mention,concept_id\ngift,BX:1\npill,BX:3\n")
+    words = ("import", answers, "-m", tmp_path / "r.sqlite", "--project", "p", "--source", "LAB", "--index", index.path)
+    assert run(*words, "--standard-only").stdout.splitlines() == [
+        "p: 2 rows added, 0 known",
+        "  not held:          1  candidates that the project's filters leave out",
+    ]
+
+
 def test_bad_imports(answers, tmp_path, imported):
     words = ("import", answers, "-m", tmp_path / "other.sqlite", "--source", "LAB", "--project")
     assert "slash" in str(failed(*words, "../x"))

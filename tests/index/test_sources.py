@@ -154,6 +154,7 @@ def test_what_was_left_half_written_is_not_taken(cache, table):
     folder.mkdir(parents=True)
     (folder / ".abc.index.1-00000000.draft").mkdir()
     assert own(index_of(table)) == 4
+    assert list(folder.glob("*.draft")) == []
 
 
 def test_a_cache_that_cannot_be_written_serves_this_process(tmp_path, table, monkeypatch, capsys):

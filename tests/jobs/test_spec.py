@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
-from alphita.jobs.spec import OF_ONE_FILE, Spec
+from alphita.jobs.spec import OF_ONE_FILE, Concepts, Spec
 from alphita.options import Cluster, made, spelled
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -52,7 +52,7 @@ def test_what_is_typed_arrives() -> None:
             to="hpo",
             output="out.csv",
             top=3,
-            types=("a", "b"),
+            concepts=Concepts(types=("a", "b")),
             explain=True,
             given=Choice(borrow=False, names=("n.csv",)),
             cluster=Cluster(workers=2),

@@ -111,6 +111,14 @@ def test_two_reviewers_who_say_the_same_are_both_kept(tmp_path):
         assert reviews.standing(1).state == "decided"
 
 
+def test_what_a_reviewer_says_twice_of_a_row_is_put_together(tmp_path):
+    lines = [mapping("toe", **SAID | {"comment": None, "reviewed_at": None}), mapping("toe", **SAID)]
+    lines.append(mapping("toe", **SAID | {"comment": "again"}))
+    with store(tmp_path) as reviews:
+        assert reviews.add_rows("codes", read(tmp_path, *lines)).decided == 1
+        assert told(reviews) == [(1, "ann", "accept", "HP:0000001", "exact", "seen; again", AT)]
+
+
 def test_a_file_does_not_overtake_what_was_decided_here(tmp_path):
     with store(tmp_path) as reviews:
         reviews.add_rows("codes", read(tmp_path, mapping("toe")))

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from alphita import registry
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
 from alphita.review import rows
 from alphita.review.store import ReviewStore, Unknown
-from tests.mappings.sample import header, write
+from tests.mappings.sample import header, read, write
 from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 
 
@@ -249,6 +250,47 @@ def test_what_is_exported(tmp_path):
         assert [[getattr(one, name) for name in columns] for one in back] == [
             [getattr(one, name) for name in columns] for one in said
         ]
+
+
+COMMENTED = [name for name in registry.names("alphita.mappings.formats") if name != "omop"]
+
+
+@pytest.mark.parametrize("name", COMMENTED)
+def test_a_comment_stays_when_the_next_reviewer_has_none(tmp_path, name):
+    format = registry.load("alphita.mappings.formats", name)
+    with store(tmp_path, [row(1)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "accept", comment="left toe only"), say("bob", 1, "accept")
+        path = write(format, header(), exported(reviews), tmp_path / f"out{format.SUFFIXES[0]}")
+    if name == "html":
+        assert "ann: left toe only" in path.read_text()
+    else:
+        assert [one.comment for one in read(format, header(), path)] == ["ann: left toe only"]
+
+
+def test_each_reviewers_comment_is_kept_however_a_row_stands(tmp_path):
+    with store(tmp_path, [row(number) for number in range(1, 6)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "accept", comment="a"), say("bob", 1, "accept", comment="b")
+        say("ann", 2, "accept", comment="a"), say("bob", 2, "nil"), say("cy", 2, "adjudicate", HAND, comment="c")
+        say("ann", 3, "accept", comment="a"), say("bob", 3, "nil", comment="b")
+        say("ann", 4, "flag", comment="a"), say("bob", 4, "skip", comment="b")
+        say("ann", 5, "skip", comment="a")
+        said = ["ann: a; bob: b", "ann: a; cy: c", "reviewers disagree; ann: a; bob: b", "ann: a; bob: b", "ann: a"]
+        assert [one.comment for one in exported(reviews)] == said
+        assert reviews.remembered("LAB", ["mention 1"])["mention 1"].comment == said[0]
+        assert [one.comment for one in reviews.settled().values()] == said[:2]
+        say("ann", 5, "accept", comment="same"), say("bob", 5, "accept", comment="same")
+        assert exported(reviews)[4].comment == "same"
+
+
+def test_a_concepts_name_stays_when_the_next_reviewer_gives_none(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "choose", HAND, concept_name="hand")
+        assert say("bob", 1, "choose", HAND).concept_name == "hand"
+        assert exported(reviews)[0].concept_name == "hand"
+        assert say("bob", 1, "choose", FOOT).concept_name == f"name of {FOOT}"
 
 
 def test_nothing_is_exported_of_an_empty_project(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -17,6 +19,7 @@ from alphita.errors import AlphitaError, InputError
 from alphita.review import filesystem_check, schema, upgrade
 from alphita.review.records import Decision
 from alphita.review.store import Busy, NotStored, ReviewStore
+from tests.docs.blocks import blocks
 from tests.review.samples import TOE, Say, project, row, store
 
 
@@ -34,6 +37,33 @@ def test_only_its_owner_reads_it_and_what_lies_beside_it(tmp_path):
     finally:
         os.umask(before)
     assert modes(tmp_path) == {"reviews.sqlite": 0o600}
+
+
+BACKUPS = [
+    block.text
+    for page in ("deployment.md", "start/administration.md")
+    for block in blocks(Path(__file__).parents[2] / "docs" / page)
+    if "backup" in block.text and "reviews.sqlite" in block.text
+]
+
+
+@pytest.mark.parametrize("text", BACKUPS)
+def test_a_copy_made_as_the_docs_say_is_private_too(tmp_path, text):
+    with store(tmp_path, [row(1)]):
+        pass
+    (tmp_path / "keys.tsv").touch(0o600), (tmp_path / "serve.toml").touch(0o644)
+    given = set(tmp_path.iterdir())
+    if "sqlite3 /" in text and shutil.which("sqlite3") is None:
+        pytest.skip("sqlite3 is not here")
+    text = re.sub("/var/lib/alphita/|/etc/alphita/|/data/", "./", text).replace("/backup/", "copies/")
+    text = re.sub("docker compose exec alphita |docker compose cp .*", "", text).replace(
+        "python ", f"{sys.executable} "
+    )
+    (tmp_path / "copies").mkdir()
+    subprocess.run(["bash", "-ec", f"umask 022\n{text}"], cwd=tmp_path, check=True)
+    made = {path for path in tmp_path.rglob("*") if path.is_file()} - given
+    assert made
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
 
 
 def test_one_that_others_could_read_is_made_private(tmp_path):
@@ -144,6 +174,27 @@ def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
             assert set(reviews.settled(source="LAB")) == {"mention 2"}
         assert connection.execute(meanings).fetchall() == new
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_a_project_of_an_older_version_has_no_filters_until_it_is_given_some(tmp_path):
+    with store(tmp_path, [row(1)]) as reviews:
+        decision = Say(reviews)("ann", 1, "accept")
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE project DROP COLUMN filters")
+        connection.execute("PRAGMA user_version = 2")
+    for _ in range(2):
+        with ReviewStore.open(path) as reviews:
+            assert reviews.project("codes") == project(created_at=reviews.project("codes").created_at)
+            assert list(reviews.history("codes")) == [decision]
+            reviews.add_rows("codes", [])
+    with ReviewStore.open(path) as reviews:
+        reviews.add_rows("codes", [], filters={"standard_only": True})
+        assert reviews.project("codes").filters == {"standard_only": True}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE project DROP COLUMN filters")
+    with pytest.raises(InputError, match="lacks the column filters of project"):
+        ReviewStore.open(path)
 
 
 def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):

@@ -35,6 +35,44 @@ ANSWERS = (
 TYPE = {"Content-Type": "text/csv"}
 
 
+def test_a_project_keeps_its_filters_and_is_searched_with_them(lab):
+    body = "mention,concept_id\nheadach,AX:2\ndulorin,BX:1\n"
+    asked = {"type": ["finding", "Drug"], "language": "en", "concept_source": "AX", "under": "AX:1"}
+    said = send(lab, body, **asked).json()
+    assert said["left_out"] == {"candidates that the project's filters leave out": 1}
+    told = {"types": ["Drug", "finding"], "languages": ["en"], "sources": ["AX"], "under": ["AX:1"]}
+    assert lab.as_().get("/api/projects/new").json()["filters"] == told
+    assert lab.store.project("lab").filters == {}
+
+    def found(typed, **more):
+        answer = lab.as_().get("/search", params={"q": typed} | more).json()
+        return [one["id"] for one in answer["concepts"]]
+
+    assert found("ache", project="new")[0] == "AX:1"
+    assert set(found("dulorin fever", project="new")) <= {"AX:1", "AX:2", "AX:3"}
+    assert "BX:2" in found("dulorin") == found("dulorin", project="lab")
+    assert found("BX:2") == ["BX:2"]
+    assert "BX:2" not in found("BX:2", project="new")
+    refused = lab.as_().get("/search", params={"q": "ache", "project": "nwe"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_project")
+    refused = send(lab, body, name="other", type="fnding")
+    assert (refused.status_code, "unknown semantic type 'fnding'" in refused.text) == (422, True)
+    refused = send(lab, body, target="MSH")
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "filters")
+
+
+def test_a_project_of_codes_is_searched_and_decided_by_them(lab):
+    assert send(lab, "mention,concept_id\nsore,MESH:D901\n", target="msh").status_code == 201
+    row = lab.store.queue("new")[1][0].row
+    assert row.types == ("Finding",)
+    asked = lab.as_().get("/search", params={"q": "ache", "project": "new"}).json()["concepts"]
+    assert [one["id"] for one in asked] == ["MESH:D900", "MESH:D901|MESH:D902"]
+    choice = {"uid": "u", "kind": "choose", "concept_id": asked[1]["id"], "seen": 0}
+    made = lab.as_().post(f"/api/projects/new/rows/{row.id}/decisions", json=choice)
+    assert made.status_code == 201, made.text
+    assert made.json()["decision"]["concept_name"] == asked[1]["name"]
+
+
 @pytest.fixture
 def decided(lab):
     """L1 approved as broad, L2 rejected, L3 NIL; the row without a code is open."""

@@ -62,7 +62,7 @@ def test_a_store_of_a_newer_version(said, tmp_path):
         connection.execute("PRAGMA user_version = 99")
     code, lines = said("--mappings", "reviews.sqlite")
     assert code == 1
-    assert line(lines, "reviews").endswith("version 99; this program knows version 2; install a newer alphita")
+    assert line(lines, "reviews").endswith("version 99; this program knows version 3; install a newer alphita")
 
 
 def test_a_store_of_an_older_version_stays_as_it_is(said):

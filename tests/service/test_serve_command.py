@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 
 import pytest
 
@@ -75,6 +76,15 @@ def test_a_store_is_made_and_closed(served, index_path, tmp_path):
     assert path.exists()
     assert path.stat().st_mode & 0o777 == 0o600
     assert served["store"] is not None
+
+
+def test_what_a_killed_server_left_of_an_upload_is_removed(served, index_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / ".alphita.1-01234567.draft"
+    left.mkdir()
+    (left / "given").touch()
+    command.serve(to=index_path, port=0)
+    assert not left.exists()
 
 
 def test_options_reach_the_settings(served, index_path):

@@ -118,9 +118,7 @@ def test_a_hang_up_reopens_the_log_and_reads_the_keys_anew(index_path, tmp_path)
         path.write_text(path.read_text().splitlines()[1] + "\n")
         (tmp_path / "log.jsonl").rename(tmp_path / "log.jsonl.1")
         server.process.send_signal(signal.SIGHUP)
-        while not (tmp_path / "log.jsonl").exists():
-            assert server.process.poll() is None
-            time.sleep(0.01)
+        wait_until((tmp_path / "log.jsonl").exists)
         server.wait_for("reloaded")
         assert (status(ann), status(bob)) == (401, 200)
         # A file that is not as it should be changes nothing, and is told.

@@ -98,7 +98,7 @@ class Restricted:
     """An index of which only some strings are found; everything else is the index's own."""
 
     def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
-        self._index, self._allowed = index, strings
+        self._index, self.allowed = index, strings
         self._n = int(strings.sum())
         self._backend = index.backend.only(strings)
         self.ngrams = None if index.ngrams is None else _of_strings(index.ngrams, strings)
@@ -117,11 +117,40 @@ class Restricted:
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of each cleaned string, -1 where it is not indexed, or not to be found."""
         rows = self._index.rows(cleaned)
-        return np.where((rows >= 0) & self._allowed[rows], rows, -1)
+        return np.where((rows >= 0) & self.allowed[rows], rows, -1)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest of the strings that may be found; see `Index.search`."""
         return nearest(self._backend, (self._n, self._index.dim), unit(vectors), k)
+
+
+class Allowed:
+    """The concepts of an index that may be answered."""
+
+    def __init__(self, index: Index, filters: Filters | None, targets: Targets | None) -> None:
+        self._index, self._filters, self._targets = index, filters or Filters(), targets
+        # (n_concepts,); None: all.
+        self.concepts = allowed_concepts(index, filters, targets)
+
+    def searched(self) -> tuple[Any, NDArray[np.bool_] | None]:
+        """Return an index that finds them alone, and which of its terms may match, (n_terms,); None: all."""
+        if self.concepts is None:
+            return self._index, None
+        segment = self._index.segment
+        strings = self._filters.strings(segment, self.concepts)
+        return Restricted(self._index, strings), self._filters.terms(segment, self.concepts)
+
+    def row(self, identifier: str) -> int:
+        """Return the row of the concept that an id, or a code in the target, names; -1: none that may be answered."""
+        row = -1 if self._targets is None else self._targets.row(identifier)
+        row = row if row >= 0 else int(self._index.concept_rows([identifier])[0])
+        return row if row >= 0 and (self.concepts is None or self.concepts[row]) else -1
+
+    def id(self, row: int) -> str:
+        """Return the id that a concept is answered with."""
+        if self._targets is not None:
+            return self._targets.ids(np.array([row]))[0]
+        return str(self._index.segment.concepts.column("id")[row].as_py())
 
 
 def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | None) -> NDArray[np.bool_] | None:

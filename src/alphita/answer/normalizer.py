@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphita import machine, registry
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.answer.candidates import DEPTH, EXACT
-from alphita.answer.filters import Filters, Restricted, allowed_concepts
+from alphita.answer.filters import Allowed
 from alphita.answer.options import AUTO, NormalizerOptions
 from alphita.answer.pipeline import Pipeline, Questions, Scored
 from alphita.answer.records import Result
@@ -69,13 +69,8 @@ class Normalizer:
         self.accept = None if fitted is None else fitted.threshold(self.error)
         self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
         self._maker = Maker(index, self.target, None if fitted is None else fitted.ranker)
-        self._allowed = allowed = allowed_concepts(index, self.filters, self._maker.targets)
-        searched: Any = index
-        terms = None
-        if allowed is not None:
-            chosen = self.filters or Filters()
-            searched = Restricted(index, chosen.strings(index.segment, allowed))
-            terms = chosen.terms(index.segment, allowed)
+        self.allowed = Allowed(index, self.filters, self._maker.targets)
+        searched, terms = self.allowed.searched()
         self._pipeline = Pipeline(
             searched,
             self.encoder,
@@ -216,7 +211,8 @@ class Normalizer:
         found = []
         for number, row, others in zip(given, own, coded, strict=True):
             rows = [row] if row >= 0 else others
-            if rows := [each for each in rows if self._allowed is None or self._allowed[each]]:
+            allowed = self.allowed.concepts
+            if rows := [each for each in rows if allowed is None or allowed[each]]:
                 found.append((number, rows))
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,18 @@ class Targets:
     def ids(self, concepts: NDArray[Any]) -> list[str]:
         """Return the codes of some concepts that have one, each as CURIEs joined by `|`."""
         return [self._codes[int(row)] for row in concepts]
+
+    def row(self, code: str) -> int:
+        """Return the first concept that `ids` gives this code, alone or with others; -1: none."""
+        return self._rows.get(code, -1)
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for row, codes in self._codes.items():
+            for code in (codes, *codes.split("|")):
+                rows.setdefault(code, row)
+        return rows
 
 
 def _curie(prefix: str, code: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from alphita import artefact, textio
+from alphita import artefact, drafts, textio
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.labels import Label
 from alphita.errors import InputError
@@ -192,8 +191,8 @@ def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence
     named = [mention for mention in held_out if mention.concept_id is not None]
     if not named:
         return {"n": 0.0}
-    with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
-        index = build(terminology, encoder, Path(folder) / "x.index", how=Building(letters=False))
+    with drafts.scratch() as folder:
+        index = build(terminology, encoder, folder / "x.index", how=Building(letters=False))
         normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
         results = normalizer.normalize([mention.mention for mention in named], top_k=max(KS))
         gold = index.concept_rows([str(mention.concept_id) for mention in named])

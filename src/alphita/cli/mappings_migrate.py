@@ -14,6 +14,7 @@ import typer
 from alphita import artefact, clock, progress, textio
 from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
+from alphita.jobs.spec import Concepts
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer
@@ -65,22 +66,26 @@ def migrate(
         if not planned.parts and not (apply and unsigned):
             print(f"nothing to do: {_listed(planned.migrated, 'is', 'are')} of {new} already")
             return
-        normalizer = _normalizer(index, releases[1], threads) if apply and index is not None else None
+        normalizers = _normalizers(index, releases[1], planned, threads) if apply and index is not None else None
         report = _report(planned, out, signer, earlier, applied=False)
         print(_text(report, planned))
+        if index is not None:
+            for part in (part for part in planned.parts if part.unsettled):
+                told = str(Concepts.from_json(part.project.filters)) or "all concepts (no filters are kept with it)"
+                print(f"{part.project.name}: {len(part.unsettled):,} rows to be decided are answered anew with {told}")
         if not apply:
             print(f"nothing was changed; look at {out / TABLE}, then run it again with --apply")
             return
-        if normalizer is None:
+        if normalizers is None:
             migrating.apply(store, planned, by=signer)
         else:
             migrating.apply(
                 store,
                 planned,
                 by=signer,
-                ranking=_ranking(normalizer, top),
-                model=str(normalizer.index.manifest["model_hash"]),
-                types=_types(releases[1]),
+                ranking=_ranking(normalizers, top),
+                model=str(next(iter(normalizers.values())).index.manifest["model_hash"]),
+                types=_types(releases[1], normalizers),
             )
         _report(planned, out, signer, earlier, applied=True)
     print(f"applied and signed by {signer}: {out / JSON}")
@@ -148,19 +153,32 @@ def _listed(names: Sequence[str], one: str, several: str) -> str:
     return f"{', '.join(names) or 'no project'} {several if len(names) > 1 else one}"
 
 
-def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer:
-    """Open the new release's index."""
+def _normalizers(path: Path, new: Terminology, planned: MigrationPlan, threads: int | None) -> dict[str, Normalizer]:
+    """Open the new release's index for each project, with the filters that its rows were answered with."""
     from alphita import machine
     from alphita.answer.normalizer import Normalizer
     from alphita.index.store import Index
 
     threads = machine.set_threads(threads)
-    if Index.open(path).manifest["terminology_hash"] != new.content_hash:
+    index = Index.open(path)
+    if index.manifest["terminology_hash"] != new.content_hash:
         raise UsageError(f"{path} is not an index of {new.path}; make one: alphita index --terminology {new.path} …")
-    return Normalizer.load(path, threads=threads)
+    made: dict[str, Normalizer] = {}
+    found = {}
+    for project in (part.project for part in planned.parts):
+        concepts = Concepts.from_json(project.filters)
+        if str(concepts) not in made:
+            encoder = next(iter(made.values())).encoder() if made else None
+            made[str(concepts)] = Normalizer(
+                index, encoder=encoder, filters=concepts.filters(), target=concepts.target, threads=threads
+            )
+        found[project.name] = made[str(concepts)]
+    return found
 
 
-def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[ReviewRow]], Mapping[int, list[record.Mapping]]]:
+def _ranking(
+    normalizers: Mapping[str, Normalizer], top: int
+) -> Callable[[Sequence[ReviewRow]], Mapping[int, list[record.Mapping]]]:
     """Return what gives rows their new candidates."""
     from alphita.answer.records import lines
 
@@ -168,7 +186,7 @@ def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[ReviewRow]]
         found = {}
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
-            results = normalizer.normalize([row.mention for row in some], top_k=top, explain=True)
+            results = normalizers[some[0].project].normalize([row.mention for row in some], top_k=top, explain=True)
             for row, one in zip(some, results, strict=True):
                 found[row.id] = lines(row.number, one, top, mention_code=row.code or None, frequency=row.frequency)
             progress.say(f"{start + len(some):,} of {len(rows):,} rows have new candidates")
@@ -177,5 +195,13 @@ def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[ReviewRow]]
     return rank
 
 
-def _types(new: Terminology) -> Callable[[str], Sequence[str]]:
-    return lambda curie: new.concept(curie).semantic_types
+def _types(new: Terminology, normalizers: Mapping[str, Normalizer]) -> Callable[[str], Sequence[str]]:
+    """Return what knows the types of an answer, which may be a code of a project's target."""
+
+    def types(answer: str) -> Sequence[str]:
+        for one in normalizers.values():
+            if (row := one.allowed.row(answer)) >= 0:
+                return new.concept(one.index.concept(row).id).semantic_types
+        return ()
+
+    return types

@@ -14,6 +14,7 @@ from alphita import artefact, printing, progress
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
+from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import PREFIXES
 from alphita.options import STRICT, Option, group, option
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
 STORE = Option(flags=("--mappings", "-m"), help="The store of reviews, one SQLite file.")
 CONTEXT, READ = "How the file that was normalised is read", "How ANSWERS is read"
+ANSWERED = "Which concepts the project is answered with: as 'alphita normalize' was told"
 Store = Annotated[Path, typer.Option(*STORE.flags, help=STORE.help)]
 
 
@@ -62,6 +64,10 @@ class ImportSpec:
     )
     from_: str = option("", panel=READ, help="Format of ANSWERS; told by its name otherwise.")
     prefix: tuple[str, ...] = option((), like=PREFIXES, panel=READ)
+    concepts: Concepts = group(Concepts, without=("sources",), panel=ANSWERED)
+    concept_sources: tuple[str, ...] = option(
+        (), "--concept-source", panel=ANSWERED, help="Concepts of this terminology only (--source of normalize)."
+    )
     open: bool = option(False, "--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
     strict: bool = option(False, like=STRICT, panel=READ)
     private: bool = option(False, like=options.PRIVATE)
@@ -76,7 +82,8 @@ def import_(spec: ImportSpec) -> None:
 
     The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
     read go to ANSWERS.import.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes
-    decisions. A row holds one target; what that leaves out is counted and printed.
+    decisions. A row holds one target; what that leaves out is counted and printed. The project keeps which concepts it
+    is answered with (--standard-only, --type, ...) for its page's search and for 'mappings migrate'.
     """
     from alphita.index.store import Index
     from alphita.mappings.formats import Header, _curies, _names
@@ -96,9 +103,10 @@ def import_(spec: ImportSpec) -> None:
     with Rejects(options.rejects_of(read), strict=spec.strict, private=spec.private) as rejects:
         found = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
         rows = list(found)
-    facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open)
+    concepts = replace(spec.concepts, sources=spec.concept_sources)
+    facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open, concepts=concepts)
     with ReviewStore.open(spec.mappings, create=True) as store:
-        added = review_files.add(store, facts, rows, index)
+        added = review_files.add(store, facts, rows, index, left_out=left_out)
     print(f"{project}: {added.new:,} rows added, {added.known:,} known")
     if added.decided:
         print(f"  {added.decided:,} decisions taken over from {answers.name}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from alphita import clock, printing
+from alphita import clock, drafts, printing
 from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
@@ -114,6 +114,7 @@ def _run(spec: ServeSpec) -> None:
         )
         return
     listening = _listen(spec.settings)
+    drafts.clear_up()
     with listening:
         index = index_of(to, spec.given, threads=running.threads)
         processes = spec.settings.processes or default_processes(running.device, threads)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alphita import drafts
 from alphita.encoder import layout
 from alphita.encoder.resolve import resolve
 from alphita.encoder.term_tokenizer import TermTokenizer
@@ -52,8 +52,8 @@ def open_wordpiece(encoder: str | Path) -> Tokenizer:
     from tokenizers import Tokenizer, normalizers
 
     transformer, settings = layout.read(resolve(str(encoder)))
-    with tempfile.TemporaryDirectory() as scratch:
-        TermTokenizer(transformer, settings).save(Path(scratch))
+    with drafts.scratch() as scratch:
+        TermTokenizer(transformer, settings).save(scratch)
         tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
     kind = type(tokenizer.model).__name__
     if kind != "WordPiece":

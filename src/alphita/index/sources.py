@@ -12,12 +12,12 @@ of Alphita makes a new one, and the same content is never indexed twice. What wa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import functools
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from alphita import __version__, artefact, builds, clock, machine, progress, registry, textio
+from alphita import __version__, artefact, builds, clock, drafts, machine, progress, registry, textio
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
@@ -224,7 +224,8 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
     if (found := _opened(target, open_)) is not None:
         return found
     try:
-        machine.cache_folder(kind)
+        folder = machine.cache_folder(kind)
+        drafts.remove_abandoned(folder)
         lock = os.fdopen(os.open(target.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w")
     except OSError as error:
         say(f"the cache {target.parent} cannot be written ({error.strerror}); set ALPHITA_CACHE to keep what is made")
@@ -293,13 +294,9 @@ def _alone(lock: Any) -> Iterator[None]:  # noqa: ANN401 - an open file
 
 @functools.cache
 def _of_this_process() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="alphita-")
-    _FOLDERS.append(folder)
-    return Path(folder.name)
-
-
-# Removed when the process ends.
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+    kept = contextlib.ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(drafts.scratch())
 
 
 def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:

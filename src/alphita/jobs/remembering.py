@@ -51,7 +51,7 @@ class Memory:
     @property
     def content_hash(self) -> str:
         """Sha256 of all that it answers."""
-        told = {form: [one.uid, one.concept_id, one.relation] for form, one in self.decisions.items()}
+        told = {form: [one.uid, one.concept_id, one.relation, one.comment] for form, one in self.decisions.items()}
         return artefact.hash_json(told)
 
     def to_json(self) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from alphita.mappings.formats import PREFIXES, Header
 from alphita.options import HOW, Cluster, Option, Running, group, option, spelled
 
 if TYPE_CHECKING:
-    from alphita.answer.filters import Filters
+    from collections.abc import Mapping
+
+    from alphita.answer.filters import Allowed, Filters
     from alphita.answer.normalizer import Normalizer
     from alphita.answer.options import NormalizerOptions
     from alphita.index.store import Index
@@ -66,6 +68,52 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Concepts:
+    """Which concepts may be answered, and by what codes; a project of a review keeps it."""
+
+    target: str | None = option(None, help="Answer with codes of this code system, e.g. SNOMEDCT.")
+    types: tuple[str, ...] = option((), "--type", help="Concepts of this type or domain only; repeatable.")
+    sources: tuple[str, ...] = option((), "--source", help="Concepts of this terminology only; repeatable.")
+    languages: tuple[str, ...] = option((), "--language", help="Terms in this language only; repeatable.")
+    under: tuple[str, ...] = option((), metavar="CURIE", help="This concept and those below it only; repeatable.")
+    standard_only: bool = option(False, help="Standard concepts (OMOP) only.")
+
+    def filters(self) -> Filters | None:
+        """Return the filters; None: all concepts may be answered."""
+        from alphita.answer.filters import Filters
+
+        filters = Filters(self.types, self.sources, self.languages, self.under, self.standard_only)
+        return None if filters.empty else filters
+
+    def allowed(self, index: Index) -> Allowed:
+        """Return the concepts of an index that may be answered."""
+        from alphita.answer.filters import Allowed
+        from alphita.answer.targets import Targets
+
+        return Allowed(index, self.filters(), Targets(index.segment, self.target) if self.target else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is not as by default, as JSON has it."""
+        given = ((name, value) for name, value in vars(self).items() if value)
+        return {name: sorted({*value}) if isinstance(value, tuple) else value for name, value in given}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Concepts:
+        """Return what `to_json` told of."""
+        given: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in told.items()}
+        return cls(**given)
+
+    def __str__(self) -> str:
+        """Return it as it is typed."""
+        typed = []
+        for each in spelled(Concepts):
+            value = getattr(self, each.name)
+            some = value if isinstance(value, tuple) else [value] if value else []
+            typed += [each.flags[0] if one is True else f"{each.flags[0]} {one}" for one in some]
+        return " ".join(typed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spec:
     """What to normalise, to what, how and where to: the options of `alphita normalize`."""
 
@@ -109,20 +157,7 @@ class Spec:
     format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
-    target: str | None = option(None, panel=CONCEPTS, help="Answer with codes of this code system, e.g. SNOMEDCT.")
-    types: tuple[str, ...] = option(
-        (), "--type", panel=CONCEPTS, help="Concepts of this type or domain only; repeatable."
-    )
-    sources: tuple[str, ...] = option(
-        (), "--source", panel=CONCEPTS, help="Concepts of this terminology only; repeatable."
-    )
-    languages: tuple[str, ...] = option(
-        (), "--language", panel=CONCEPTS, help="Terms in this language only; repeatable."
-    )
-    under: tuple[str, ...] = option(
-        (), metavar="CURIE", panel=CONCEPTS, help="This concept and those below it only; repeatable."
-    )
-    standard_only: bool = option(False, panel=CONCEPTS, help="Standard concepts (OMOP) only.")
+    concepts: Concepts = group(Concepts, panel=CONCEPTS)
     mappings: Path | None = option(
         None, metavar="STORE", panel=REVIEWS, help="A store of reviews: what people settled there answers first."
     )
@@ -176,13 +211,6 @@ class Spec:
                     f"{each.flags[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
                     "of Parquet; leave it out, or leave out --engine"
                 )
-
-    def filters(self) -> Filters | None:
-        """Return which concepts may be answered; None: all."""
-        from alphita.answer.filters import Filters
-
-        filters = Filters(self.types, self.sources, self.languages, self.under, self.standard_only)
-        return None if filters.empty else filters
 
     def memory(self) -> Memory | None:
         """Return what people settled before; None without a store."""
@@ -250,7 +278,8 @@ class Spec:
         from alphita.answer.options import NAMES, NormalizerOptions
 
         given = {name: value for name in NAMES if (value := getattr(self, name, None)) is not None}
-        return NormalizerOptions(**given | {"filters": self.filters()}, **asdict(self.running))
+        chosen = {"filters": self.concepts.filters(), "target": self.concepts.target}
+        return NormalizerOptions(**given | chosen, **asdict(self.running))
 
     def settings(self, index: Path | str) -> NormalizerSettings:
         """Return what every process of an engine is told, of the index at this place."""

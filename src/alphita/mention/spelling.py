@@ -6,14 +6,13 @@ Encoders read "siezures" badly and "hx of" as part of the meaning.
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from alphita import drafts
 from alphita.index import ngrams
 from alphita.mention.name_style import SHORTENED, SPELLING, Habits, Reading, habits_of, without_unspecified
 from alphita.mention.word_pairs import is_form
@@ -189,9 +188,9 @@ class Speller:
             return [None] * len(words)
         with self._making:
             if self._ngrams is None:
-                with tempfile.TemporaryDirectory(prefix="alphita-") as folder:
-                    ngrams.build(self._words, Path(folder) / "words")
-                    self._ngrams = ngrams.Ngrams.open(Path(folder) / "words")
+                with drafts.scratch() as folder:
+                    ngrams.build(self._words, folder / "words")
+                    self._ngrams = ngrams.Ngrams.open(folder / "words")
         _, rows = self._ngrams.search(self._ngrams.vectorize(words), min(NEAREST, len(self._words)))
         found: list[str | None] = []
         for place, (word, some) in enumerate(zip(words, rows.tolist(), strict=True)):

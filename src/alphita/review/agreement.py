@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from alphita.review.records import FINAL, Decision, State
 
@@ -33,6 +34,18 @@ def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
     if flags and (not final or _age(flags[-1]) > _age(final[-1])):
         return "flagged", None
     return ("decided", final[-1]) if final else ("open", None)
+
+
+def comments(decisions: Iterable[Decision]) -> str:
+    """Return what reviewers wrote beside their decisions about one row, oldest first, each under its name."""
+    return "; ".join(f"{one.reviewer}: {one.comment}" for one in sorted(decisions, key=_age) if one.comment)
+
+
+def with_comments(by: Decision, decisions: Collection[Decision]) -> Decision:
+    """Return a decision with the comments of all decisions about its row; unnamed, where all are as its own."""
+    if {one.comment for one in decisions if one.comment} <= {by.comment}:
+        return by
+    return replace(by, comment=comments(decisions))
 
 
 def _age(decision: Decision) -> tuple[str, int]:

@@ -168,6 +168,13 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
     values = [getattr(decision, name) for name in _STORED]
     values[_STORED.index("project")], values[_STORED.index("at")] = project_id, at
     values[_STORED.index("shown")] = json.dumps(decision.shown)
+    name = decision.concept_name
+    if decision.concept_id is not None and name is None:
+        # As whoever decided the same before them named it.
+        named = "d.row = ? AND d.concept_id = ? AND d.concept_name IS NOT NULL ORDER BY d.id DESC LIMIT 1"
+        before = select(connection, f"WHERE {named}", decision.row, decision.concept_id, forgotten={})
+        name = next((one.concept_name for one in before), None)
+    values[_STORED.index("concept_name")] = name
     try:
         id = connection.execute(
             f"INSERT INTO decision ({', '.join(_STORED)}) VALUES ({', '.join('?' * len(_STORED))}) RETURNING id", values
@@ -176,7 +183,7 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
         if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
             raise _taken(decision.uid) from None
         raise
-    return replace(decision, id=id, at=at)
+    return replace(decision, id=id, at=at, concept_name=name)
 
 
 def fill(decision: Decision, row: ReviewRow, project: Project) -> Decision:

@@ -56,20 +56,19 @@ def uid(decision: Decision, key: tuple[str, str], file: str) -> str:
 def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Counter[str]) -> tuple[Decision, ...]:
     """Return the decisions that a file brings about one row, none of them stored yet."""
     main = _settling(mappings)
-    found: dict[str, Decision] = {}
+    found: dict[str, Mapping] = {}
     for one in mappings:
         if one.status == "unreviewed":
             continue
-        said = _decision(one, project, file)
         if one.status == "approved" and one.mapping_type != MEANS and (main is None or main.status != "approved"):
             left_out[f"approved mappings that do not say what a row means (not {MEANS})"] += 1
         elif _says(one) != _says(main):
             left_out[f"further {one.status} mappings of a row"] += 1
-        elif said.reviewer not in found:
-            found[said.reviewer] = said
-            if one.status == "ignored":
-                left_out["ignored mappings, kept as skipped"] += 1
-    return tuple(found.values())
+        elif (first := found.setdefault(_reviewer(one), one)) is not one:
+            found[_reviewer(one)] = _filled(first, one)
+        elif one.status == "ignored":
+            left_out["ignored mappings, kept as skipped"] += 1
+    return tuple(_decision(one, project, file) for one in found.values())
 
 
 def add(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
@@ -162,18 +161,28 @@ def _says(mapping: Mapping | None) -> tuple[object, ...]:
     return mapping.status, mapping.concept_id, mapping.relation or "exact", mapping.mapping_type
 
 
+def _reviewer(mapping: Mapping) -> str:
+    return mapping.reviewer if mapping.reviewer and mapping.reviewer.strip() else UNNAMED
+
+
+def _filled(first: Mapping, further: Mapping) -> Mapping:
+    """Return a reviewer's mapping with what another one that says the same has beside it."""
+    comments = filter(None, dict.fromkeys((first.comment, further.comment)))
+    empty = {name: getattr(further, name) for name in ("reviewed_at", "concept_name") if not getattr(first, name)}
+    return replace(first, comment="; ".join(comments) or None, **empty)
+
+
 def _decision(mapping: Mapping, project: str, file: str) -> Decision:
     means = mapping.concept_id if mapping.status == "approved" else None
     approved: Kind = "nil" if means is None else "choose"
     kinds: dict[str, Kind] = {"approved": approved, "rejected": "reject", "flagged": "flag", "ignored": "skip"}
-    reviewer = mapping.reviewer if mapping.reviewer and mapping.reviewer.strip() else UNNAMED
     said = [IGNORED if mapping.status == "ignored" else "", mapping.comment or ""]
     relation = (mapping.relation or "exact") if means is not None else None
     made = Decision(
         "",
         project,
         0,
-        reviewer,
+        _reviewer(mapping),
         kinds[mapping.status],
         means,
         relation,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -36,11 +37,7 @@ def remembered(
             " WHERE p.source = ? AND (? IS NULL OR p.name = ?) AND d.kind <> 'reject' ORDER BY d.at, d.id",
             (json.dumps(forms[start : start + PAGE]), source, project, project),
         )
-        by_form = dict(found.fetchall())
-        wanted = json.dumps(sorted(by_form.values()))
-        settling = deciding.select(connection, "JOIN json_each(?) i ON i.value = d.id", wanted, forgotten={})
-        by_id = {one.id: one for one in settling}
-        newest |= {form: by_id[id] for form, id in by_form.items()}
+        newest |= _settling(connection, dict(found.fetchall()))
     return {mention: newest[form] for mention, form in cleaned.items() if form in newest}
 
 
@@ -55,10 +52,19 @@ def settled(connection: sqlite3.Connection, source: str | None, project: str | N
         " ORDER BY d.at, d.id",
         (source, source, project, project),
     )
-    by_form = dict(found.fetchall())
-    wanted = json.dumps(sorted(by_form.values()))
-    settling = deciding.select(connection, "JOIN json_each(?) i ON i.value = d.id", wanted, forgotten={})
-    by_id = {one.id: one for one in settling}
+    return _settling(connection, dict(found.fetchall()))
+
+
+def _settling(connection: sqlite3.Connection, by_form: dict[str, int]) -> dict[str, Decision]:
+    """Return the decisions of these ids that settle rows, with the comments of all that count there."""
+    by_row: dict[int, list[Decision]] = defaultdict(list)
+    of_rows = (
+        "JOIN in_force f ON f.decision = d.id"
+        " WHERE f.row IN (SELECT s.row FROM json_each(?) i JOIN decision s ON s.id = i.value)"
+    )
+    for one in deciding.select(connection, of_rows, json.dumps(sorted(by_form.values())), forgotten={}):
+        by_row[one.row].append(one)
+    by_id = {one.id: agreement.with_comments(one, some) for some in by_row.values() for one in some}
     return {form: by_id[id] for form, id in by_form.items()}
 
 
@@ -116,14 +122,19 @@ def mapping(standing: Standing) -> Mapping:
         status="unreviewed",
         reviewer=None,
         reviewed_at=None,
-        comment=None,
+        comment=agreement.comments(standing.decisions) or None,
     )
     if standing.state == "disagreed":
-        return replace(plain, decision=None, status="flagged", comment="reviewers disagree")
+        return replace(
+            plain,
+            decision=None,
+            status="flagged",
+            comment="; ".join(filter(None, ("reviewers disagree", plain.comment))),
+        )
     if standing.state == "open":
         return plain
     flags = (decision for decision in standing.decisions if decision.kind == "flag")
-    by = agreement.state(standing.decisions)[1] or next(flags)
+    by = agreement.with_comments(agreement.state(standing.decisions)[1] or next(flags), standing.decisions)
     signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
         return replace(signed, decision=None, status="flagged")

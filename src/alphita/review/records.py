@@ -37,6 +37,7 @@ class Project:
         model: content hash of the encoder.
         created_at: ISO 8601 with time zone.
         blind: reviewers do not see each other's decisions until a row is adjudicated.
+        filters: which concepts may be answered, as `normalizer.spec.Concepts` says it in JSON; empty: all.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Project:
     model: str
     created_at: str
     blind: bool = True
+    filters: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Any] = dict.fromkeys(COLUMNS) | {
 }
 # What SQLite would hold as anything.
 _KINDS: dict[str, type] = {"id": int, "project": str, "number": int, "code": str, "mention": str, "frequency": int}
-_PROJECT = "name, source, column_name, terminology, release, model, created_at, blind"
+_PROJECT = "name, source, column_name, terminology, release, model, created_at, blind, filters"
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
 
@@ -63,8 +63,14 @@ def add_project(connection: sqlite3.Connection, project: Project) -> None:
         project.model,
         project.created_at or now(),
         project.blind,
+        json.dumps(project.filters),
     )
-    connection.execute(f"INSERT INTO project ({_PROJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute(f"INSERT INTO project ({_PROJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def set_filters(connection: sqlite3.Connection, name: str, filters: dict[str, Any]) -> None:
+    """Say which concepts a project's rows may be answered with."""
+    connection.execute("UPDATE project SET filters = ? WHERE name = ?", (json.dumps(filters), name))
 
 
 def projects(connection: sqlite3.Connection) -> list[Project]:
@@ -176,7 +182,7 @@ def _project(values: tuple[Any, ...]) -> Project:
     named = dict(
         zip(("name", "source", "column", "terminology", "release", "model", "created_at"), values, strict=False)
     )
-    return Project(**named, blind=bool(values[-1]))
+    return Project(**named, blind=bool(values[-2]), filters=stored(values[-1], dict))
 
 
 def _row(values: tuple[Any, ...]) -> ReviewRow:

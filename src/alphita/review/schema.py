@@ -17,7 +17,9 @@ from alphita.review import filesystem_check
 
 # "Alph", so that `file` and we can tell a store from other databases.
 APPLICATION = 0x416C7068
-VERSION = 2
+VERSION = 3
+# What an older store lacks, and is given (see `upgrade`).
+ADDED = frozenset([("project", "filters")])
 MAGIC = b"SQLite format 3\0"
 
 TABLES = """
@@ -30,7 +32,8 @@ CREATE TABLE project (
     release TEXT NOT NULL,
     model TEXT NOT NULL,
     created_at TEXT NOT NULL,
-    blind INTEGER NOT NULL
+    blind INTEGER NOT NULL,
+    filters TEXT NOT NULL DEFAULT '{}'
 );
 CREATE TABLE row (
     id INTEGER PRIMARY KEY,
@@ -154,13 +157,13 @@ def prepare(path: Path, *, create: bool, timeout: float) -> None:
                 file=path,
                 remedy="install a newer alphita",
             )
-        _check_tables(connection, path)
+        _check_tables(connection, path, ADDED if version < VERSION else frozenset())
         _log_ahead(connection, path, timeout)
     finally:
         connection.close()
 
 
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+def columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
     """Return table and name of all columns."""
     found = connection.execute("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c")
     return set(found)
@@ -171,12 +174,12 @@ def _known_columns() -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in script():
             connection.execute(statement)
-        return _columns(connection)
+        return columns(connection)
 
 
-def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """See that all tables and columns are there: else it is found out in the midst of somebody's work."""
-    if lacking := sorted(_known_columns() - _columns(connection)):
+def _check_tables(connection: sqlite3.Connection, path: Path, to_come: frozenset[tuple[str, str]]) -> None:
+    """See that all tables and columns but those to come are there: else it is found out in the midst of work."""
+    if lacking := sorted(_known_columns() - to_come - columns(connection)):
         table, column = lacking[0]
         raise InputError(f"lacks the column {column} of {table}", file=path, remedy="take a copy from a backup")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from alphita import artefact
 from alphita.mappings.record import Mapping
@@ -107,7 +107,13 @@ class ReviewStore:
             return rows_.project(connection, name)[1]
 
     def add_rows(
-        self, project: str, rows: Iterable[ReviewRow], *, by: str = imports.UNNAMED, guarded: bool = False
+        self,
+        project: str,
+        rows: Iterable[ReviewRow],
+        *,
+        by: str = imports.UNNAMED,
+        guarded: bool = False,
+        filters: dict[str, Any] | None = None,
     ) -> Added:
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
 
@@ -119,11 +125,14 @@ class ReviewStore:
             by: who brings the decisions.
             guarded: what a reviewer has decided here stands against a file of anybody else's, however new it says it
                 is.
+            filters: the project's from now on, where any are given.
 
         Raises:
             InputError: a row is not sound (its frequency, say, is negative); nothing is added.
         """
         with self._connections.writing() as connection:
+            if filters:
+                rows_.set_filters(connection, project, filters)
             return imports.add(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> ReviewRow:
@@ -335,17 +344,9 @@ class ReviewStore:
     def forget(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
     ) -> int:
-        """Remove the influence of all decisions so far of a source, a project or a reviewer (exactly one is given).
+        """Remove the influence of all decisions so far of a source, a project or a reviewer; return of how many.
 
-        They stay in the history, as forgotten. Decisions made later count.
-
-        Args:
-            source: see `Project`.
-            reviewer: whose decisions.
-            by: who wants it so.
-
-        Returns:
-            How many decisions are forgotten now that were not before.
+        They stay in the history, as forgotten. Decisions made later count. `by` says who wants it so.
 
         Raises:
             UsageError: none or several are given.

@@ -1,6 +1,6 @@
 """Stores of an older version: what follows from the decisions is worked out again, as this version does.
 
-The tables are the same in all versions so far. Version 1 kept meanings without their relation.
+Version 1 kept meanings without their relation, version 2 no filters of a project.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def bring(path: Path, timeout: float) -> None:
         if schema.pragma(connection, "user_version") >= schema.VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")
+        if schema.ADDED - schema.columns(connection):
+            connection.execute("ALTER TABLE project ADD COLUMN filters TEXT NOT NULL DEFAULT '{}'")
         ids = [id for (id,) in connection.execute("SELECT DISTINCT row FROM decision ORDER BY row")]
         for start in range(0, len(ids), PAGE):
             deciding.refresh(connection, ids[start : start + PAGE])

@@ -42,6 +42,7 @@ from alphita.service import (
 from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
 from alphita.service.limits import WATCHED, Limits
+from alphita.service.searching import Finders
 from alphita.service.settings import Settings
 from alphita.service.workers import Worker, contents, contents_opened, is_room
 from alphita.terminology.store import Terminology
@@ -223,9 +224,10 @@ def create(
 
     app.state.reload = reload
     failures.install(app)
-    app.include_router(normalizing.router(settings, normalizer, terminology, batcher))
+    finders = Finders(normalizer.index, store)
+    app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
     app.include_router(annotating.router(settings, normalizer, batcher))
-    app.include_router(reviewing.router(settings, store, normalizer, terminology))
+    app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
         app.include_router(remembering.router(settings, store))

@@ -13,7 +13,7 @@ from alphita import clock
 from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
-from alphita.review import filesystem_check, rows, schema
+from alphita.review import filesystem_check, schema
 from alphita.review.failures import explained
 from alphita.service import keys
 from alphita.service.settings import Settings
@@ -145,7 +145,7 @@ def _reviews(path: Path | None) -> Iterator[Finding]:
         schema.prepare(path, create=False, timeout=SECONDS)
         with closing(schema.connect(path, SECONDS)) as connection:
             version = schema.pragma(connection, "user_version")
-            projects = len(rows.projects(connection))
+            (projects,) = connection.execute("SELECT count(*) FROM project").fetchone()
     text = f"{path}, {projects} projects"
     if version < schema.VERSION:
         text += f"; of version {version}, which the server brings up to {schema.VERSION} when it starts: copy it before"

@@ -12,6 +12,7 @@ from typing import Any
 from alphita import machine, textio
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
+from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, _names
 from alphita.review import files
 from alphita.review.store import ReviewStore
@@ -36,6 +37,7 @@ class Job:
         format: "": told by the file's name.
         filename: as the client says.
         by: who brings the file.
+        concepts: which of the index may answer, as JSON of `Concepts`.
         max_rows: of the file.
         max_bytes: of the file, unpacked.
     """
@@ -50,6 +52,7 @@ class Job:
     format: str
     filename: str
     by: str
+    concepts: dict[str, Any]
     max_rows: int
     max_bytes: int
 
@@ -83,9 +86,12 @@ def imported(path: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     header = Header(source_vocabulary=asked.source)
     called, most = asked.filename or "an upload", asked.max_rows
     rows = files.read(given, reader, asked.name, rejects, header=header, name=called, left_out=left_out, most=most)
-    project = review_files.project_of(asked.name, asked.source, asked.column, index, blind=asked.blind)
+    concepts = Concepts.from_json(asked.concepts)
+    project = review_files.project_of(
+        asked.name, asked.source, asked.column, index, blind=asked.blind, concepts=concepts
+    )
     with ReviewStore.open(asked.store) as store:
-        added = review_files.add(store, project, rows, index, by=asked.by, guarded=True)
+        added = review_files.add(store, project, rows, index, by=asked.by, guarded=True, left_out=left_out)
     yield {
         "new": added.new,
         "known": added.known,

@@ -18,10 +18,11 @@ from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
+from alphita.review.failures import Unknown
 from alphita.service import concepts
 from alphita.service.batching import Batcher, QueueFull, tokens
 from alphita.service.failures import Refusal, documented
-from alphita.service.searching import Finder
+from alphita.service.searching import Finders
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
@@ -192,12 +193,15 @@ async def json_only(request: Request) -> None:
 
 
 def router(
-    settings: Settings, normalizer: Normalizer, terminology: Terminology | None, batcher: Batcher[Question, Any]
+    settings: Settings,
+    normalizer: Normalizer,
+    terminology: Terminology | None,
+    batcher: Batcher[Question, Any],
+    finders: Finders,
 ) -> APIRouter:
     """Return the routes."""
     errors = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
     routes = APIRouter(tags=["Normalization"], responses=errors)
-    finder = Finder(normalizer.index)
 
     @routes.post("/normalize", response_model=Answers, dependencies=[Depends(json_only)])
     async def normalize(request: Request, asked: Annotated[Mentions, Body()]) -> Response:
@@ -224,16 +228,22 @@ def router(
             to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
         )
 
-    @routes.get("/search", response_model=FoundConcepts)
+    @routes.get("/search", response_model=FoundConcepts, responses=documented(404))
     async def search(
         request: Request,
         q: Annotated[str, Query(description="a part of a term, or a concept's id", examples=["epilep"])],
         top: Annotated[int, Query(ge=1, description="concepts wanted")] = 20,
+        project: Annotated[str | None, Query(description="only what may be answered in this review")] = None,
     ) -> Response:
         """Find concepts by their terms, as you type."""
         check_strings("q", [q], 1, settings.max_characters)
+        check_strings("project", [project], 1, settings.max_characters)
         _check_top(top, settings)
         request.state.asked = [q]
+        try:
+            finder = await run_in_threadpool(finders.of, project)
+        except Unknown as error:
+            raise Refusal(404, "unknown_project", str(error), field="project") from None
         vector = None
         if finder.needs_vector(q):
             vector = (await ask(batcher, request, Encoded(), [Question(q)]))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
@@ -9,15 +10,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from alphita.answer.filters import Allowed
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
+from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
 from alphita.review import files, imports, priority
 from alphita.review.records import Added, Project, ReviewRow
-from alphita.review.store import ReviewStore, Unknown
+from alphita.review.store import ReviewStore
 
 MOST_CHARACTERS = 100
+ALL = Concepts()
 
 
 def check_name(name: str) -> None:
@@ -34,11 +38,13 @@ def check_name(name: str) -> None:
         )
 
 
-def project_of(name: str, source: str, column: str, index: Index | None, *, blind: bool = True) -> Project:
+def project_of(
+    name: str, source: str, column: str, index: Index | None, *, blind: bool = True, concepts: Concepts = ALL
+) -> Project:
     """Return a new project; what the index knows of terminology, release and model is "" without one."""
     manifest: dict[str, Any] = index.manifest if index is not None else {}
     hashes = [str(manifest.get(one) or "") for one in ("terminology_hash", "model_hash")]
-    return Project(name, source, column, hashes[0], release_of(index), hashes[1], "", blind)
+    return Project(name, source, column, hashes[0], release_of(index), hashes[1], "", blind, concepts.to_json())
 
 
 def release_of(index: Index | None) -> str:
@@ -57,38 +63,65 @@ def add(
     *,
     by: str = imports.UNNAMED,
     guarded: bool = False,
+    left_out: Counter[str] | None = None,
 ) -> Added:
     """Add rows to a project, which is made if there is none of its name; and put them in the order "learning"."""
     check_name(project.name)
     if not project.source.strip():
         raise InputError("say where the codes come from", field="source", value=project.source)
-    found = iter(_typed(rows, index) if index is not None else rows)
+    known = next((one for one in store.projects() if one.name == project.name), None)
+    concepts = Concepts.from_json(project.filters or (known.filters if known is not None else {}))
+    if known is not None and known.source != project.source:
+        raise InputError(
+            f"the project is there already, with codes of {known.source!r}",
+            field="source",
+            value=project.source,
+            remedy="give that source, or another name",
+        )
+    if known is not None and known.filters not in ({}, concepts.to_json()):
+        raise InputError(
+            f"the project is there already, answered with {Concepts.from_json(known.filters)}",
+            field="filters",
+            value=str(concepts),
+            remedy="give those, none, or another name",
+        )
+    if index is not None:
+        allowed = concepts.allowed(index)
+        counts = Counter[str]() if left_out is None else left_out
+        rows = (_typed(_allowed(row, index, allowed, counts), index, allowed) for row in rows)
+    found = iter(rows)
     first = next(found, None)
     if first is None:
         raise InputError("there is not one row to review in this file")
     found = chain([first], found)
-    try:
-        known = store.project(project.name)
-    except Unknown:
+    if known is None:
         added = store.add_project(project, found, by=by)
     else:
-        if known.source != project.source:
-            raise InputError(
-                f"the project is there already, with codes of {known.source!r}",
-                field="source",
-                value=project.source,
-                remedy="give that source, or another name",
-            )
-        added = store.add_rows(project.name, found, by=by, guarded=guarded)
+        added = store.add_rows(project.name, found, by=by, guarded=guarded, filters=project.filters)
     priority.update(store, project.name)
     return added
 
 
-def _typed(rows: Iterable[ReviewRow], index: Index) -> Iterable[ReviewRow]:
-    for row in rows:
-        answer = row.candidates[0].concept_id if row.candidates else None
-        place = int(index.concept_rows([answer])[0]) if answer else -1
-        yield replace(row, types=index.concept(place).semantic_types) if place >= 0 else row
+def _typed(row: ReviewRow, index: Index, allowed: Allowed) -> ReviewRow:
+    answer = row.candidates[0].concept_id if row.candidates else None
+    place = allowed.row(answer) if answer else -1
+    return replace(row, types=index.concept(place).semantic_types) if place >= 0 else row
+
+
+def _allowed(row: ReviewRow, index: Index, allowed: Allowed, left_out: Counter[str]) -> ReviewRow:
+    """Return a row without the unreviewed candidates that may not be answered; what the index does not know stays."""
+    if allowed.concepts is None:
+        return row
+
+    def is_out(one: Mapping) -> bool:
+        if one.concept_id is None or one.status != "unreviewed" or allowed.row(one.concept_id) >= 0:
+            return False
+        return int(index.concept_rows([one.concept_id])[0]) >= 0
+
+    kept = tuple(one for one in row.candidates if not is_out(one))
+    if len(kept) < len(row.candidates):
+        left_out["candidates that the project's filters leave out"] += len(row.candidates) - len(kept)
+    return replace(row, candidates=kept)
 
 
 def export(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import tempfile
 from asyncio.subprocess import PIPE
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,9 +16,10 @@ from fastapi import Path as PathParameter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from alphita import apart, registry
+from alphita import apart, drafts, registry
 from alphita.errors import Rejects
 from alphita.index.store import Index
+from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, day_of
 from alphita.options import made, spelled
 from alphita.review.store import ReviewStore
@@ -31,6 +31,7 @@ from alphita.service.settings import Settings
 FORMATS = "alphita.mappings.formats"
 MAX_MEMORY = 2 * 2**30
 Caller = Annotated[str, Depends(keys.reviewer)]
+Several = list[str] | None
 Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS, examples=["lab"])]
 # What a browser sends to another site without asking that site first; a file comes with neither.
 REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
@@ -83,6 +84,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
         format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
         filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
         blind: bool = True,
+        concepts: Annotated[Concepts, Depends(_answered)] = review_files.ALL,
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:
         """Read a file of mappings into a project, which is made if there is none of its name."""
@@ -98,6 +100,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
             format=format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")),
             filename=filename,
             by=reviewer,
+            concepts=concepts.to_json(),
             max_rows=settings.max_upload_rows,
             max_bytes=settings.max_upload,
         )
@@ -112,9 +115,9 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
         AlphitaError: it cannot be imported; nothing of it is.
         ClientDisconnect: the client left.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with drafts.scratch() as folder:
         # A format is told by the file's name and its first line.
-        path = Path(folder) / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
+        path = folder / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
         await run_in_threadpool(path.write_bytes, body)
         line, environment = apart.command("alphita.service.importing:imported", MAX_MEMORY)
         process = await asyncio.create_subprocess_exec(*line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE)
@@ -152,8 +155,8 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
         """Write a project as a file; what the format does not hold is told in headers."""
         writer = registry.load(FORMATS, format_)
         header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "out"
+        with drafts.scratch() as folder:
+            path = folder / "out"
             written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
             content = path.read_bytes()
         called = name + writer.SUFFIXES[0]
@@ -165,6 +168,20 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
             "Cache-Control": "no-store",
         }
         return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
+
+
+def _answered(
+    target: Annotated[str | None, Query(max_length=1_000, description="answered with codes of this system")] = None,
+    type_: Annotated[Several, Query(alias="type", description="semantic types that may be answered")] = None,
+    concept_source: Annotated[Several, Query(description="terminologies whose concepts may be answered")] = None,
+    language: Annotated[Several, Query(description="languages whose terms may be answered")] = None,
+    under: Annotated[Several, Query(description="concepts that, with all below them, may be answered")] = None,
+    standard_only: Annotated[bool, Query(description="only standard concepts (OMOP) may be answered")] = False,
+) -> Concepts:
+    """Return which concepts a project is answered with, as `alphita normalize` was told."""
+    several = {"types": type_, "sources": concept_source, "languages": language, "under": under}
+    given = {name: values for name, values in several.items() if values}
+    return Concepts.from_json({"target": target, "standard_only": standard_only, **given})
 
 
 def _said(**values: str) -> Header:

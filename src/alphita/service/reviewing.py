@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 
 from alphita import __version__, registry
 from alphita.answer.normalizer import Normalizer
+from alphita.index.store import Index
 from alphita.review.records import Decision, Order, ReviewRow, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import review_files, review_transfer
@@ -34,6 +35,7 @@ from alphita.service.review_records import (
     standing_json,
 )
 from alphita.service.review_transfer import FORMATS, Caller, Name
+from alphita.service.searching import Finders
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 
@@ -63,7 +65,11 @@ class Route(APIRoute):
 
 
 def router(
-    settings: Settings, store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None
+    settings: Settings,
+    store: ReviewStore | None,
+    normalizer: Normalizer,
+    terminology: Terminology | None,
+    finders: Finders,
 ) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
@@ -84,7 +90,7 @@ def router(
 
     if store is not None:
         _reading(routes, store, concepts(index, terminology))
-        _deciding(routes, store, _Chosen(store, normalizer, terminology))
+        _deciding(routes, store, _Chosen(finders, index, terminology))
         review_transfer.importing(routes, settings, store, normalizer.index)
         review_transfer.exporting(routes, store, normalizer.index)
     else:
@@ -171,8 +177,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 class _Chosen:
     """Makes decisions of what was asked for, with a concept that is known."""
 
-    def __init__(self, store: ReviewStore, normalizer: Normalizer, terminology: Terminology | None) -> None:
-        self.store, self.index, self.terminology = store, normalizer.index, terminology
+    def __init__(self, finders: Finders, index: Index, terminology: Terminology | None) -> None:
+        self.finders, self.index, self.terminology = finders, index, terminology
 
     def decision(self, row: ReviewRow, reviewer: str, asked: Deciding | Settling) -> Decision:
         """Return a decision about a row, not stored yet."""
@@ -208,6 +214,9 @@ class _Chosen:
             raise Refusal(422, "retired_concept", f"this concept is no longer to be used{instead}", field="concept_id")
         if concept is not None:
             return concept.name
+        place = self.finders.of(row.project).allowed.row(concept_id)
+        if place >= 0:
+            return self.index.concept(place).name
         message = "no concept has this id; search for one at /search"
         raise Refusal(422, "unknown_concept", message, field="concept_id")
 

@@ -1,4 +1,4 @@
-"""Search as you type over all terms of an index: what is equal, what begins so, then what is alike by letters.
+"""Search as you type over an index, or what a project allows of it: what is equal, what begins so, then what is alike.
 
 No encoder is needed, so a letter typed costs a millisecond or so. Where the index was built without letters, vectors
 take their place.
@@ -7,6 +7,7 @@ take their place.
 from __future__ import annotations
 
 import functools
+import json
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +17,15 @@ from numpy.typing import NDArray
 
 from alphita.answer.records import DECIMALS
 from alphita.index.store import Index
+from alphita.jobs.spec import Concepts
+from alphita.review.store import ReviewStore
 from alphita.terminology.text import clean_many
 
 # Strings looked at for one concept wanted: most strings name one concept, most concepts have few.
 STRINGS_A_CONCEPT = 4
+ALL = Concepts()
+# Searches of projects with concepts of their own that are kept.
+KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class Found:
 class Finder:
     """Searches one index."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, index: Index, concepts: Concepts = ALL) -> None:
+        self.allowed = concepts.allowed(index)
+        self.index, self._terms = self.allowed.searched()
 
     def clean(self, typed: str) -> str:
         """Return what was typed, cleaned as the index's strings are."""
@@ -61,10 +68,10 @@ class Finder:
             vector: (dim,) of what was typed, for an index without letters.
         """
         found: dict[int, Found] = {}
-        row = int(self.index.concept_rows([typed])[0]) if ":" in typed else -1
+        row = self.allowed.row(typed) if ":" in typed else -1
         if row >= 0:
             name = self.index.concept(row).name
-            found[row] = Found(self.index.concept(row).id, name, name, 1.0)
+            found[row] = Found(self.allowed.id(row), name, name, 1.0)
         cleaned = self.clean(typed)
         if cleaned:
             for string, similarity in self._strings(cleaned, STRINGS_A_CONCEPT * top, vector):
@@ -78,9 +85,9 @@ class Finder:
         segment = self.index.segment
         for term in range(int(segment.offsets[string]), int(segment.offsets[string + 1])):
             concept = int(segment.term_concept[term])
-            if concept not in found:
+            if concept not in found and (self._terms is None or self._terms[term]):
                 found[concept] = Found(
-                    segment.concepts.column("id")[concept].as_py(),
+                    self.allowed.id(concept),
                     segment.concepts.column("name")[concept].as_py(),
                     segment.terms.column("string")[term].as_py(),
                     None if similarity is None else round(similarity, DECIMALS),
@@ -122,8 +129,10 @@ class Finder:
         # No UTF-8 text has the byte 0xff, so this comes right after all that begin so.
         last = bisect_left(every, start + b"\xff", lo=first, key=beginning)
         rows = np.arange(first, last)
-        lengths = self._lengths[first:last]
-        rows, lengths = rows[lengths > len(start)], lengths[lengths > len(start)]
+        if self._terms is not None:
+            rows = rows[self.index.allowed[rows]]
+        rows = rows[self._lengths[rows] > len(start)]
+        lengths = self._lengths[rows]
         if len(rows) > most:
             nearest = np.argpartition(lengths, most)[:most]
             rows, lengths = rows[nearest], lengths[nearest]
@@ -136,3 +145,16 @@ class Finder:
         start = self.index.strings.array.offset
         ends = np.frombuffer(offsets, np.int64)[start : start + len(self.index) + 1]
         return np.diff(ends)
+
+
+class Finders:
+    """Searches one index, for a project of a review what may be answered there."""
+
+    def __init__(self, index: Index, store: ReviewStore | None = None) -> None:
+        self._store, self._whole = store, Finder(index)
+        self._kept = functools.lru_cache(KEPT)(lambda told: Finder(index, Concepts.from_json(json.loads(told))))
+
+    def of(self, project: str | None) -> Finder:
+        """Return what searches for a project; None: the whole index."""
+        filters = self._store.project(project).filters if self._store is not None and project is not None else {}
+        return self._kept(json.dumps(filters, sort_keys=True)) if filters else self._whole

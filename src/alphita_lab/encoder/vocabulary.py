@@ -12,14 +12,13 @@ others get other vectors, which mean little before training.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphita import artefact, textio
+from alphita import artefact, drafts, textio
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import resolve, with_weights
@@ -86,8 +85,8 @@ def extend(
     spelt = _spelt(added, like)
     done = Extension(like.get_vocab_size(), len(added), sum(map(bool, spelt)), dict(sorted(reasons.items())))
     source = TermEncoder.load(encoder, precision="fp32", device="cpu")
-    with tempfile.TemporaryDirectory() as scratch:
-        stage = Path(scratch)
+    with drafts.scratch() as scratch:
+        stage = scratch
         source.save(stage, onnx=False)
         _extend_tokenizer(stage, ids, {token.content: n for n, token in like.get_added_tokens_decoder().items()})
         _extend_weights(layout.read(with_weights(resolve(str(encoder))))[0], stage, list(ids.values()), spelt, seed)

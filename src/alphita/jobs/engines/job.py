@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import alphita
-from alphita import artefact, clock, progress
+from alphita import artefact, clock, drafts, progress
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import LOOKED_AT
@@ -194,8 +193,8 @@ def _finish(
     out = Place(plan.out)
     counts: Counter[str] = Counter()
     files: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        aside = Path(folder) / REJECTS
+    with drafts.scratch() as folder:
+        aside = folder / REJECTS
         with Rejects(aside, private=plan.private) as rejects:
             for part in range(len(plan.parts)):
                 facts = json.loads(plan.written(part).content())

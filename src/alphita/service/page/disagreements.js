@@ -76,7 +76,7 @@ export class Disagreements {
       this.#draw();
     } else if (key === "x") await this.#settle(row, null, null);
     else if (key === "/") {
-      const found = await this.picker.ask(row.mention);
+      const found = await this.picker.ask(row.mention, "exact", this.project);
       if (found) await this.#settle(row, found.concept.id, found.relation);
     } else {
       const decision = this.choices[Number(key) - 1]?.decision;

@@ -64,9 +64,10 @@ export class Files {
   async #import() {
     const [file] = byId("import-file").files;
     const name = byId("import-name").value.trim();
+    const answered = Object.fromEntries([...new FormData(byId("import"))].map(([key, value]) => [key, String(value).split(";").map((one) => one.trim())]));
     this.#say("Importing …");
     try {
-      const { new: added, known, set_aside: aside, decided = 0, overtaken = 0, left_out: leftOut = {} } = await this.api.send("/api/projects", { name, source: byId("import-source").value.trim(), column: byId("import-column").value.trim(), filename: file.name }, file);
+      const { new: added, known, set_aside: aside, decided = 0, overtaken = 0, left_out: leftOut = {} } = await this.api.send("/api/projects", { name, source: byId("import-source").value.trim(), column: byId("import-column").value.trim(), filename: file.name, ...answered }, file);
       const said = [
         ...decided ? [`${several(decided, "decision")} taken over`] : [],
         ...overtaken ? [`not taken over, for they are not newer than what is here or reject another concept than the answer: ${overtaken}`] : [],

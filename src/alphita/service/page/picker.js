@@ -29,8 +29,9 @@ export class Picker {
     this.dialog.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Let the user find a concept for a text; resolves with {concept, relation}, or null. */
-  ask(mention, relation = "exact") {
+  /** Let the user find a concept for a text of a project; resolves with {concept, relation}, or null. */
+  ask(mention, relation = "exact", project = "") {
+    this.project = project;
     byId("picker-mention").textContent = mention;
     this.input.value = mention;
     for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (this.dialog.querySelectorAll("input[type=radio]"))) radio.checked = radio.value === relation;
@@ -55,7 +56,7 @@ export class Picker {
       return;
     }
     try {
-      const { concepts } = await this.api.get("/search", { q: text, top: TOP }, signal);
+      const { concepts } = await this.api.get("/search", { q: text, top: TOP, project: this.project }, signal);
       if (signal.aborted) return;
       this.found = concepts;
       this.answered = text;

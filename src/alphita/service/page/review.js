@@ -365,7 +365,7 @@ const actions = {
   other: async () => {
     const { row } = page;
     if (!row) return;
-    const found = await picker.ask(row.mention, page.relation || "exact");
+    const found = await picker.ask(row.mention, page.relation || "exact", page.project || "");
     if (found && page.row?.id === row.id) decide("choose", found.concept.id, found.relation);
   },
   exact: () => toggleRelation("exact"),

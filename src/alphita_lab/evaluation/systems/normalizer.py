@@ -14,8 +14,9 @@ as not there; so has any with `fit=own`. Of an encoder that was trained on these
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
-import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import registry
+from alphita import drafts, registry
 from alphita.answer.calibration_store import FOLDER, Calibration
 from alphita.answer.candidates import BORROWED
 from alphita.answer.normalizer import RANKINGS, Normalizer
@@ -147,7 +148,7 @@ class _Made(NamedTuple):
     encoder: TermEncoder
     id_of: dict[str, str]
     calibrations: dict[tuple[str, str, int, bool], Calibration]
-    folder: tempfile.TemporaryDirectory[str]
+    folder: contextlib.ExitStack
 
 
 # The indexes of the last names: several rankings of one encoder share them.
@@ -158,17 +159,17 @@ def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str], choic
     listed = "\0".join([str(len(ids)), *ids, *names]).encode("utf-8", "surrogatepass")
     key = (terms.content_hash, hashlib.sha256(listed).hexdigest(), choice)
     if key not in _LAST:
-        folder = tempfile.TemporaryDirectory(prefix="alphita-")
+        kept = contextlib.ExitStack()
+        atexit.register(kept.close)
+        folder = kept.enter_context(drafts.scratch())
         numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
-        terminology = _terminology(
-            Path(folder.name) / "names.terminology", [numbers[concept_id] for concept_id in ids], names
-        )
-        index = build(terminology, terms, Path(folder.name) / "names.index", enrichment=enrichment_of(choice))
+        terminology = _terminology(folder / "names.terminology", [numbers[concept_id] for concept_id in ids], names)
+        index = build(terminology, terms, folder / "names.index", enrichment=enrichment_of(choice))
         has_head = index.manifest["model_hash"] != index.base_model_hash
         used = TermEncoder.load(index.model_path) if has_head else terms
-        _LAST[key] = _Made(index, used, {new: one for one, new in numbers.items()}, {}, folder)
+        _LAST[key] = _Made(index, used, {new: one for one, new in numbers.items()}, {}, kept)
         if len(_LAST) > KEPT:
-            _LAST.popitem(last=False)
+            _LAST.popitem(last=False)[1].folder.close()
     _LAST.move_to_end(key)
     return _LAST[key]
 

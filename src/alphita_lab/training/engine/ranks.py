@@ -13,7 +13,6 @@ import atexit
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed
 
+from alphita import drafts
 from alphita.errors import AlphitaError
 
 # As long as one process may be busy with what the others wait for: a vocabulary or sequences of a large corpus, a
@@ -124,7 +124,7 @@ class Ranks:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Give every process the same folder for files that nobody needs afterwards."""
-        with tempfile.TemporaryDirectory() as own:
+        with drafts.scratch() as own:
             of_all = [own]
             if self.size > 1:
                 with _lost():

@@ -13,17 +13,16 @@ with tagged(encoder, "x.mentions", split, seed=0) as start:
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from alphita import drafts
 from alphita.encoder import layout, pooling
 from alphita.errors import InputError
 from alphita_lab.encoder import packed
@@ -186,8 +185,8 @@ def tagged(encoder: str, mentions: str, split: Split | None, *, seed: int) -> It
         return
     opened = Mentions.load(mentions)
     check_split(opened, split)
-    with tempfile.TemporaryDirectory() as folder:
-        start = with_tags(encoder, Path(folder), seed=seed)
+    with drafts.scratch() as folder:
+        start = with_tags(encoder, folder, seed=seed)
         if opened.manifest["tokenizer_hash"] not in start.tokenizer_hashes:
             raise InputError(
                 "its tokens are of another tokenizer than the encoder's",

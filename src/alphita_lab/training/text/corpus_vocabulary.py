@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from alphita import drafts
 from alphita.encoder import layout, wordpieces
 from alphita.encoder.resolve import resolve
 from alphita.encoder.term_tokenizer import TermTokenizer
@@ -30,8 +30,8 @@ def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
     """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text."""
     transformer, facts = layout.read(resolve(str(encoder)))
     own = TermTokenizer(transformer, facts)
-    with tempfile.TemporaryDirectory() as scratch:
-        own.save(Path(scratch))
+    with drafts.scratch() as scratch:
+        own.save(scratch)
         tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
     tokenizer.no_truncation()
     tokenizer.no_padding()

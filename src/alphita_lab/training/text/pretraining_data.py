@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from alphita import artefact
+from alphita import artefact, drafts
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
 from alphita_lab.training.engine.settings import TermTraining, language_weights
@@ -133,12 +132,12 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
     start, everyone = sources.folder / "start", ranks.connect()
     if everyone.first:
         shutil.rmtree(start, ignore_errors=True)
-        with tempfile.TemporaryDirectory() as aside:
-            tokenizer = Path(aside) / "tokenizer.json"
+        with drafts.scratch() as aside:
+            tokenizer = aside / "tokenizer.json"
             if config.vocabulary:
                 _train_vocabulary(config, sources, tokenizer)
             else:
-                TermEncoder.load(encoder, precision="fp32", device="cpu").save(Path(aside), onnx=False)
+                TermEncoder.load(encoder, precision="fp32", device="cpu").save(aside, onnx=False)
             electra.scratch(
                 start,
                 tokenizer,
