@@ -26,7 +26,7 @@ from typing import Any
 
 import alphita
 from alphita import artefact, machine
-from alphita.mention.several import names_in
+from alphita.mention.assertion import names_in
 
 HERE = Path(__file__).resolve().parent
 FIVE = 5

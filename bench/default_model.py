@@ -28,7 +28,7 @@ from alphita import artefact
 from alphita.encoder import layout, learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import KIND, resolve
-from alphita.index import training
+from alphita.index import encoding
 from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
@@ -56,7 +56,7 @@ def average(trained: list[str], base: str | None = None, share: float = 0.0) -> 
 
 def held_back(name: str) -> bool:
     """Tell whether a model's training held back the tenth of the strings that `learning.is_held_back` chooses."""
-    return bool((training.read(resolve(name)) or {}).get("held_back"))
+    return bool((encoding.read(resolve(name)) or {}).get("held_back"))
 
 
 def told_of(name: str) -> dict[str, Any]:

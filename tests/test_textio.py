@@ -10,12 +10,11 @@ import tracemalloc
 
 import pytest
 
-from alphita import json_memory, textio
-from alphita.csv_lines import UNCLOSED, Record, records
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, fhir_r5
 from alphita.terminology.loaders import obographs
-from alphita.textio import line_cells
+from alphita.textio import UNCLOSED, Record, line_cells, records
 
 BAD = f"not a row of this format: {UNCLOSED}"
 
@@ -210,12 +209,12 @@ def test_what_json_takes_is_told_before(one, kind):
     finally:
         tracemalloc.stop()
     assert len(value) == 5_000
-    assert 0.85 * taken < json_memory.estimated(text) < 8 * taken
-    assert taken < json_memory.MOST_DENSE * len(text)
+    assert 0.85 * taken < textio.estimated(text) < 8 * taken
+    assert taken < textio.MOST_DENSE * len(text)
 
 
 def test_json_that_takes_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_memory, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(textio, "MOST_BYTES", 10_000)
     (tmp_path / "x.json").write_text("[" + ",".join(["[]"] * 200) + "]")
     with pytest.raises(ValueError, match="too large: its values take about"):
         textio.json_file(tmp_path / "x.json")

@@ -21,18 +21,145 @@ import gzip
 import importlib.resources
 import io
 import json
+import math
 import re
+import sys
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, AnyStr, cast
+from typing import IO, Any, AnyStr, NamedTuple, cast
 
-from alphita import json_memory
-from alphita.csv_lines import MAX_CELL_CHARACTERS, records
 from alphita.errors import InputError, Rejects
+
+# What a text may take with its values; and how many times its length that can be.
+MOST_BYTES, MOST_DENSE = 2 * 2**30, 50
+# Bytes that begin characters beyond U+00FF and beyond U+FFFF.
+_WIDE, _WIDEST = re.compile(rb"[\xc4-\xff]"), re.compile(rb"[\xf0-\xff]")
+
+
+def check(text: str | bytes) -> None:
+    """Raise ValueError if a text in JSON takes more than `MOST_BYTES` with its values."""
+    if len(text) * MOST_DENSE > MOST_BYTES and (memory := estimated(text)) > MOST_BYTES:
+        most = f"{MOST_BYTES / 2**30:.1f} GB is the most"
+        raise ValueError(f"too large: its values take about {memory / 2**30:.1f} GB of memory, and {most}")
+
+
+def estimated(text: str | bytes) -> int:
+    """Return about how many bytes a text takes with its values: hardly ever too few, at most some three times too
+    many."""
+
+    def count(sign: str) -> int:
+        return text.count(sign) if isinstance(text, str) else text.count(sign.encode())
+
+    lists, objects, keys = count("["), count("{"), count('":')
+    values = count(",") + lists + objects
+    strings = count('"') // 2 - keys
+    numbers = max(0, values - strings - lists - objects)
+    taken = 96 * lists + 192 * objects + 32 * keys + 64 * strings + 40 * numbers + 8 * values + len(text)
+    if isinstance(text, str):
+        return taken + sys.getsizeof(text)
+    # Decoded, each character takes as much as the widest of all.
+    width = 4 if _WIDEST.search(text) else 2 if _WIDE.search(text) else 1
+    return taken + (width + 1) * len(text)
+
+
+# A quote that is never closed would swallow the rows after it into one cell.
+MAX_CELL_CHARACTERS = 1_000_000
+UNCLOSED = "a quote is opened, and where it is closed the row does not end"
+
+
+class CsvLines:
+    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
+
+    Attributes:
+        row: the lines of the row being read.
+        cells: how many a row has.
+    """
+
+    def __init__(self, lines: Iterator[str], first: int = 1) -> None:
+        self._lines = lines
+        self._ahead: deque[str] = deque()
+        self._line = first
+        self._closing = 0
+        self.row: list[str] = []
+        self.cells: float = math.inf
+
+    def __iter__(self) -> Iterator[str]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line of the row being read."""
+        # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
+        # Without it, lines that each close a quote and open one would be read again from every one of them on.
+        if self._closing > self.cells:
+            raise StopIteration
+        line = self._ahead.popleft() if self._ahead else next(self._lines)
+        if self.row and '"' in line.replace('""', ""):
+            self._closing += 1
+        self.row.append(line)
+        return line
+
+    def begin_row(self) -> int:
+        """Begin the next row; return the number of its first line."""
+        self._line += len(self.row)
+        self.row.clear()
+        self._closing = 0
+        return self._line
+
+    def take_back(self) -> str:
+        """Let the row be its first line alone, which is returned; the others are read again."""
+        self._ahead.extendleft(reversed(self.row[1:]))
+        del self.row[1:]
+        return self.row[0].rstrip("\r\n")
+
+
+class Record(NamedTuple):
+    """A row, its first line, and its cells; or why it is none, with the offending text."""
+
+    number: int
+    line: int
+    cells: list[str]
+    problem: str = ""
+    value: str = ""
+
+
+def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Record]:
+    """Yield the header, as row 0, and the rows that are not empty."""
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    given = CsvLines(lines, first)
+    reader = csv.reader(given, delimiter=delimiter, strict=True)
+    header = next(reader, [])
+    yield Record(0, first, header)
+    given.cells = len(header)
+    number = 0
+    while True:
+        line = given.begin_row()
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            number += 1
+            problem = UNCLOSED if len(given.row) > 1 else str(error)
+            yield Record(number, line, [], f"not a row of this format: {problem}", given.take_back())
+            continue
+        if not cells:
+            continue
+        number += 1
+        if len(cells) == len(header):
+            yield Record(number, line, cells)
+        elif any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
+            yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", given.take_back())
+        else:
+            problem = f"{len(cells)} cells, but the header has {len(header)}"
+            if len(given.row) > 1:
+                problem += f" (lines {line} to {line + len(given.row) - 1})"
+            yield Record(number, line, [], problem, delimiter.join(cells))
+
 
 MOST_DIGITS = 18  # all that 64 bits hold
 # Of what is held whole, and of a line of what is not.
@@ -126,7 +253,7 @@ def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
     Raises:
         ValueError: it is no JSON, no UTF-8, nested beyond all use, or its values would take too much memory.
     """
-    json_memory.check(text)
+    check(text)
     try:
         return json.loads(text)
     except RecursionError:

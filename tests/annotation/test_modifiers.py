@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.annotation.modifiers import modifiers_of
+from alphita.annotation.context import modifiers_of
 from alphita.annotation.tokens import sentences_of
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from alphita.annotation.annotator import Annotator, Settings
-from alphita.annotation.equivalents import learn
 from alphita.annotation.finding import Finder
-from alphita.annotation.names import Level, Names
+from alphita.annotation.names import Level, Names, learn
 from alphita.annotation.spans import Document
 from alphita.annotation.tokens import sentences_of
 from alphita.answer.normalizer import Normalizer

@@ -29,7 +29,7 @@ from alphita.answer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.term_columns import languages_of
+from alphita.answer.table import languages_of
 from alphita.calibrate.transfer import carry_over
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building

@@ -13,7 +13,7 @@ from alphita.answer.contradictions import (
     contradiction,
     is_opposite,
 )
-from alphita.mention import lexicon, morphemes
+from alphita.mention import lexicon, word_pairs
 from alphita.mention.word_pairs import is_form, key, rest_of
 
 COMMON = frozenset(["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting"])
@@ -83,12 +83,12 @@ def test_opposites_of_a_name(mention, name, opposite):
     ],
 )
 def test_words_are_read_by_their_parts(word, meant):
-    assert meant in morphemes.readings(word)
+    assert meant in word_pairs.readings(word)
 
 
 @pytest.mark.parametrize("word", ["hypotonai", "seizurs", "diabetis", "epilepsie5", "artritis", "", "a" * 200])
 def test_what_is_not_made_of_parts_has_no_reading(word):
-    assert morphemes.readings(word) == frozenset()
+    assert word_pairs.readings(word) == frozenset()
 
 
 # Well made words beside the name that their letters are near to.
@@ -431,7 +431,7 @@ def test_every_row_of_the_tables_is_of_a_known_kind_and_stands_once():
     keys = [row[:3] for row in lexicon.rows()]
     assert len(keys) == len(set(keys))
     assert all(word == word.strip() == word.lower() != "" for row in lexicon.rows() for word in row.words)
-    assert set(morphemes.table()) == {"prefix", "root", "suffix", "ending", "thing"}
+    assert set(word_pairs.table()) == {"prefix", "root", "suffix", "ending", "thing"}
 
 
 @pytest.mark.parametrize("language", ["en", "it", "de", "fr", "es"])

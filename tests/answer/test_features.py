@@ -10,7 +10,7 @@ from alphita.answer import features
 from alphita.answer.candidates import EXACT, LETTERS, VECTORS
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.term_columns import languages_of
+from alphita.answer.table import languages_of
 from alphita.index.store import Index, build
 from alphita.mention.abbreviations.expanding import Abbreviations
 from alphita.mention.abbreviations.short_forms import Meaning

@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 from alphita.answer import candidates
-from alphita.answer.filters import Filters, Restricted, allowed_concepts
+from alphita.answer.filters import Filters, Restricted, Targets, allowed_concepts
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.targets import Targets
 from alphita.errors import UsageError
 from alphita.index import ngrams
 from alphita.index.choice import Building

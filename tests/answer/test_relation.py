@@ -7,7 +7,7 @@ import pytest
 
 from alphita.answer.features import NAMES, Features
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.relation import relations
+from alphita.answer.results import relations
 from alphita.index.store import Index, build
 from tests.doubles import HashEncoder, SmallTerminology
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.answer.filters import Filters
+from alphita.answer.filters import Filters, Targets
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.targets import Targets
 from alphita.errors import UsageError
 from alphita.index.store import Index, build
 from tests.answer.rich import ROWS, RichTerminology

@@ -11,7 +11,7 @@ import torch
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.learned import has_learned
-from alphita.index import training
+from alphita.index import encoding
 from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from tests.stanzas import Stanza, ontology
@@ -88,7 +88,7 @@ def test_what_was_held_back_of_every_model_counts_as_not_learned(trained, tmp_pa
     synonyms = [f"sign {number}" for number in range(60)]
     known = ontology(tmp_path / "t.terminology", [Stanza(n, [f"finding {n}", one]) for n, one in enumerate(synonyms)])
     for folder in trained[1:] if how == "all" else trained[1:2]:
-        Path(folder, training.FILE).write_text(json.dumps({"config": {"hold_back": True}}))
+        Path(folder, encoding.FILE).write_text(json.dumps({"config": {"hold_back": True}}))
     out = tmp_path / "shipped"
     (tmp_path / "facts.json").write_text(json.dumps({"made_from": {"name": "the base"}}))
     default_model.main(

@@ -15,7 +15,7 @@ from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
 from alphita.index.external_names import shipped_lender
 from alphita.index.store import Index, build
 from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.common_words import whole_words
+from alphita.mention.words import whole_words
 from alphita.terminology.text import clean
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import SmallTerminology, small_terminology

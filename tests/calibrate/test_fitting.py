@@ -17,10 +17,9 @@ from alphita.answer.pipeline import Pipeline
 from alphita.answer.rankings import vectors
 from alphita.calibrate import examples, fitting
 from alphita.calibrate import held_out as held_out_module
-from alphita.calibrate.examples import Examples
+from alphita.calibrate.examples import Examples, Label
 from alphita.calibrate.fitting import fit
 from alphita.calibrate.held_out import Known, divide, every_second, held_out, is_learned_from, labelled, taught
-from alphita.calibrate.labels import Label
 from alphita.calibrate.noise import slip
 from alphita.calibrate.scored_examples import see
 from alphita.encoder import learned

@@ -9,7 +9,7 @@ import pytest
 
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate import from_mappings as learning
-from alphita.calibrate.labels import Label
+from alphita.calibrate.examples import Label
 from alphita.errors import InputError, Rejects
 from alphita.index.store import build
 from alphita.review import migrate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita.calibrate.labels import Label, read_labels
+from alphita.calibrate.examples import Label, read_labels
 from alphita.errors import InputError
 
 

@@ -11,8 +11,8 @@ from alphita.answer.calibration_store import FOLDER, Calibration
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.transfer import LEAST_COMPARED, carry_over, lend_where_missing, with_margin
 from alphita.errors import InputError, UsageError
+from alphita.index.encoding import keep_calibration
 from alphita.index.store import Index, build
-from alphita.index.training import keep_calibration
 from tests.answer.synthetic import FINDINGS, PARTS, SIDES, VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
 

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from alphita import cli
-from alphita.answer.options import NAMES
+from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
 from alphita.options import Cluster, check, group, option, spelled

@@ -63,7 +63,7 @@ def _default(parameter: Any) -> str:
 def python() -> str:
     """Return what is public in Python, and what it gives back, each with its docstring."""
     from alphita.annotation.spans import Annotation
-    from alphita.answer.options import NormalizerOptions
+    from alphita.answer.normalizer import NormalizerOptions
     from alphita.answer.records import Candidate, Result
 
     public = {name: getattr(alphita, name) for name in alphita.__all__}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphita import builds
+from alphita import artefact
 from alphita.errors import UsageError
 from alphita_lab.training.engine import loop
 from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
@@ -24,14 +24,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @pytest.fixture
 def another(monkeypatch: pytest.MonkeyPatch):
     """Make this another build of the same version."""
-    return lambda: monkeypatch.setattr(builds, "code_hash", lambda *parts: "f" * 64)
+    return lambda: monkeypatch.setattr(artefact, "code_hash", lambda *parts: "f" * 64)
 
 
 @pytest.mark.parametrize("writer", JOBS, ids=[writer.name for writer in JOBS])
 def test_a_job_goes_on_under_the_build_that_began_it_only(writer, place: Place, tmp_path: Path, another) -> None:
     out = tmp_path / f"out{writer.suffix}"
     broken_off(writer, place, out)
-    before, left = builds.build(), content(tmp_path)
+    before, left = artefact.build(), content(tmp_path)
     another()
     with pytest.raises(UsageError) as refused:
         writer.write(place, out)
@@ -51,13 +51,13 @@ def test_training_goes_on_under_another_build_and_says_so(tmp_path: Path, capsys
     with pytest.raises(KeyboardInterrupt):
         run(17, resume=True)
     assert "begun by" not in capsys.readouterr().err
-    before = builds.build(builds.TRAINING)
+    before = artefact.build(artefact.TRAINING)
     another()
     run(None, resume=True)
     assert f"begun by alphita {before}, gone on with by 0.1.0+ffffffffffff: start again" in capsys.readouterr().err
 
 
 def test_the_code_of_each_is_there_and_tells_two_builds() -> None:
-    root = Path(builds.__file__).parent
-    assert all((root / part).exists() for part in (*builds.ANSWERING, *builds.TRAINING))
-    assert builds.build() == builds.build() != builds.build(builds.TRAINING)
+    root = Path(artefact.__file__).parent
+    assert all((root / part).exists() for part in (*artefact.ANSWERING, *artefact.TRAINING))
+    assert artefact.build() == artefact.build() != artefact.build(artefact.TRAINING)

@@ -14,7 +14,7 @@ import pytest
 
 import alphita
 from alphita import drafts
-from tests.killing import SECONDS
+from tests.waiting import SECONDS
 
 HOLD = """
 import sys

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.index import head_steps, learning
-from alphita.index.head_validation import Marks
-from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
+from alphita.index.learning import HeadSettings, Marks, Variants, is_held_back, learn
 from tests.reference import head as reference
 from tests.reference import multi_similarity as loss_reference
 from tests.reference.multi_similarity import slopes

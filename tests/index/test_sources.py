@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita import builds, machine
+from alphita import artefact, machine
 from alphita.encoder import resolve as resolving
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import sources
@@ -231,8 +231,8 @@ def test_what_nobody_opened_for_long_leaves_when_another_is_made(cache, tmp_path
 @pytest.mark.parametrize("code", ["terminology", "index", "encoder"])
 def test_another_build_of_the_same_version_makes_its_own(table, full, monkeypatch, code):
     names = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
-    as_it_is = builds.code_hash
-    monkeypatch.setattr(builds, "code_hash", lambda *parts: "changed" if code in parts else as_it_is(*parts))
+    as_it_is = artefact.code_hash
+    monkeypatch.setattr(artefact, "code_hash", lambda *parts: "changed" if code in parts else as_it_is(*parts))
     index_of(table)
     later = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
     assert len(later) == len(names) + 1 + (code == "terminology")
@@ -242,11 +242,11 @@ def test_another_build_of_the_same_version_makes_its_own(table, full, monkeypatc
 def test_the_hash_of_code_is_that_of_what_it_says(tmp_path, monkeypatch):
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "by.py").write_text("1")
-    monkeypatch.setattr(builds, "__file__", str(tmp_path / "builds.py"))
+    monkeypatch.setattr(artefact, "__file__", str(tmp_path / "builds.py"))
     hashes = []
     for change in (lambda: None, lambda: (tmp_path / "made" / "by.py").write_text("2"), lambda: None):
         change()
-        builds.code_hash.cache_clear()
-        hashes.append(builds.code_hash("made"))
-    builds.code_hash.cache_clear()
+        artefact.code_hash.cache_clear()
+        hashes.append(artefact.code_hash("made"))
+    artefact.code_hash.cache_clear()
     assert hashes[0] != hashes[1] == hashes[2]

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import registry
-from alphita.csv_lines import UNCLOSED
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, _names, day_of, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
+from alphita.textio import UNCLOSED
 from tests.mappings import sample
 
 PACKAGE = "alphita.mappings.formats"

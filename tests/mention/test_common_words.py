@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita.mention.common_words import english_words, everyday_words, whole_words
+from alphita.mention.words import english_words, everyday_words, whole_words
 
 
 def model(folder: Path, vocabulary: object) -> Path:

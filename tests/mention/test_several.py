@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.mention.several import name_several, names_in, parts_of
+from alphita.mention.assertion import name_several, names_in, parts_of
 
 NAMES = [
     "seizure",

@@ -8,7 +8,7 @@ import pytest
 
 from alphita.index.sources import terminology_of
 from alphita.index.store import build
-from alphita.mention.word_synonyms import WordSynonyms
+from alphita.mention.word_pairs import WordSynonyms
 from alphita.terminology.store import load_terminology
 from tests.doubles import HashEncoder
 

@@ -9,7 +9,7 @@ from fhir.resources.R4B.terminologycapabilities import TerminologyCapabilities a
 from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5Terminology
 
 from alphita.index.store import build
-from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup
+from alphita.service import fhir, fhir_expand, fhir_lookup
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.service.test_fhir_translate import checked
 
@@ -44,12 +44,12 @@ def test_capabilities(lab, release, version, model):
     # An instance says where it is (R4 cpb-15, R5 cpb-16), and each type stands once (cpb-9).
     assert document["implementation"]["description"]
     (rest,) = document["rest"]
-    definitions = {f"{kind}-{name}" for kind, names in fhir_capabilities.OPERATIONS.items() for name in names}
+    definitions = {f"{kind}-{name}" for kind, names in fhir.OPERATIONS.items() for name in names}
     assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap", "ValueSet"]
     listed = [operation for one in rest["resource"] for operation in one["operation"]]
-    assert {one["definition"].removeprefix(f"{fhir_capabilities.DEFINITIONS}/") for one in listed} == definitions
+    assert {one["definition"].removeprefix(f"{fhir.DEFINITIONS}/") for one in listed} == definitions
     # What it says it can, it can: without parameters something is wrong with each, but it is there.
-    for kind, names in fhir_capabilities.OPERATIONS.items():
+    for kind, names in fhir.OPERATIONS.items():
         for name in names:
             checked(lab.as_().get(f"/fhir/{release}/{kind}/${name}"), release, 400)
     checked(lab.as_().get(f"/fhir/{release}/metadata?mode=other"), release, 400)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alphita.annotation.answers import Answers, Span
-from alphita.annotation.context import Rules, load_rules
+from alphita.annotation.context import Rules, load_rules, modifiers_of
 from alphita.annotation.finding import Finder, Hit, is_code
 from alphita.annotation.line_ends import lines_of
-from alphita.annotation.modifiers import modifiers_of
 from alphita.annotation.names import Names
 from alphita.annotation.overlaps import Candidate, settle
 from alphita.annotation.spans import Annotated, Annotation, Document, Place

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from alphita.annotation.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
 from alphita.annotation.names import MOST_WORDS, Level, Names
 from alphita.annotation.spans import Place
-from alphita.annotation.tokens import Sentence, Token, root
+from alphita.annotation.tokens import CONJUNCTIONS, INSIDE, OUTSIDE, Sentence, Token, root
 
 # Words of a window, with those that say nothing.
 MOST_TOKENS = 12

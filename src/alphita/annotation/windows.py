@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from alphita.annotation.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
 from alphita.annotation.spans import Place
-from alphita.annotation.tokens import Sentence, Token, root
+from alphita.annotation.tokens import CONJUNCTIONS, INSIDE, OUTSIDE, Sentence, Token, root
 from alphita.index.store import Index
-from alphita.mention.common_words import whole_words
+from alphita.mention.words import whole_words
 from alphita.terminology.text import clean_many
 
 MOST_WORDS = 7

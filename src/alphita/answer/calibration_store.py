@@ -26,11 +26,10 @@ from alphita.answer.confidence import COMMON, Calibrator, Isotonic, Logistic
 from alphita.answer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features
 from alphita.answer.meaning import Cosines, Definitions
 from alphita.answer.ranker import DIGITS, Probabilities, Ranker
-from alphita.answer.table import CandidateTable
-from alphita.answer.term_columns import Languages
+from alphita.answer.table import CandidateTable, Languages
 from alphita.errors import InputError, UsageError
-from alphita.mention.abbreviations.clinical_abbreviations import Clinic
 from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations.short_forms import Clinic
 
 if TYPE_CHECKING:
     from alphita.index.store import Index

@@ -24,9 +24,8 @@ from alphita.answer.extra_words import (
     measured_in,
     told,
 )
-from alphita.mention import lexicon, morphemes
+from alphita.mention import lexicon, word_pairs
 from alphita.mention.cues import bare
-from alphita.mention.morphemes import levelled
 from alphita.mention.spelling import IDLE
 from alphita.mention.word_pairs import (
     ALIKE,
@@ -37,6 +36,7 @@ from alphita.mention.word_pairs import (
     is_inflected,
     is_other_word,
     is_turned,
+    levelled,
     rest_of,
     shared,
     uninflected,
@@ -229,7 +229,7 @@ def _tells_less(name: str) -> bool:
     return any(
         word in amiss
         or word.startswith(_LESS)
-        or any(not _LESS_MEANT.isdisjoint(parts) for parts in morphemes.readings(word))
+        or any(not _LESS_MEANT.isdisjoint(parts) for parts in word_pairs.readings(word))
         for word in words
     )
 
@@ -308,7 +308,7 @@ def _is_spelt_beside_others(rest: Rest) -> bool:
     dropsy."""
     from rapidfuzz.distance import Indel
 
-    if len(rest.named) != 1 or morphemes.readings(rest.named[0]):
+    if len(rest.named) != 1 or word_pairs.readings(rest.named[0]):
         return False
     others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
     if len(others) == len(rest.said):

@@ -8,9 +8,18 @@ from collections.abc import Container, Sequence
 
 from alphita.mention import lexicon
 from alphita.mention.cues import bare
-from alphita.mention.morphemes import levelled
 from alphita.mention.spelling import IDLE
-from alphita.mention.word_pairs import ALIKE, INFLECTION, MISSPELT, SHORTEST_STEM, WORD, is_form, is_inflected, rest_of
+from alphita.mention.word_pairs import (
+    ALIKE,
+    INFLECTION,
+    MISSPELT,
+    SHORTEST_STEM,
+    WORD,
+    is_form,
+    is_inflected,
+    levelled,
+    rest_of,
+)
 from alphita.terminology.rules import age_group, body_site, laterality, read
 
 # What brings in where, when or of what it is.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,64 @@ from numpy.typing import NDArray
 from alphita import machine, registry
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.answer.candidates import DEPTH, EXACT
-from alphita.answer.filters import Allowed
-from alphita.answer.options import AUTO, NormalizerOptions
+from alphita.answer.filters import Allowed, Filters
 from alphita.answer.pipeline import Pipeline, Questions, Scored
-from alphita.answer.records import Result
+from alphita.answer.records import DEFAULT_FLOOR, Result
 from alphita.answer.results import Maker
-from alphita.answer.table import MOST_CONCEPTS
-from alphita.answer.term_columns import languages_of
+from alphita.answer.table import MOST_CONCEPTS, languages_of
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
-from alphita.mention.abbreviations.clinical_abbreviations import Clinic
 from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations.short_forms import Clinic
 from alphita.mention.assertion import SAYS_NOTHING, identifier_of
+from alphita.registry import unknown
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizerOptions:
+    """How a normaliser answers; each option may also be given to `Normalizer` by its name.
+
+    Attributes:
+        ranking: a module of `answering.rankings`; "auto": `learned` if there is a calibration, else `vectors`.
+        calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
+            general one that came with its model, if any.
+        floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
+        error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default 0.05
+            with one, and without one nothing is accepted.
+        target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
+        filters: which concepts may be answered; all by default.
+        abbreviations: your own list: a CSV or TSV with the columns short and long.
+        precision: see `TermEncoder.load`.
+        device: see `TermEncoder.load`.
+        threads: see `TermEncoder.load`.
+    """
+
+    ranking: str = AUTO
+    calibration: Calibration | Path | str | None = None
+    floor: float = DEFAULT_FLOOR
+    error: float | None = None
+    target: str | None = None
+    filters: Filters | None = None
+    abbreviations: Path | str | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+
+    def changed(self, options: dict[str, Any]) -> NormalizerOptions:
+        """Return these options with others for some, by their names."""
+        for name in options.keys() - set(NAMES):
+            raise UsageError(unknown("option", name, NAMES))
+        made = replace(self, **options)
+        if not -1.0 <= made.floor <= 1.0:
+            raise UsageError(f"floor must be between -1 and 1, not {made.floor}")
+        return made
+
+
+NAMES = tuple(each.name for each in fields(NormalizerOptions))
+
 
 RANKINGS = "alphita.answer.rankings"
 DEFAULT_ERROR = 0.05

@@ -20,10 +20,10 @@ from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.mention.abbreviations.expanding import Abbreviations, Expansion
 from alphita.mention.assertion import NOTHING, is_no_finding, without_tag
-from alphita.mention.common_words import common_words, english_words
 from alphita.mention.laboratory import Laboratory
 from alphita.mention.name_style import ABBREVIATION, UNILATERAL, Habits, Reading, written_otherwise
 from alphita.mention.spelling import Speller, shortened
+from alphita.mention.words import common_words, english_words
 from alphita.terminology.text import clean_many
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")

@@ -26,9 +26,10 @@ from alphita.mention.assertion import (
     SEVERAL,
     USUAL_RANGE,
     WELL,
+    name_several,
+    parts_of,
 )
 from alphita.mention.name_style import ABBREVIATION, NUMERALS, Reading
-from alphita.mention.several import name_several, parts_of
 from alphita.terminology.rules import negation, read
 from alphita.terminology.text import clean, plain_words
 

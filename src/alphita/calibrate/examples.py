@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
@@ -23,11 +24,13 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.answer.hiding import Hidden
 from alphita.calibrate.noise import LEAD_INS, noisy
+from alphita.errors import InputError
 from alphita.index.segment import Segment
 from alphita.index.store import Index
-from alphita.mention.common_words import whole_words
+from alphita.mention.words import whole_words
 from alphita.terminology.text import clean, clean_many
 
 SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
@@ -295,3 +298,28 @@ def _elsewhere(index: Index, n: int, seed: int) -> list[str]:
     made = [noisy(one, random.Random(f"{seed} {one}")) if row % 2 else one for row, one in enumerate(drawn)]
     there = index.rows(clean_many(made, index.rules))
     return [mention for mention, row in zip(made, there.tolist(), strict=True) if row < 0]
+
+
+COLUMNS = ("mention", "concept_id")
+NO_CONCEPT = "NIL"
+
+
+class Label(NamedTuple):
+    """A mention that a person mapped; `concept_id` None: no concept fits."""
+
+    mention: str
+    concept_id: str | None
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" for a mention of no concept."""
+    found = []
+    for line, (mention, concept) in textio.columns(path, COLUMNS):
+        if not mention or not concept:
+            name = "mention" if not mention else "concept_id"
+            remedy = f"fill it in, or drop the row; {NO_CONCEPT} says that no concept fits"
+            raise InputError("a row without a value", file=path, line=line, field=name, remedy=remedy)
+        found.append(Label(mention, None if concept == NO_CONCEPT else concept))
+    if not found:
+        raise InputError("holds no labelled mention", file=path)
+    return found

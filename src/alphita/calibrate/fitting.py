@@ -21,12 +21,10 @@ from alphita.answer.meaning import encode_definitions
 from alphita.answer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
-from alphita.answer.table import CandidateTable
-from alphita.answer.term_columns import Languages, languages_of
+from alphita.answer.table import CandidateTable, Languages, languages_of
 from alphita.calibrate import examples, ranker_training, reliability, risk_coverage
-from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples
+from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples, Label
 from alphita.calibrate.held_out import divide, held_out, in_mixture, labelled
-from alphita.calibrate.labels import Label
 from alphita.calibrate.ranker_training import Training
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.scored_examples import EXAMPLES_AT_ONCE, Seen, ask_each, see

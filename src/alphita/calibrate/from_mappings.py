@@ -19,7 +19,7 @@ import polars as pl
 
 from alphita import artefact, drafts, textio
 from alphita.answer.normalizer import Normalizer
-from alphita.calibrate.labels import Label
+from alphita.calibrate.examples import Label
 from alphita.errors import InputError
 from alphita.index.choice import Building
 from alphita.index.encoding import Encoder

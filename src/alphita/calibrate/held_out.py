@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.calibrate import examples
-from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NIL_SHARE, NOISE, REMOVED, SYNONYM, Examples
-from alphita.calibrate.labels import Label
+from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NIL_SHARE, NOISE, REMOVED, SYNONYM, Examples, Label
 from alphita.encoder.learned import has_learned
 from alphita.errors import InputError, UsageError, shorten
 from alphita.index.learning import is_held_back

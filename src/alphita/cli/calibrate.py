@@ -81,8 +81,8 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
     """Fit a calibration, and say what was gained on the decisions held out, if decisions are learned from."""
     from alphita.answer.normalizer import Normalizer
     from alphita.calibrate import from_mappings as learning
+    from alphita.calibrate.examples import read_labels
     from alphita.calibrate.fitting import fit
-    from alphita.calibrate.labels import read_labels
     from alphita.terminology.splits import Split
 
     labels = [] if spec.labels is None else read_labels(spec.labels)
@@ -104,8 +104,8 @@ def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | No
     """Return the calibration of an index that was calibrated, or of a model, by folder or name."""
     from alphita.calibrate.transfer import carry_over, lend
     from alphita.encoder.encoder import TermEncoder
+    from alphita.index.encoding import CALIBRATION
     from alphita.index.store import Index
-    from alphita.index.training import CALIBRATION
 
     if not source.is_dir() or (source / "config.json").is_file():
         lender = TermEncoder.load(str(source), threads=threads)

@@ -12,7 +12,7 @@ from typing import Any
 
 from alphita import textio
 from alphita.encoder import layout
-from alphita.encoder.pooling import legacy_coder_name
+from alphita.encoder.layout import legacy_coder_name
 from alphita.errors import InputError
 
 # Without these a masked language model's tokenizer has no [MASK] for transformers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import progress
+from alphita import progress, textio
+from alphita.artefact import MANIFEST
 from alphita.errors import AlphitaError, InputError
 from alphita.index.float16 import Vectors
 from alphita.index.neighbours import unit
@@ -68,3 +70,43 @@ def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32
         bad = strings[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
         raise InputError("the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?")
     return unit(encoded)
+
+
+FILE = "training.json"
+CALIBRATION = "calibration"
+FIELDS = ("recipe", "terminology", "split")
+
+
+def keep(encoder: object, model: Path) -> dict[str, Any] | None:
+    """Copy the record of an encoder's training into the index's model folder."""
+    folder = getattr(encoder, "folder", None)
+    record = None if folder is None else read(Path(folder))
+    if folder is not None and record is not None:
+        shutil.copyfile(Path(folder) / FILE, model / FILE)
+    return record
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Return what `keep` does of the model in a folder."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        fields = textio.json_file(path)
+        record = {name: fields.get(name) for name in FIELDS}
+        if fields.get("config", {}).get("hold_back"):
+            record["held_back"] = True
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"damaged record of training: {error}", file=path, remedy="train the model again") from None
+    return record
+
+
+def keep_calibration(encoder: object, model: Path) -> None:
+    """Copy the general calibration that lies beside an encoder, if there is one, into the index's model folder."""
+    folder = getattr(encoder, "folder", None)
+    if folder is None or not (Path(folder) / CALIBRATION / MANIFEST).is_file():
+        return
+    manifest = textio.json_file(Path(folder) / CALIBRATION / MANIFEST)
+    # One that was lent to an index of this encoder was made for that index alone.
+    if manifest.get("general"):
+        shutil.copytree(Path(folder) / CALIBRATION, model / CALIBRATION)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError
-from alphita.index import external_names, out_of_scope_names, probes
+from alphita.index import backends, external_names, out_of_scope_names
 from alphita.index.choice import Learn
 from alphita.index.external_names import Borrowed, Lender, borrow
 from alphita.index.float16 import full
@@ -164,7 +164,7 @@ def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[E
     preferred[own.string[own.preferred]] = True
     held_back = is_held_back(strings) & ~preferred
     rows = np.sort(np.random.default_rng(0).permutation(np.unique(own.string[~held_back[own.string]]))[:MISSPELT])
-    misspelt = probes.vary([strings[row] for row in rows.tolist()])
+    misspelt = backends.vary([strings[row] for row in rows.tolist()])
     noised = Variants(unit(encoder.encode(misspelt)), rows.astype(np.int64))
     learned = learn(vectors, (own.string, own.concept), held_back, noised=noised, settings=SETTINGS[how])
     if learned.head is not None:

@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from alphita import __version__, artefact, builds, clock, drafts, machine, progress, registry, textio
+from alphita import __version__, artefact, clock, drafts, machine, progress, registry, textio
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
-from alphita.index.encoding import STRINGS_A_BLOCK, Blocks, Encoder, encode_block
+from alphita.index.encoding import CALIBRATION, STRINGS_A_BLOCK, Blocks, Encoder, encode_block
 from alphita.index.float16 import Vectors, full
 from alphita.index.store import Index, build
-from alphita.index.training import CALIBRATION
 from alphita.progress import say
 from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
 from alphita.terminology.store import load_terminology
@@ -168,7 +167,7 @@ def _found(source: Path | str) -> DetectedSource:
 
 
 def _made_by(kind: str) -> list[Any]:
-    return [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION, builds.code_hash(*MAKERS[kind])]
+    return [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION, artefact.code_hash(*MAKERS[kind])]
 
 
 def _content(path: Path) -> list[list[str]]:

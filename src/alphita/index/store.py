@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry, textio
 from alphita.errors import AlphitaError, InputError
-from alphita.index import ngrams, probes, training
+from alphita.index import backends, encoding, ngrams
 from alphita.index import segment as segments
 from alphita.index.backends import AUTO, EVERY, choose
 from alphita.index.backends._approximate import TooFewFound
@@ -82,8 +82,8 @@ def build(
         if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
-        trained = training.keep(encoder, draft.path / "model")
-        training.keep_calibration(encoder, draft.path / "model")
+        trained = encoding.keep(encoder, draft.path / "model")
+        encoding.keep_calibration(encoder, draft.path / "model")
         facts = {
             "backend": backend,
             "search": search,
@@ -296,8 +296,8 @@ def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Pat
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
 
     def varied() -> NDArray[np.float32]:
-        drawn = [strings[row] for row in probes.rows(len(strings), encoder.content_hash)]
-        return unit(encoder.encode(probes.vary(drawn)))
+        drawn = [strings[row] for row in backends.rows(len(strings), encoder.content_hash)]
+        return unit(encoder.encode(backends.vary(drawn)))
 
     settings: dict[str, Any] = registry.load(BACKENDS, backend).build(vectors, folder, varied)
     return settings

@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 from alphita.annotation.formats.jsonl import annotation_of
 from alphita.annotation.spans import Annotation
 from alphita.answer.filters import Filters
-from alphita.answer.normalizer import Normalizer
-from alphita.answer.options import NAMES
+from alphita.answer.normalizer import NAMES, Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located

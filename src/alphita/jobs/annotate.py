@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from alphita import artefact, builds, clock
+from alphita import artefact, clock
 from alphita.annotation.annotator import Annotator
 from alphita.annotation.formats import Header, chosen
 from alphita.annotation.formats.jsonl import line_of, read_line
@@ -128,7 +128,7 @@ def _identity(annotator: Annotator, job: Job, name: str) -> dict[str, object]:
     """Return what must be the same for a broken job to go on."""
     settings = {key: value if value is None else str(value) for key, value in asdict(annotator.settings).items()}
     return {
-        "alphita build": builds.build(),
+        "alphita build": artefact.build(),
         "index hash": annotator.normalizer.index.content_hash,
         "error": annotator.normalizer.error,
         "filters": None if annotator.normalizer.filters is None else repr(annotator.normalizer.filters),

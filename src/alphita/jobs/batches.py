@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.answer.filters import Filters
-from alphita.answer.normalizer import Normalizer
-from alphita.answer.options import AUTO, NAMES
+from alphita.answer.normalizer import AUTO, NAMES, Normalizer
 from alphita.answer.records import DEFAULT_FLOOR
 from alphita.errors import UsageError
 from alphita.jobs.answers import FIELDS

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alphita import builds
+from alphita import artefact
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import EXACT
 from alphita.artefact import refuse_same, refuse_unwritable
@@ -149,7 +149,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
     """Return what must be the same for a broken job to go on; the input's rows are compared chunk by chunk."""
     table, calibration, abbreviations = job.table, normalizer.calibration, normalizer.abbreviations
     return {
-        "alphita build": builds.build(),
+        "alphita build": artefact.build(),
         "index hash": normalizer.index.content_hash,
         "ranking": normalizer.ranking,
         "calibration hash": None if calibration is None else calibration.fields.get("content_hash"),

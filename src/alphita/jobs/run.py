@@ -43,7 +43,7 @@ from alphita.jobs.remembering import answer_all
 from alphita.jobs.summary import ACCEPTED, REJECTED, UNWRITTEN, Summary, rows_of
 from alphita.mappings.formats import Header
 from alphita.mappings.record import Mapping
-from alphita.mention.several import names_in
+from alphita.mention.assertion import names_in
 
 # A chunk ends early when its texts are this long together, so that cells of megabytes do not fill the memory, or when
 # it has this many new questions, which are some ten seconds of work.

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alphita.answer.filters import Allowed, Filters
-    from alphita.answer.normalizer import Normalizer
-    from alphita.answer.options import NormalizerOptions
+    from alphita.answer.normalizer import Normalizer, NormalizerOptions
     from alphita.index.store import Index
     from alphita.jobs.batches import NormalizerSettings
     from alphita.jobs.job import Job
@@ -87,8 +86,7 @@ class Concepts:
 
     def allowed(self, index: Index) -> Allowed:
         """Return the concepts of an index that may be answered."""
-        from alphita.answer.filters import Allowed
-        from alphita.answer.targets import Targets
+        from alphita.answer.filters import Allowed, Targets
 
         return Allowed(index, self.filters(), Targets(index.segment, self.target) if self.target else None)
 
@@ -275,7 +273,7 @@ class Spec:
 
     def answering(self) -> NormalizerOptions:
         """Return how the normaliser is to answer."""
-        from alphita.answer.options import NAMES, NormalizerOptions
+        from alphita.answer.normalizer import NAMES, NormalizerOptions
 
         given = {name: value for name in NAMES if (value := getattr(self, name, None)) is not None}
         chosen = {"filters": self.concepts.filters(), "target": self.concepts.target}

@@ -8,12 +8,126 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Container, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from alphita.mention import lexicon, morphemes
+import numpy as np
+
+from alphita import textio
+from alphita.index.segment import Segment
+from alphita.mention import lexicon
 from alphita.mention.cues import bare
-from alphita.mention.morphemes import levelled
+
+PREFIX, ROOT, SUFFIX, ENDING, THING = "prefix", "root", "suffix", "ending", "thing"
+# What is meant by prefixes of much and little.
+AMOUNTS = frozenset({"high", "low", "not"})
+# Vowels that join a root to what follows.
+JOINING = "oi"
+SHORTEST_ROOT = 2
+MOST_LETTERS = 40
+MOST_PARTS = 6
+REMEMBERED = 100_000
+_DIPHTHONG = re.compile(r"ae|oe(?!(?<=toe)s?$)")
+
+Parts = tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def levelled(word: str) -> str:
+    """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
+    return _DIPHTHONG.sub("e", bare(word))
+
+
+@functools.cache
+def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Return what each form means, by its kind."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for row in textio.packaged(__package__, "morphemes.tsv"):
+        for form in row["forms"].split("|"):
+            found[row["kind"]][levelled(form)].add(row["meaning"])
+    return {kind: {form: frozenset(all_) for form, all_ in forms.items()} for kind, forms in found.items()}
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def readings(word: str) -> frozenset[Parts]:
+    """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts."""
+    if len(word) > MOST_LETTERS:
+        return frozenset()
+    found: set[Parts] = set()
+    _read(word, (), False, found)
+    return frozenset(found)
+
+
+def _read(rest: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
+    """Add to `found` every way to read the rest of a word behind the parts `before`."""
+    if len(before) > MOST_PARTS:
+        return
+    forms = table()
+    if before:
+        found.update((*before, meaning) for meaning in forms[SUFFIX].get(rest, ()))
+    if has_root and rest in forms[ENDING]:
+        found.add(before)
+    for end in range(1, len(rest)):
+        start, following = rest[:end], rest[end:]
+        if not has_root:
+            for meaning in forms[PREFIX].get(start, ()):
+                _read(following, (*before, meaning), False, found)
+        if end >= SHORTEST_ROOT:
+            for meaning in forms[ROOT].get(start, ()):
+                _read(following, (*before, meaning), True, found)
+                if following[0] in JOINING and len(following) > 1:
+                    _read(following[1:], (*before, meaning), True, found)
+
+
+def is_suffix(end: str) -> bool:
+    """Tell whether the end of a word is a suffix that means something."""
+    return end in table()[SUFFIX]
+
+
+def is_ending(end: str) -> bool:
+    """Tell whether the end of a word is an inflection, or a suffix."""
+    return end in table()[ENDING] or is_suffix(end)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _ends(word: str) -> frozenset[str]:
+    """Return what the longest suffix of a word may mean; nothing: it has none behind a beginning."""
+    forms = table()[SUFFIX]
+    return next((forms[word[at:]] for at in range(SHORTEST_ROOT, len(word)) if word[at:] in forms), frozenset())
+
+
+def end_otherwise(word: str, other: str) -> bool:
+    """Tell whether two words have suffixes that mean other things: "viruria" is no viremia."""
+    mine, theirs = _ends(word), _ends(other)
+    return bool(mine and theirs) and mine.isdisjoint(theirs)
+
+
+def is_of_what_ails(word: str, other: str) -> bool:
+    """Tell whether a word names a cell or a substance, and one that looks like it what it causes: "chondroblast"."""
+    thing = next((end for end in table()[THING] if word.endswith(end) and len(word) > len(end) + SHORTEST_ROOT), None)
+    return thing is not None and bool(_ends(other)) and not other.endswith(thing)
+
+
+def differ_by_prefix(word: str, other: str) -> bool:
+    """Tell whether two words differ by a prefix of one, or by one of each, but of much or little: these are said
+    otherwise, too."""
+    same = 0
+    while same < min(len(word), len(other)) and word[-1 - same] == other[-1 - same]:
+        same += 1
+    if same <= MOST_PARTS:
+        return False
+    forms = table()[PREFIX]
+    for kept in range(same, MOST_PARTS, -1):
+        starts = word[: len(word) - kept], other[: len(other) - kept]
+        if all(not start or start in forms for start in starts):
+            one, two = (forms.get(start, frozenset()) for start in starts)
+            # "Per-" and "peri-" are a slip apart.
+            is_cut = all(starts) and (starts[0].startswith(starts[1]) or starts[1].startswith(starts[0]))
+            return bool((one | two) - AMOUNTS) and one.isdisjoint(two) and not is_cut
+    return False
+
 
 WORD = re.compile(r"[^\W_]+")
 _CODED = re.compile(r"([^\W\d_]{1,4})(\d+)")
@@ -131,7 +245,7 @@ def _has(joined: dict[str, str], word: str) -> bool:
     return any(key(whole) == key(word) for whole in joined.values())
 
 
-@functools.lru_cache(maxsize=morphemes.REMEMBERED)
+@functools.lru_cache(maxsize=REMEMBERED)
 def key(word: str) -> str:
     """Return what the spellings of one levelled word have in common: British, American, with y or i, single or double
     letters, and plurals."""
@@ -158,7 +272,7 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             return True
         if Indel.normalized_similarity(word, near) < ALIKE:
             continue
-        if _is_nearer_to_opposite(word, near) or morphemes.end_otherwise(word, near):
+        if _is_nearer_to_opposite(word, near) or end_otherwise(word, near):
             return True
         if _lacks_root(word, near, rest.said):
             return True
@@ -167,11 +281,11 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             return True
         if is_alone and (
             _is_replaced(word, near)
-            or (word in common and not is_form(word, near) and not morphemes.readings(word) & morphemes.readings(near))
+            or (word in common and not is_form(word, near) and not readings(word) & readings(near))
             or any(_is_common_otherwise(each, near, common) for each in uninflected(word))
             or _is_fragment(word, near, common)
             or _is_misspelt_too_far(word, near)
-            or morphemes.is_of_what_ails(word, near)
+            or is_of_what_ails(word, near)
         ):
             return True
         if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
@@ -182,7 +296,7 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
 def _lacks_root(word: str, near: str, said: Sequence[str]) -> bool:
     """Tell whether a name's word is another with a root before it, unsaid: "proliferative", "membranoproliferative"."""
     root = near.removesuffix(word)
-    if root == near or len(word) <= _ENDING or not morphemes.readings(f"{root}itis"):
+    if root == near or len(word) <= _ENDING or not readings(f"{root}itis"):
         return False
     return not any(other[:_STEM] == root[:_STEM] for other in said)
 
@@ -197,7 +311,7 @@ def _is_cut_short(word: str, near: str) -> bool:
     """Tell whether a word of three or four letters is only the beginning of a longer one: "tau" is no taurine."""
     if not (word.isalpha() and INFLECTION <= len(word) <= _STEM and near.startswith(word)):
         return False
-    return len(near) > len(word) + 2 and not morphemes.is_suffix(near.removeprefix(word))
+    return len(near) > len(word) + 2 and not is_suffix(near.removeprefix(word))
 
 
 def _is_replaced(word: str, near: str) -> bool:
@@ -216,7 +330,7 @@ def _is_misspelt_too_far(word: str, near: str) -> bool:
     mine, theirs = key(word), key(near)
     is_form = _FORM.search(word) is not None and shared(word, near) >= min(len(word), len(near)) - 2
     is_shortened = LCSseq.similarity(mine, theirs) == len(mine)
-    is_same = sorted(mine) == sorted(theirs) or bool(morphemes.readings(word) & morphemes.readings(near))
+    is_same = sorted(mine) == sorted(theirs) or bool(readings(word) & readings(near))
     if is_form or is_shortened or is_same:
         return False
     said, named = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
@@ -255,7 +369,7 @@ def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
     """Tell whether a word is a piece of another: it begins otherwise, or ends too soon."""
     if near.startswith(word):
         rest = near.removeprefix(word)
-        is_compound = len(rest) >= INFLECTION and rest in common and not morphemes.is_ending(rest)
+        is_compound = len(rest) >= INFLECTION and rest in common and not is_ending(rest)
         return is_compound or (len(word) < CUT * len(near) and word not in common)
     one, two = ({each[:1], re.sub(_SILENT, "", each)[:1]} for each in (key(word), key(near)))
     return not one & two
@@ -263,12 +377,12 @@ def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
 
 def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> bool:
     """Tell whether a word is well made, and of other parts than the one that looks like it."""
-    if morphemes.differ_by_prefix(word, near):
+    if differ_by_prefix(word, near):
         return True
-    mine = morphemes.readings(word)
+    mine = readings(word)
     if not mine:
         return False
-    theirs = morphemes.readings(near)
+    theirs = readings(near)
     if mine & theirs or (not theirs and shared(word, near) >= min(len(word), len(near)) - 2):
         return False
     is_part = any(set(one) <= set(two) for one in mine for two in theirs)
@@ -300,3 +414,50 @@ def is_form(word: str, other: str) -> bool:
         any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
         for stem in range(shared(word, other), SHORTEST_STEM - 1, -1)
     )
+
+
+# Names of a concept that are laid beside each other at most.
+MOST_NAMES = 40
+# Of more terms, concepts are passed over: what is often said for each other is found among these.
+MOST_TERMS = 500_000
+
+
+class WordSynonyms:
+    """The pairs of words by which alone two names of one concept differ; made when they are first asked for."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._pairs: frozenset[tuple[str, str]] | None = None
+        self._making = threading.Lock()
+
+    def __contains__(self, words: object) -> bool:
+        """Tell whether two words, in lower case, are said for each other."""
+        if not isinstance(words, tuple):
+            return False
+        with self._making:
+            if self._pairs is None:
+                self._pairs = _pairs(self._segment)
+        one, other = (key(levelled(word)) for word in words)
+        return (min(one, other), max(one, other)) in self._pairs
+
+
+def _pairs(segment: Segment) -> frozenset[tuple[str, str]]:
+    filler = {key(levelled(word)) for word in lexicon.bare_words("filler")}
+
+    def words(row: int) -> frozenset[str]:
+        return frozenset(key(levelled(word)) for word in WORD.findall(segment.strings.array[row].as_py())) - filler
+
+    string = np.repeat(np.arange(len(segment.offsets) - 1), np.diff(segment.offsets))
+    order = np.argsort(segment.term_concept, kind="stable")
+    starts = np.flatnonzero(np.diff(segment.term_concept[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(order)))
+    several = np.flatnonzero(sizes > 1)[:: 1 + len(order) // MOST_TERMS]
+    found = set()
+    for start, size in zip(starts[several].tolist(), np.minimum(sizes[several], MOST_NAMES).tolist(), strict=True):
+        names = {words(row) for row in string[order[start : start + size]].tolist()}
+        for one, other in itertools.combinations(names, 2):
+            mine, theirs = one - other, other - one
+            if len(mine) == 1 and len(theirs) == 1 and one & other:
+                first, second = sorted((*mine, *theirs))
+                found.add((first, second))
+    return frozenset(found)

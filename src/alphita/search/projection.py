@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.index import training
+from alphita.index import encoding
 from alphita.index.encoding import Encoder
 
 FILE = "attribute_projection.safetensors"
@@ -142,12 +142,12 @@ def unscaled(encoder: Encoder) -> Encoder:
 def _config(folder: Path) -> dict[str, Any]:
     """Return the settings that the model was trained with; none where it has no record."""
     try:
-        record = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
+        record = json.loads((folder / encoding.FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise InputError(
-            f"damaged record of training: {error}", file=folder / training.FILE, remedy="train the model again"
+            f"damaged record of training: {error}", file=folder / encoding.FILE, remedy="train the model again"
         ) from None
     config = record.get("config") if isinstance(record, dict) else None
     return config if isinstance(config, dict) else {}

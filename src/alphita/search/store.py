@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, textio
 from alphita.errors import InputError
-from alphita.index import training
+from alphita.index import encoding
 from alphita.index.encoding import Encoder
 from alphita.search import catalogue, names, projection
 from alphita.search.catalogue import Catalogue
@@ -86,7 +86,7 @@ def build(
             "terminology_hash": terminology.content_hash,
             "model_hash": encoder.content_hash,
             "tokenizer_hash": encoder.tokenizer_hash,
-            "trained": training.keep(encoder, folder / "model"),
+            "trained": encoding.keep(encoder, folder / "model"),
             "split_hash": None if split is None else split.hash,
             "projection": None if projected is None else {"gamma": projected.gamma, "auc": auc},
             "counts": counts,

@@ -14,12 +14,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from alphita import clock
+from alphita import __version__, clock
 from alphita.index.store import Index
+from alphita.review import codings
 from alphita.review.final_decisions import SettledMappings
 from alphita.review.store import ReviewStore
-from alphita.service import fhir_capabilities, fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
-from alphita.service.fhir_capabilities import CODE_SYSTEM, CONCEPT_MAP, OPERATIONS, VALUE_SET, VERSIONS
+from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
 from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
@@ -34,6 +34,70 @@ from alphita.service.fhir_parameters import (
     parameter,
 )
 from alphita.service.searching import Finder
+
+VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
+DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
+CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
+# By resource: the operations, in the order of the alphabet.
+OPERATIONS = {
+    CODE_SYSTEM: ("lookup", "validate-code"),
+    CONCEPT_MAP: ("translate",),
+    VALUE_SET: ("expand", "validate-code"),
+}
+DESCRIPTION = "Alphita: reviewed mappings ($translate), and the concepts of an index"
+
+
+def statement(release: Release, date: str) -> dict[str, Any]:
+    """Return the CapabilityStatement; date: since when it holds, as FHIR writes it."""
+    operations = {
+        kind: [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names]
+        for kind, names in OPERATIONS.items()
+    }
+    return {
+        "resourceType": "CapabilityStatement",
+        **_common(date),
+        "fhirVersion": VERSIONS[release],
+        "format": ["json", MEDIA_TYPE],
+        "rest": [
+            {"mode": "server", "resource": [{"type": kind, "operation": listed} for kind, listed in operations.items()]}
+        ],
+    }
+
+
+def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
+    """Return the TerminologyCapabilities: the code systems that the index has concepts of, and how it answers."""
+    systems = []
+    for prefix in fhir_expand.prefixes_of(index):
+        system: dict[str, Any] = {"uri": codings.coding_of(f"{prefix}:0")[0], "subsumption": False}
+        if version := fhir_lookup.version_of(index, prefix):
+            system["version"] = [{"code": version, "isDefault": True}]
+        # An index may be of a part of a system.
+        systems.append(system | ({"content": "fragment"} if release == "r5" else {}))
+    return {
+        "resourceType": "TerminologyCapabilities",
+        **_common(date),
+        "codeSystem": sorted(systems, key=lambda system: str(system["uri"])),
+        "expansion": {
+            "hierarchical": False,
+            "paging": True,
+            "incomplete": False,
+            "parameter": [{"name": name} for name in fhir_expand.HEEDED],
+            "textFilter": "the concepts that the text finds as it is typed, the best first",
+        },
+        "validateCode": {"translations": True},
+        "translation": {"needsMap": False},
+    }
+
+
+def _common(date: str) -> dict[str, Any]:
+    return {
+        "status": "active",
+        "date": date,
+        "kind": "instance",
+        "software": {"name": "Alphita", "version": __version__},
+        "implementation": {"description": DESCRIPTION},
+    }
+
 
 RELEASES: tuple[Release, ...] = get_args(Release)
 # The system of the examples.
@@ -77,8 +141,8 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         if mode not in MODES:
             raise Fault("invalid", f"'mode' must be one of {', '.join(MODES)}")
         if mode == "terminology":
-            return reply(fhir_capabilities.terminology(index, release, started))
-        return reply(fhir_capabilities.statement(release, started))
+            return reply(terminology(index, release, started))
+        return reply(statement(release, started))
 
     def translated(values: Values) -> Response:
         question = fhir_translate.asked(values)

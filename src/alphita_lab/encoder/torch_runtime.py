@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.encoder import layout, pooling
+from alphita.encoder import layout
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import ModelSettings
 from alphita.errors import InputError, UsageError, require
@@ -60,11 +60,11 @@ class TermModule(torch.nn.Module):
         if self.settings.pooling == "legacy_coder":
             # The published code gives no mask: PAD is attended.
             hidden = model(input_ids=input_ids).last_hidden_state
-            return pooling.legacy_coder(hidden, model.pooler.dense.weight, model.pooler.dense.bias)
+            return layout.legacy_coder(hidden, model.pooler.dense.weight, model.pooler.dense.bias)
         hidden = model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         if self.settings.pooling == "cls":
-            return pooling.cls(hidden)
-        return pooling.mean(hidden, attention_mask)
+            return layout.cls(hidden)
+        return layout.mean(hidden, attention_mask)
 
 
 class TorchRuntime:
@@ -126,7 +126,7 @@ class TorchRuntime:
         """Return (input_ids, attention_mask), each (n, longest) int64 on the module's device."""
         longest = max(map(len, token_lists), default=0)
         if self.settings.pooling == "legacy_coder":
-            longest = pooling.LEGACY_LENGTH
+            longest = layout.LEGACY_LENGTH
         ids = np.full((len(token_lists), longest), self.pad_id, np.int64)
         mask = np.zeros_like(ids)
         for row, tokens in enumerate(token_lists):
@@ -155,7 +155,7 @@ class TorchRuntime:
             vectors = flat_bert.pool(self._forward(batch), batch.runs, mean=self.settings.pooling == "mean")
             if self.settings.pooling == "legacy_coder":
                 dense = self._model.pooler.dense
-                vectors = pooling.legacy_coder(vectors[:, None], dense.weight, dense.bias)
+                vectors = layout.legacy_coder(vectors[:, None], dense.weight, dense.bias)
         result: NDArray[np.float32] = vectors.cpu().numpy()
         return result
 

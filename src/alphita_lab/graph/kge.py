@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, builds
+from alphita import artefact
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.progress import Bar, bar, say
 from alphita.terminology.splits import Split
@@ -67,7 +67,7 @@ class _Course:
             "best_epoch": self.best_epoch,
             "log": self.log,
             "fingerprint": fingerprint,
-            "build": builds.build(builds.TRAINING),
+            "build": artefact.build(artefact.TRAINING),
         }
 
 
@@ -246,7 +246,7 @@ def _run(
                 file=work,
                 remedy="give those it was begun with, or start again with --force",
             )
-        if told := builds.other_build(facts, builds.TRAINING):
+        if told := artefact.other_build(facts, artefact.TRAINING):
             say(f"{work}: {told} (--force)")
         course = _Course(facts["epoch"], facts["best_epoch"], facts["log"], best)
     sample = _sample(division.validation, config)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import alphita
-from alphita import builds
+from alphita import artefact
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
@@ -48,8 +48,8 @@ def test_what_runs_already_is_used_and_left(engine):
 
 
 def test_a_machine_with_another_version_is_named(engine, monkeypatch, tmp_path):
-    here = builds.build()
-    monkeypatch.setattr(builds, "build", lambda: "99.9")
+    here = artefact.build()
+    monkeypatch.setattr(artefact, "build", lambda: "99.9")
     with pytest.raises(UsageError, match="install the same on every machine") as caught:
         engine.check(Squares(str(tmp_path)))
     assert "99.9" in str(caught.value)
@@ -286,7 +286,7 @@ class Answering(ray_dataset._Answering):
     """With the double of an encoder, for what an index stores is the name of a model."""
 
     def __init__(self, settings, cores, version):
-        assert version == builds.build()
+        assert version == artefact.build()
         self._settings, self._normalizer = settings, Normalizer(Index.open(settings.index), encoder=HashEncoder())
 
 
@@ -334,7 +334,7 @@ def test_an_actor_opens_the_index_with_its_threads(index, rows, monkeypatch):
     monkeypatch.setattr(ray_dataset.machine, "set_threads", threads.append)
     normalizer = Normalizer(Index.open(index), encoder=HashEncoder())
     monkeypatch.setattr(ray_dataset, "opened", {NormalizerSettings(index): normalizer}.__getitem__)
-    answering = ray_dataset._Answering(NormalizerSettings(index), 3, builds.build())
+    answering = ray_dataset._Answering(NormalizerSettings(index), 3, artefact.build())
     assert threads == [3]
     assert answering(rows)["mention"].to_pylist() == rows["mention"].to_pylist()
     assert answering(rows.slice(0, 0)).schema == schema_of(NormalizerSettings(index), rows.schema)

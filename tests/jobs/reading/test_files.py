@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.csv_lines import UNCLOSED, CsvLines
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading.files import MentionFile, MentionRow
+from alphita.textio import UNCLOSED, CsvLines
 
 
 def read(path: Path | str, content: bytes | None = None, **options: str) -> list[MentionRow]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.index import probes
+from alphita.index import backends
 from alphita.index.encoding import Encoder
 from alphita.index.neighbours import unit
 from alphita.index.servers import FORMAT, Probes, ServerTerm
@@ -72,8 +72,8 @@ def probes_of(index: Index, encoder: Encoder) -> Probes:
     index.check_encoder(encoder)
 
     def varied() -> NDArray[np.float32]:
-        drawn = [index.strings[row] for row in probes.rows(len(index), encoder.content_hash)]
-        return unit(encoder.encode(probes.vary(drawn)))
+        drawn = [index.strings[row] for row in backends.rows(len(index), encoder.content_hash)]
+        return unit(encoder.encode(backends.vary(drawn)))
 
     return varied
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from alphita import builds
+from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
 
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
@@ -93,11 +93,11 @@ class SameVersion:
     """
 
     opening: Opening
-    version: str = field(default_factory=builds.build)
+    version: str = field(default_factory=artefact.build)
 
     def __call__(self) -> Worker:
         """Open the worker."""
-        if (here := builds.build()) != self.version:
+        if (here := artefact.build()) != self.version:
             raise UsageError(
                 f"the job began with alphita {self.version}, and this worker has {here}; "
                 "install the same on every machine"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from alphita import artefact, builds, progress
+from alphita import artefact, progress
 from alphita.errors import InputError, UsageError
 from alphita.index import encoding, store
 from alphita.index.choice import Building
@@ -134,7 +134,7 @@ def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: Encod
         digest.update(_packed(strings, block))
     return {
         "job": "index",
-        "alphita build": builds.build(),
+        "alphita build": artefact.build(),
         "strings": len(strings),
         "strings_hash": digest.hexdigest(),
         "block": encoding.STRINGS_A_BLOCK,

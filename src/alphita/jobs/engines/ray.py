@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from alphita import builds, machine
+from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError, require
 from alphita.jobs.engines.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up, sealed, unsealed
 
@@ -88,7 +88,7 @@ class RayEngine:
         # Sent whole, for a function of this package can only be called where the same package is.
         def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
             try:
-                from alphita.builds import build
+                from alphita.artefact import build
             except ImportError:
                 return None, None
             if build() != version:
@@ -97,7 +97,7 @@ class RayEngine:
 
             return version, failure(opening)
 
-        here = builds.build()
+        here = artefact.build()
         answers = self._everywhere(look, sealed(opening), here)
         for host, (found, _) in answers:
             if found != here:

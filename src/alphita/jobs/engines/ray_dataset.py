@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from alphita import builds, machine
+from alphita import artefact, machine
 from alphita.errors import UsageError, require
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, opened, schema_of
 
@@ -43,7 +43,7 @@ def normalize_dataset(
     )
     return together.map_batches(
         _Answering,
-        fn_constructor_args=(settings, cores, builds.build()),
+        fn_constructor_args=(settings, cores, artefact.build()),
         batch_size=None,
         batch_format="pyarrow",
         compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
@@ -56,7 +56,7 @@ class _Answering:
     """An actor of Ray Data: opens the index once, and answers tables."""
 
     def __init__(self, settings: NormalizerSettings, cores: int, version: str) -> None:
-        if (here := builds.build()) != version:
+        if (here := artefact.build()) != version:
             raise UsageError(
                 f"the dataset was made with alphita {version}, and this worker has {here}; "
                 "install the same on every machine"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alphita import builds
+from alphita import artefact
 from alphita.errors import UsageError, require
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
 
@@ -53,10 +53,10 @@ class _Answering:
     """Answers batches; goes to the Python workers."""
 
     def __init__(self, settings: NormalizerSettings) -> None:
-        self._settings, self._version = settings, builds.build()
+        self._settings, self._version = settings, artefact.build()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if (here := builds.build()) != self._version:
+        if (here := artefact.build()) != self._version:
             raise UsageError(
                 f"the driver has alphita {self._version}, and this worker {here}; install the same on every machine"
             )

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from alphita import workbooks
-from alphita.csv_lines import Record, records
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading import _json_lines, _parquet
 from alphita.jobs.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
 from alphita.registry import unknown
-from alphita.textio import ENDED
+from alphita.textio import ENDED, Record, records
 
 STDIN = "-"
 SUFFIXES = {

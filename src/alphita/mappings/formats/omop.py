@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from alphita import csv_lines, textio
+from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _losses, _omop
@@ -180,7 +180,7 @@ def _left_out(header: Header, mapping: Mapping) -> str | None:
 
 def _rows_of(part: Path) -> Iterator[list[str]]:
     with open(part, encoding="utf-8", newline="") as file:
-        yield from (record.cells for record in csv_lines.records(file, ","))
+        yield from (record.cells for record in textio.records(file, ","))
 
 
 def _with_and_without(part: Path) -> set[str]:

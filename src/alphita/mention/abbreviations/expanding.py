@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from alphita.errors import InputError, UsageError
 from alphita.mention.abbreviations import abbreviation_list
 from alphita.mention.abbreviations.abbreviation_list import inside
-from alphita.mention.abbreviations.clinical_abbreviations import Clinic
 from alphita.mention.abbreviations.from_terms import TeachingTerms
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
-from alphita.mention.abbreviations.short_forms import COMMON, TOKEN, Meaning, ShortForms, is_shouted, written
+from alphita.mention.abbreviations.short_forms import COMMON, TOKEN, Clinic, Meaning, ShortForms, is_shouted, written
 from alphita.terminology.language_ranges import primary
 from alphita.terminology.text import clean
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import polars as pl
 
-from alphita import csv_lines
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import _files, _text_blocks
 from alphita.terminology.loaders._files import UTF16, Member
@@ -168,7 +168,7 @@ def _csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]
         data = _files.read_whole(file, member.place)
     if data.startswith(UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
-    rows = csv_lines.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
+    rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
     try:
         _, line, header, _, _ = next(rows)
     except csv.Error as error:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.pooling import legacy_coder_name
+from alphita.encoder.layout import legacy_coder_name
 from alphita.errors import UsageError
 from alphita.index.neighbours import unit
 from alphita.terminology.text import DEFAULT_RULES

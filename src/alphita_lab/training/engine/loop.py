@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from alphita import artefact, builds, textio
+from alphita import artefact, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
 from alphita_lab.training.engine import checkpoints
@@ -332,7 +332,7 @@ def _adamw(modules: Mapping[str, Module], plan: LoopPlan) -> torch.optim.AdamW:
 def _open_run(training: Training) -> None:
     """Begin the run in its folder or go on with it; the size of a batch's parts is the one that it began with."""
     run, wanted, kinds = training.work / "run.json", training.plan.tokens_at_once, training.micro.kinds
-    build = builds.build(builds.TRAINING)
+    build = artefact.build(artefact.TRAINING)
     if training.ranks.first:
         if run.exists() and not training.resume:
             raise UsageError(
@@ -351,7 +351,7 @@ def _open_run(training: Training) -> None:
             file=training.work,
             remedy="give what it was started with, or start again with --force",
         )
-    if training.ranks.first and (told := builds.other_build(begun, builds.TRAINING)):
+    if training.ranks.first and (told := artefact.other_build(begun, artefact.TRAINING)):
         say(f"{training.label}: {told} (--force)")
     for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):
         kind.tokens_at_once = size

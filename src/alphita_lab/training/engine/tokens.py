@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, builds, clock, machine
+from alphita import artefact, clock, machine
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -62,7 +62,7 @@ def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     digest = hashlib.sha256()
     for start in range(0, len(strings), AT_ONCE):
         digest.update("\0".join(strings[start : start + AT_ONCE]).encode("utf-8", "surrogatepass") + b"\1")
-    code = builds.code_hash("encoder")
+    code = artefact.code_hash("encoder")
     key = artefact.hash_json([code, encoder.tokenizer_hash, encoder.max_length, digest.hexdigest()])
     folder = machine.cache_dir() / "tokens" / key[:32]
     table = _stored(folder, len(strings))

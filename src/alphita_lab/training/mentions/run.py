@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import drafts
-from alphita.encoder import layout, pooling
+from alphita.encoder import layout
 from alphita.errors import InputError
 from alphita_lab.encoder import packed
 from alphita_lab.encoder.injected_bert import InjectedBert, packed_mentions
@@ -85,7 +85,7 @@ class MentionForward(TermForward):
         mentioned = torch.where(mentioned.any(1, keepdim=True), mentioned, mask.bool())
         with context:
             hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        return pooling.mean(hidden, mentioned) if mean else pooling.cls(hidden)
+        return layout.mean(hidden, mentioned) if mean else layout.cls(hidden)
 
     def vectors(self, tokens: TokenTable, rows: Int64) -> NDArray[np.float32]:
         """Return the vectors of some rows, (m, dim) float32, without gradients and dropout.
