@@ -59,7 +59,7 @@ def of_fhir(document: dict[str, Any]) -> Answer:
             found[uri["valueUri"]] = value
     said = {uri.rpartition("-")[2]: one.get("valueDecimal", one.get("valueCode")) for uri, one in found.items()}
     if "concept" in parts:
-        from alphita.review.codings import curie_of
+        from alphita.review.files import curie_of
 
         concept = parts["concept"]["valueCoding"]
         said["concept_id"] = curie_of(concept["system"], concept["code"])

@@ -15,7 +15,7 @@ from alphita.jobs.remembering import Memory
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
-from alphita.review.failures import Unknown
+from alphita.review.database import Unknown
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
 from tests.jobs.run_job import HEADER

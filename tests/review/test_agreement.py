@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.review import agreement
+from alphita.review import deciding
 from alphita.review.records import Progress
 from tests.review.samples import FOOT, HAND, TOE, Say, row, store
 
 metrics = pytest.importorskip("sklearn.metrics")
-MEANINGS = st.sampled_from([TOE, FOOT, HAND, agreement.NIL, agreement.REJECTED])
+MEANINGS = st.sampled_from([TOE, FOOT, HAND, deciding.NIL, deciding.REJECTED])
 
 
 @given(st.lists(st.tuples(MEANINGS, MEANINGS), min_size=2, max_size=30))
 def test_kappa_is_scikit_learns(pairs):
     first, second = zip(*pairs, strict=True)
-    found = agreement.kappa(pairs)
+    found = deciding.kappa(pairs)
     if len({*first, *second}) == 1:
         assert found is None
     else:
@@ -29,12 +29,12 @@ def test_kappa_is_scikit_learns(pairs):
 def test_a_worked_example():
     # Cohen's: 20 both yes, 15 both no, 5 and 10 apart: p_o = 0.7, p_e = 0.5, so kappa = 0.4.
     pairs = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
-    assert agreement.kappa(pairs) == pytest.approx(0.4)
+    assert deciding.kappa(pairs) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("pairs", [[], [("a", "b")], [("a", "a")] * 5])
 def test_too_little_to_say(pairs):
-    assert agreement.kappa(pairs) is None
+    assert deciding.kappa(pairs) is None
 
 
 def test_progress(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.review.final_decisions import Settled, SettledMappings
+from alphita.review.memory import Settled, SettledMappings
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
 from tests.mappings.sample import mapping

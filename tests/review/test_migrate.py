@@ -8,8 +8,8 @@ import pytest
 
 from alphita.errors import Rejects, UsageError
 from alphita.review import migrate, queueing
-from alphita.review.failures import Busy
-from alphita.review.release_changes import REASONS
+from alphita.review.database import Busy
+from alphita.review.migrate import REASONS
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo, omop
 from alphita.terminology.store import load_terminology, save

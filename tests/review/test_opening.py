@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import AlphitaError, InputError
-from alphita.review import filesystem_check, schema, upgrade
+from alphita.review import database, deciding
 from alphita.review.records import Decision
 from alphita.review.store import Busy, NotStored, ReviewStore
 from tests.docs.blocks import blocks
@@ -149,8 +149,10 @@ def test_one_of_a_newer_version(tmp_path):
     store(tmp_path).close()
     path = tmp_path / "reviews.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(InputError, match=rf"version {schema.VERSION + 1}; .* version {schema.VERSION}.*newer alphita"):
+        connection.execute(f"PRAGMA user_version = {(known := database.VERSION) + 1}")
+    with pytest.raises(
+        InputError, match=rf"version {known + 1}; .* version {known}.*newer alphita"
+    ):
         ReviewStore.open(path)
 
 
@@ -173,7 +175,7 @@ def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
             assert [one.row.id for one in reviews.disagreements("codes")] == [1]
             assert set(reviews.settled(source="LAB")) == {"mention 2"}
         assert connection.execute(meanings).fetchall() == new
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
 
 
 def test_a_project_of_an_older_version_has_no_filters_until_it_is_given_some(tmp_path):
@@ -209,7 +211,7 @@ def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):
         connection.execute("DELETE FROM in_force")
         raise RuntimeError("broken off")
 
-    monkeypatch.setattr(upgrade.deciding, "refresh", fails)
+    monkeypatch.setattr(deciding, "refresh", fails)
     with pytest.raises(RuntimeError):
         ReviewStore.open(path)
     assert path.read_bytes() == before
@@ -239,7 +241,7 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
         "23 21 0:6 / /elsewhere rw - nfs4 x rw",
     ]
     mounts.write_text("\n".join(lines))
-    monkeypatch.setattr(filesystem_check, "MOUNTS", mounts)
+    monkeypatch.setattr(database, "MOUNTS", mounts)
     with pytest.raises(InputError, match=rf"a share/reviews\.sqlite: on a network share \({kind}\).*alphita serve"):
         ReviewStore.open(share / "reviews.sqlite", create=True)
     assert not list(share.iterdir())
@@ -251,15 +253,15 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
 
 
 def test_where_mounts_are_not_told_all_is_allowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(filesystem_check, "MOUNTS", tmp_path / "none")
-    assert filesystem_check.file_system(tmp_path) == ""
+    monkeypatch.setattr(database, "MOUNTS", tmp_path / "none")
+    assert database.file_system(tmp_path) == ""
     ReviewStore.open(tmp_path / "reviews.sqlite", create=True).close()
 
 
 def test_the_mounts_of_this_machine_are_told():
-    if not filesystem_check.MOUNTS.exists():
+    if not database.MOUNTS.exists():
         pytest.skip("not Linux")
-    assert filesystem_check.file_system(Path("/proc/self")) == "proc"
+    assert database.file_system(Path("/proc/self")) == "proc"
 
 
 def test_a_locked_one(tmp_path):
@@ -365,7 +367,7 @@ def test_what_was_done_cannot_be_changed(tmp_path):
         Say(reviews)("ann", 1, "accept")
         reviews.forget(reviewer="ann", by="boss")
         reviews.bulk("codes", "bob", "b", threshold=1.0)
-        for table in schema.APPENDED:
+        for table in database.APPENDED:
             for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET reviewer = 'bob'"):
                 refused = pytest.raises(sqlite3.IntegrityError, match="only ever added to")
                 with closing(sqlite3.connect(reviews.path)) as other, refused:

@@ -10,7 +10,7 @@ from fhir.resources.parameters import Parameters as R5
 from fhir.resources.R4B.operationoutcome import OperationOutcome as R4Outcome
 from fhir.resources.R4B.parameters import Parameters as R4
 
-from alphita.review.codings import coding_of, curie_of, source_system
+from alphita.review.files import coding_of, curie_of, source_system
 from alphita.review.records import Decision, Project
 from tests.mappings.test_fhir import EQUIVALENCES, RELATIONSHIPS
 from tests.service.review_service import rows_of, service

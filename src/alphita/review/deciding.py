@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import UnionType
@@ -19,9 +20,66 @@ from typing import Any, get_args
 from alphita import registry
 from alphita.errors import InputError
 from alphita.mappings.record import Relation
-from alphita.review import agreement, rows
-from alphita.review.failures import Conflict, Unknown, check_kinds, stored
-from alphita.review.records import KINDS, Decision, Project, ReviewRow
+from alphita.review import rows
+from alphita.review.database import Busy, Conflict, Unknown, check_kinds, stored
+from alphita.review.records import FINAL, KINDS, Decision, Project, Rebase, Rebased, ReviewRow, State
+
+# The meanings of a row that are no concept.
+NIL, REJECTED = "", "!"
+
+
+def meaning(decision: Decision) -> str | None:
+    """Return what a decision says that a row means: "CONCEPT RELATION", `NIL` or `REJECTED`; None: it says nothing."""
+    if decision.kind not in FINAL:
+        return None
+    if decision.kind == "reject":
+        return REJECTED
+    return NIL if decision.concept_id is None else f"{decision.concept_id} {decision.relation or 'exact'}"
+
+
+def settle(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
+    """Return how a row stands, and the decision that settles it, if it is settled."""
+    ordered = sorted(decisions, key=_age)
+    for one in ordered:
+        if one.kind == "adjudicate":
+            return "decided", one
+    final = [one for one in ordered if one.kind in FINAL]
+    flags = [one for one in ordered if one.kind == "flag"]
+    if len({meaning(one) for one in final}) > 1:
+        return "disagreed", None
+    if flags and (not final or _age(flags[-1]) > _age(final[-1])):
+        return "flagged", None
+    return ("decided", final[-1]) if final else ("open", None)
+
+
+def comments(decisions: Iterable[Decision]) -> str:
+    """Return what reviewers wrote beside their decisions about one row, oldest first, each under its name."""
+    return "; ".join(f"{one.reviewer}: {one.comment}" for one in sorted(decisions, key=_age) if one.comment)
+
+
+def with_comments(by: Decision, decisions: Collection[Decision]) -> Decision:
+    """Return a decision with the comments of all decisions about its row; unnamed, where all are as its own."""
+    if {one.comment for one in decisions if one.comment} <= {by.comment}:
+        return by
+    return replace(by, comment=comments(decisions))
+
+
+def _age(decision: Decision) -> tuple[str, int]:
+    """Return what decisions are ordered by: a file may bring old ones late."""
+    return decision.at, decision.id
+
+
+def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa (1960): (p_o - p_e) / (1 - p_e)."""
+    n = len(pairs)
+    if n < 2:
+        return None
+    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    # In whole numbers, so that p_e = 1 is told exactly.
+    agreed = sum(one == other for one, other in pairs) * n
+    expected = sum(count * second[value] for value, count in first.items())
+    return None if expected == n * n else (agreed - expected) / (n * n - expected)
+
 
 _STORED = (
     "uid",
@@ -118,20 +176,103 @@ def take_back(
 ) -> None:
     """Store an undo of each decision; the rows are to be refreshed."""
     for one in taken:
-        alone = len(taken) == 1
-        back = Decision(
-            uid=uid if alone else f"{uid}#{one.id}",
-            bulk="" if alone else uid,
-            project=project.name,
-            row=one.row,
-            reviewer=by,
-            kind="undo",
-            undoes=one.id,
-            terminology=project.terminology,
-            release=project.release,
-            model=project.model,
-        )
+        single = len(taken) == 1
+        back = _undo_of(one, project, by, uid=uid if single else f"{uid}#{one.id}", bulk="" if single else uid)
         insert(connection, project_id, back)
+
+
+def _undo_of(decision: Decision, project: Project, by: str, *, uid: str, bulk: str) -> Decision:
+    return Decision(
+        uid=uid,
+        bulk=bulk,
+        project=project.name,
+        row=decision.row,
+        reviewer=by,
+        kind="undo",
+        undoes=decision.id,
+        terminology=project.terminology,
+        release=project.release,
+        model=project.model,
+    )
+
+
+def rebase(connection: sqlite3.Connection, project_name: str, by: str, uid: str, change: Rebase) -> Rebased:
+    """See `ReviewStore.rebase`."""
+    project_id, old = rows.project(connection, project_name)
+    check_actor(by, uid)
+    asked = change.target
+    if is_done(connection, uid, "rebase", project_id, by, asked):
+        made = list(select(connection, "WHERE d.bulk = ? AND d.bulk <> ''", uid))
+        reopened = {one.row for one in made if one.kind == "undo"}.intersection(change.reopen)
+        return Rebased(sum(one.kind != "undo" for one in made), len(reopened))
+    if change.seen is not None:
+        newest = connection.execute("SELECT max(id) FROM decision WHERE project = ?", (project_id,)).fetchone()[0] or 0
+        if newest > change.seen:
+            problem = "somebody decided while it was worked out what moves; nothing of it was changed"
+            raise Busy(f"project {project_name!r}: {problem}; run it again")
+    project = replace(old, **asked)
+    connection.execute(
+        "UPDATE project SET terminology = ?, release = ?, model = ? WHERE id = ?", (*asked.values(), project_id)
+    )
+    changed = _rows(connection, project, {*change.candidates, *change.types})
+    for row in changed:
+        rows.change(connection, row, change.candidates.get(row.id, row.candidates), change.types.get(row.id, row.types))
+    followed = _follow(connection, project_id, project, uid, change.follow)
+    reopened_ids = [row.id for row in _rows(connection, project, change.reopen)]
+    standing = f"d.kind <> 'undo' AND {NOT_UNDONE} ORDER BY d.id DESC"
+    taken = [one for id in reopened_ids for one in select(connection, f"WHERE d.row = ? AND {standing}", id)]
+    reopened = {one.row for one in taken}
+    ids = json.dumps(sorted(set(change.lost)))
+    forgotten = list(select(connection, f"JOIN json_each(?) i ON i.value = d.id WHERE {standing}", ids))
+    if wrong := [one for one in forgotten if not one.forgotten or one.project != project.name]:
+        raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")
+    for one in [*taken, *(one for one in forgotten if one.row not in reopened)]:
+        insert(connection, project_id, _undo_of(one, project, by, uid=f"{uid}#undo#{one.id}", bulk=uid))
+    refresh(connection, [*followed, *reopened_ids])
+    note(connection, uid, "rebase", project_id, by, asked)
+    return Rebased(len(followed), len(reopened))
+
+
+def _follow(
+    connection: sqlite3.Connection, project_id: int, project: Project, uid: str, follow: Dictionary[int, Decision]
+) -> list[int]:
+    """Store what takes the place of decisions in force; return the rows."""
+    found = []
+    for id, new in follow.items():
+        old = next(
+            select(connection, "JOIN in_force f ON f.decision = d.id AND f.row = d.row WHERE d.id = ?", id), None
+        )
+        if old is None or old.project != project.name:
+            raise Unknown(f"no decision {id} in force in project {project.name!r}")
+        check_meaning(new.concept_id, new.relation)
+        (row,) = rows.load(connection, [old.row])
+        answer = row.candidates[0].concept_id if row.candidates else None
+        kind = "choose" if old.kind == "accept" and new.concept_id != answer else old.kind
+        relation = (new.relation or old.relation or "exact") if new.concept_id else None
+        made = Decision(
+            uid=f"{uid}#{id}",
+            project=old.project,
+            row=old.row,
+            reviewer=old.reviewer,
+            kind=kind,
+            concept_id=new.concept_id,
+            concept_name=new.concept_name,
+            relation=relation,
+            comment=new.comment,
+            bulk=uid,
+        )
+        # As old as the one whose place it takes: what came after that still does.
+        insert(connection, project_id, fill(made, row, project), at=old.at)
+        found.append(old.row)
+    return found
+
+
+def _rows(connection: sqlite3.Connection, project: Project, ids: Collection[int]) -> list[ReviewRow]:
+    found = rows.load(connection, sorted(ids))
+    for row in found:
+        if row.project != project.name:
+            raise Unknown(f"unknown row {row.id} of project {project.name!r}")
+    return found
 
 
 def newest(connection: sqlite3.Connection, row: int, reviewer: str | None) -> Decision | None:
@@ -240,15 +381,11 @@ def refresh(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
     connection.execute("DELETE FROM in_force WHERE row IN (SELECT value FROM json_each(?))", (wanted,))
     connection.executemany(
         "INSERT INTO in_force (row, slot, decision, kind, meaning) VALUES (?, ?, ?, ?, ?)",
-        [
-            (row, slot, one.id, one.kind, agreement.meaning(one))
-            for row, slots in by_row.items()
-            for slot, one in slots.items()
-        ],
+        [(row, slot, one.id, one.kind, meaning(one)) for row, slots in by_row.items() for slot, one in slots.items()],
     )
     stands = []
     for row in json.loads(wanted):
-        state, by = agreement.state(by_row[row].values())
+        state, by = settle(by_row[row].values())
         stands.append((state, by.id if by else None, row))
     connection.executemany("UPDATE row SET state = ?, settled_by = ? WHERE id = ?", stands)
 

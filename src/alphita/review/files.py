@@ -7,6 +7,7 @@ row (see `imports`).
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -20,15 +21,221 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, lost_anew, sssom
+from alphita import artefact
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, _curies, lost_anew, sssom
 from alphita.mappings.record import COLUMNS, Mapping, chunks
-from alphita.review import codings, imports
+from alphita.review import deciding, rows
 from alphita.review import rows as rows_
-from alphita.review.records import Project, ReviewRow
+from alphita.review.records import Added, Decision, Kind, Project, ReviewRow
 from alphita.terminology import prefixes
+
+# Who decided, where the file does not say it.
+UNNAMED = "imported"
+IGNORED = "ignored"
+KIND = "import"
+MEANS = "maps_to"
+# Which of the mappings of one rank is shown first, and which says what the row means.
+FIRST = {"approved": 0, "rejected": 2}
+
+
+def in_order(mappings: Iterable[Mapping]) -> list[Mapping]:
+    """Return the mappings of one row, the answer first: by rank, then approved ones, rejected ones and NIL last."""
+    return sorted(
+        mappings,
+        key=lambda one: (one.rank, FIRST.get(one.status, 1), one.mapping_type != MEANS, one.concept_id is None),
+    )
+
+
+def check_reviewed(mapping: Mapping) -> None:
+    """See that a mapping that was reviewed can become a decision."""
+    if mapping.status != "unreviewed":
+        deciding.check_meaning(mapping.concept_id, None)
+        deciding.moment(mapping.reviewed_at, "reviewed_at")
+
+
+def import_uid(decision: Decision, key: tuple[str, str], file: str) -> str:
+    """Return the uid of a decision that a file brings about a code and string: the same whenever it is imported."""
+    said = ("project", "reviewer", "kind", "concept_id", "relation", "comment", "at")
+    return f"{KIND}:{artefact.hash_json([key, *(getattr(decision, name) for name in said)])[:32]}:{file}"
+
+
+def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out: Counter[str]) -> tuple[Decision, ...]:
+    """Return the decisions that a file brings about one row, none of them stored yet."""
+    main = _settling(mappings)
+    found: dict[str, Mapping] = {}
+    for one in mappings:
+        if one.status == "unreviewed":
+            continue
+        if one.status == "approved" and one.mapping_type != MEANS and (main is None or main.status != "approved"):
+            left_out[f"approved mappings that do not say what a row means (not {MEANS})"] += 1
+        elif _says(one) != _says(main):
+            left_out[f"further {one.status} mappings of a row"] += 1
+        elif (first := found.setdefault(_reviewer(one), one)) is not one:
+            found[_reviewer(one)] = _filled(first, one)
+        elif one.status == "ignored":
+            left_out["ignored mappings, kept as skipped"] += 1
+    return tuple(_decision(one, project, file) for one in found.values())
+
+
+def add_rows(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
+    """Add rows to a project, with the decisions that they bring; see `ReviewStore.add_rows`."""
+    project_id, project = rows.project(connection, name)
+    counts: Counter[str] = Counter()
+
+    def added() -> Iterator[ReviewRow]:
+        for row in given:
+            one = rows.add_rows(connection, project_id, [row])
+            counts.update(new=one.new, known=one.known)
+            yield row
+
+    stored, overtaken = take_over(connection, project_id, project, added(), by, guarded=guarded)
+    return Added(counts["new"], counts["known"], stored, overtaken)
+
+
+def take_over(
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    given: Iterable[ReviewRow],
+    by: str,
+    *,
+    guarded: bool,
+) -> tuple[int, int]:
+    """Store the decisions that rows bring, each once; the rows are there."""
+    stored: list[Decision] = []
+    overtaken = 0
+    for one in (row for row in given if row.decided):
+        (id,) = connection.execute(
+            "SELECT id FROM row WHERE project = ? AND code = ? AND mention = ?", (project_id, one.code, one.mention)
+        ).fetchone()
+        (row,) = rows.load(connection, [id])
+        answer = row.candidates[0].concept_id if row.candidates else None
+        in_force = {one.reviewer: one for one in deciding.in_force(connection, [id]) if one.kind != "adjudicate"}
+        for decision in one.decided:
+            if connection.execute("SELECT 1 FROM decision WHERE uid = ?", (decision.uid,)).fetchone():
+                continue
+            if decision.kind == "reject" and decision.concept_id != answer:
+                overtaken += 1
+                continue
+            last = in_force.get(decision.reviewer)
+            if last is not None and _is_known(decision, last):
+                continue
+            if last is not None and not _replaces(decision, last, guarded=guarded and decision.reviewer != by):
+                overtaken += 1
+                continue
+            kind: Kind = "accept" if decision.kind == "choose" and decision.concept_id == answer else decision.kind
+            means = None if kind == "reject" else decision.concept_id
+            full = deciding.fill(replace(decision, row=id, kind=kind, concept_id=means), row, project)
+            stored.append(deciding.insert(connection, project_id, full, at=decision.at))
+    deciding.refresh(connection, [one.row for one in stored])
+    if stored:
+        action = f"{KIND}:{artefact.hash_json([one.uid for one in stored])[:32]}"
+        deciding.note(connection, action, KIND, project_id, by, {"decisions": len(stored)})
+    return len(stored), overtaken
+
+
+def _is_known(decision: Decision, last: Decision) -> bool:
+    return decision.at == last.at and _said(decision) == _said(last)
+
+
+def _replaces(decision: Decision, last: Decision, *, guarded: bool) -> bool:
+    """Tell whether a decision of a file takes the place of the one in force, which is another."""
+    if last.uid.startswith(f"{KIND}:"):
+        # A corrected file brings the time of the first one again.
+        return decision.at >= last.at
+    return decision.at > last.at and not guarded
+
+
+def _said(decision: Decision) -> tuple[str, str]:
+    """Return what a decision says; to choose the answer is to accept it."""
+    means = deciding.meaning(decision)
+    return decision.kind if means is None else f"={means}", decision.comment
+
+
+def _settling(mappings: Sequence[Mapping]) -> Mapping | None:
+    """Return the mapping that says what the row means; None: none does, or was put off."""
+    approved = [mapping for mapping in mappings if mapping.status == "approved" and mapping.mapping_type == MEANS]
+    rejected = [mapping for mapping in mappings[:1] if mapping.status == "rejected"]
+    others = [mapping for status in ("flagged", "ignored") for mapping in mappings if mapping.status == status]
+    approved.sort(key=lambda one: one.concept_id is None)
+    return next(iter([*approved, *rejected, *others]), None)
+
+
+def _says(mapping: Mapping | None) -> tuple[object, ...]:
+    if mapping is None:
+        return ()
+    return mapping.status, mapping.concept_id, mapping.relation or "exact", mapping.mapping_type
+
+
+def _reviewer(mapping: Mapping) -> str:
+    return mapping.reviewer if mapping.reviewer and mapping.reviewer.strip() else UNNAMED
+
+
+def _filled(first: Mapping, further: Mapping) -> Mapping:
+    """Return a reviewer's mapping with what another one that says the same has beside it."""
+    comments = filter(None, dict.fromkeys((first.comment, further.comment)))
+    empty = {name: getattr(further, name) for name in ("reviewed_at", "concept_name") if not getattr(first, name)}
+    return replace(first, comment="; ".join(comments) or None, **empty)
+
+
+def _decision(mapping: Mapping, project: str, file: str) -> Decision:
+    means = mapping.concept_id if mapping.status == "approved" else None
+    approved: Kind = "nil" if means is None else "choose"
+    kinds: dict[str, Kind] = {"approved": approved, "rejected": "reject", "flagged": "flag", "ignored": "skip"}
+    said = [IGNORED if mapping.status == "ignored" else "", mapping.comment or ""]
+    relation = (mapping.relation or "exact") if means is not None else None
+    made = Decision(
+        "",
+        project,
+        0,
+        _reviewer(mapping),
+        kinds[mapping.status],
+        means,
+        relation,
+        "; ".join(filter(None, said)),
+        deciding.moment(mapping.reviewed_at, "reviewed_at"),
+        concept_name=mapping.concept_name if means is not None else None,
+    )
+    named = replace(made, uid=import_uid(made, (mapping.mention_code or "", mapping.mention), file))
+    return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
+
+
+SOURCE, TERMINOLOGY = "urn:alphita:source:", "urn:alphita:terminology:"
+_PLAIN = Header()
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
+
+
+def source_system(source: str) -> str:
+    """Return the URI of a source's codes: itself if it is one, that of a known terminology, or one made of its name."""
+    known = prefixes.table().get(prefixes.canonical(source))
+    if known is not None and (known.fhir_system or known.uri):
+        return known.fhir_system or known.uri
+    return source if _URI.fullmatch(source) else SOURCE + quote(source, safe="")
+
+
+def system_of(prefix: str) -> str:
+    """Return the FHIR system of a CURIE prefix."""
+    try:
+        return _curies.fhir_system(_PLAIN, prefix)
+    except UsageError:
+        return TERMINOLOGY + quote(prefix, safe="")
+
+
+@functools.lru_cache(100_000)
+def coding_of(curie: str) -> tuple[str, str]:
+    """Return system and code of a concept."""
+    return system_of(curie.partition(":")[0]), _curies.fhir_code(curie)
+
+
+def curie_of(system: str, code: str) -> str | None:
+    """Return the concept that a code of a system means, or None for a system that no prefix is known for."""
+    if system.startswith(TERMINOLOGY):
+        return f"{unquote(system.removeprefix(TERMINOLOGY))}:{code}"
+    return _curies.from_fhir(_PLAIN, system, code)
+
 
 # Rows that are encoded together.
 CHUNK = 2_000
@@ -128,15 +335,15 @@ def _rows(
         if occurrences:
             row = _together(occurrences)
             shown = _shown(context[row.number], row.candidates[0]) if context is not None else {}
-            decided = imports.decided(row.candidates, project, name or path.name, counts)
+            decided = decisions_of(row.candidates, project, name or path.name, counts)
             yield replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided)
 
 
 def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:
     """Return what is said of a project's mapping set: what was given, and else what the project knows of itself."""
-    system = given.source_system or codings.source_system(project.source)
+    system = given.source_system or source_system(project.source)
     vocabulary = given.source_vocabulary or (project.source if _PREFIX.fullmatch(project.source) else "")
-    systems = {one: codings.system_of(one) for one in {concept.partition(":")[0] for concept in concepts} if one}
+    systems = {one: system_of(one) for one in {concept.partition(":")[0] for concept in concepts} if one}
     if vocabulary:
         systems[vocabulary] = system
     unknown = {one: uri for one, uri in systems.items() if not _known(one)}
@@ -204,9 +411,9 @@ def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Seque
     """Return one input row."""
     plain = ReviewRow(0, project, number, *key, 1)
     for one in mappings:
-        imports.check(one)
+        check_reviewed(one)
         rows_.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
-    candidates = imports.in_order(mappings)
+    candidates = in_order(mappings)
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
 
@@ -216,7 +423,7 @@ def _frequency(mapping: Mapping) -> int:
 
 def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
     """Return the row that input rows with one code and string are."""
-    candidates = imports.in_order(candidate for row in occurrences for candidate in row.candidates)
+    candidates = in_order(candidate for row in occurrences for candidate in row.candidates)
     frequency = min(sum(row.frequency for row in occurrences), rows_.LARGEST)
     number = min(row.number for row in occurrences)
     return replace(occurrences[0], number=number, frequency=frequency, candidates=tuple(candidates))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Any, get_args
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.review import agreement, deciding, rows
-from alphita.review.failures import Unknown
-from alphita.review.records import FINAL, Asked, Decision, Order, Project, ReviewRow, Standing, State
+from alphita.review import deciding, rows
+from alphita.review.database import Unknown
+from alphita.review.records import FINAL, Asked, Bulk, Decision, Order, Progress, Project, ReviewRow, Standing, State
 
 # Each is an index of the table of rows.
 ORDERS: dict[str, str] = {
@@ -103,6 +105,63 @@ def open_rows(
     return rows.load(connection, _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0))
 
 
+def preview_bulk(
+    connection: sqlite3.Connection, project_name: str, reviewer: str, threshold: float, types: Collection[str]
+) -> Bulk:
+    """Return what `accept` would do."""
+    project_id, project = rows.project(connection, project_name)
+    _check(threshold)
+    return _sum(open_rows(connection, project_id, project, reviewer, threshold, types))
+
+
+def accept_bulk(
+    connection: sqlite3.Connection, project_name: str, reviewer: str, uid: str, threshold: float, types: Collection[str]
+) -> Bulk:
+    """See `ReviewStore.bulk`."""
+    project_id, project = rows.project(connection, project_name)
+    deciding.check_actor(reviewer, uid)
+    _check(threshold)
+    asked = {"threshold": float(threshold), "types": sorted(types)}
+    if deciding.is_done(connection, uid, "bulk", project_id, reviewer, asked):
+        done = tuple(deciding.select(connection, "WHERE d.bulk = ? AND d.bulk <> '' ORDER BY d.id", uid))
+        frequency = {row.id: row.frequency for row in rows.load(connection, [one.row for one in done])}
+        wrong = sum(1.0 - (one.confidence or 0.0) for one in done)
+        return Bulk(len(done), sum(frequency[one.row] for one in done), wrong, done)
+    found = open_rows(connection, project_id, project, reviewer, threshold, types)
+    made = tuple(
+        deciding.insert(connection, project_id, deciding.fill(_accepted(row, reviewer, uid), row, project))
+        for row in found
+    )
+    deciding.refresh(connection, [row.id for row in found])
+    deciding.note(connection, uid, "bulk", project_id, reviewer, asked)
+    return replace(_sum(found), decisions=made)
+
+
+def _accepted(row: ReviewRow, reviewer: str, uid: str) -> Decision:
+    answer = row.candidates[0]
+    named = answer.concept_id is not None
+    return Decision(
+        uid=f"{uid}#{row.id}",
+        project=row.project,
+        row=row.id,
+        reviewer=reviewer,
+        kind="accept" if named else "nil",
+        concept_id=answer.concept_id,
+        relation=(answer.relation or "exact") if named else None,
+        bulk=uid,
+    )
+
+
+def _sum(found: Sequence[ReviewRow]) -> Bulk:
+    wrong = sum(1.0 - (row.confidence or 0.0) for row in found)
+    return Bulk(len(found), sum(row.frequency for row in found), wrong)
+
+
+def _check(threshold: float) -> None:
+    if not 0.0 <= threshold <= 1.0:
+        raise InputError("must be between 0 and 1", field="threshold", value=threshold)
+
+
 def set_learning(connection: sqlite3.Connection, project_id: int, scores: Mapping[int, float]) -> None:
     """See `ReviewStore.set_learning`."""
     connection.execute("UPDATE row SET learning = NULL WHERE project = ?", (project_id,))
@@ -159,7 +218,7 @@ def _standing(row: ReviewRow, decisions: list[Decision], project: Project, revie
     if project.blind and reviewer is not None and not last:
         own = [one for one in own if one.reviewer == reviewer]
     shown = (*sorted(own, key=lambda one: -one.id), *last)
-    state, by = agreement.state(shown)
+    state, by = deciding.settle(shown)
     return Standing(row, shown, state, by.concept_id if by else None, by is not None)
 
 
@@ -172,3 +231,55 @@ def _ids(
 ) -> list[int]:
     found = connection.execute(f"SELECT r.id {parts[0]} ORDER BY {order} LIMIT ? OFFSET ?", (*parts[1], limit, offset))
     return [id for (id,) in found]
+
+
+def progress(connection: sqlite3.Connection, project_id: int) -> Progress:
+    """See `ReviewStore.progress`."""
+    by_state = {
+        state: (n, occurrences)
+        for state, n, occurrences in connection.execute(
+            "SELECT state, count(*), sum(frequency) FROM row WHERE project = ? GROUP BY state", (project_id,)
+        )
+    }
+    by_kind: Counter[str] = Counter()
+    by_reviewer: Counter[str] = Counter()
+    said: dict[int, dict[str, str]] = defaultdict(dict)
+    for row, reviewer, kind, meaning in connection.execute(
+        "SELECT f.row, d.reviewer, f.kind, f.meaning FROM row r CROSS JOIN in_force f ON f.row = r.id"
+        " JOIN decision d ON d.id = f.decision WHERE r.project = ?",
+        (project_id,),
+    ):
+        by_kind[kind] += 1
+        by_reviewer[reviewer] += 1
+        if meaning is not None and kind != "adjudicate":
+            said[row][reviewer] = meaning
+    compared = [of_row for of_row in said.values() if len(of_row) > 1]
+    pair, both = _pair(compared)
+    disagreed = connection.execute(
+        "SELECT id FROM row WHERE project = ? AND state = 'disagreed' ORDER BY number, id", (project_id,)
+    )
+    decided, decided_occurrences = by_state.get("decided", (0, 0))
+    return Progress(
+        rows=sum(n for n, _ in by_state.values()),
+        occurrences=sum(n for _, n in by_state.values()),
+        decided=decided,
+        decided_occurrences=decided_occurrences,
+        by_kind=dict(sorted(by_kind.items())),
+        by_reviewer=dict(sorted(by_reviewer.items())),
+        compared=len(compared),
+        agreed=sum(len(set(of_row.values())) == 1 for of_row in compared),
+        kappa=deciding.kappa(both),
+        pair=pair,
+        disagreed=tuple(id for (id,) in disagreed),
+    )
+
+
+def _pair(compared: list[dict[str, str]]) -> tuple[tuple[str, str] | None, list[tuple[str, str]]]:
+    """Return the two reviewers with most rows in common (of as many, the first by name), and what they say of them."""
+    common = Counter(pair for of_row in compared for pair in combinations(sorted(of_row), 2))
+    if not common:
+        return None, []
+    first, second = min(common, key=lambda pair: (-common[pair], pair))
+    return (first, second), [
+        (of_row[first], of_row[second]) for of_row in compared if first in of_row and second in of_row
+    ]

@@ -98,7 +98,7 @@ class Decision:
 
     Attributes:
         uid: chosen by whoever decides, so that a decision sent twice is kept once; of an imported one it ends with the
-            name of the file (see `imports.uid`).
+            name of the file (see `files.import_uid`).
         project: the row's.
         row: its id.
         reviewer: who.

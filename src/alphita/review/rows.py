@@ -13,7 +13,7 @@ from typing import Any
 from alphita import clock, registry
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.review.failures import Damaged, Unknown, check_kinds, stored
+from alphita.review.database import Damaged, Unknown, check_kinds, stored
 from alphita.review.records import Added, Project, ReviewRow
 from alphita.terminology.text import clean
 

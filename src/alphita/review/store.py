@@ -8,16 +8,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from alphita import artefact
 from alphita.mappings.record import Mapping
-from alphita.review import bulk, deciding, imports, memory, progress, queueing, schema, upgrade
+from alphita.review import database, deciding, files, memory, queueing
 from alphita.review import rows as rows_
-from alphita.review.connections import Connections
-from alphita.review.failures import Busy, Conflict, NotStored, Unknown, explained
+from alphita.review.database import Busy, Conflict, Connections, NotStored, Unknown, explained
 from alphita.review.records import (
     FINAL,
     Added,
@@ -63,8 +63,8 @@ class ReviewStore:
         """
         path = artefact.resolved(Path(path))
         with explained(path):
-            schema.prepare(path, create=create, timeout=timeout)
-            upgrade.bring(path, timeout)
+            database.prepare(path, create=create, timeout=timeout)
+            _upgrade(path, timeout)
         return cls(Connections(path, timeout))
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class ReviewStore:
         """Close it."""
         self.close()
 
-    def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = imports.UNNAMED) -> Added:
+    def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = files.UNNAMED) -> Added:
         """Add a project with rows, both or neither; `created_at` "" becomes now.
 
         Args:
@@ -94,7 +94,7 @@ class ReviewStore:
         """
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
-            return imports.add(connection, project.name, rows, by, guarded=False)
+            return files.add_rows(connection, project.name, rows, by, guarded=False)
 
     def projects(self) -> list[Project]:
         """Return all projects, oldest first."""
@@ -111,7 +111,7 @@ class ReviewStore:
         project: str,
         rows: Iterable[ReviewRow],
         *,
-        by: str = imports.UNNAMED,
+        by: str = files.UNNAMED,
         guarded: bool = False,
         filters: dict[str, Any] | None = None,
     ) -> Added:
@@ -133,7 +133,7 @@ class ReviewStore:
         with self._connections.writing() as connection:
             if filters:
                 rows_.set_filters(connection, project, filters)
-            return imports.add(connection, project, rows, by, guarded=guarded)
+            return files.add_rows(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> ReviewRow:
         """Return one row."""
@@ -279,9 +279,9 @@ class ReviewStore:
         """
         if preview:
             with self._connections.reading() as connection:
-                return bulk.preview(connection, project, reviewer, threshold, types)
+                return queueing.preview_bulk(connection, project, reviewer, threshold, types)
         with self._connections.writing() as connection:
-            return bulk.accept(connection, project, reviewer, uid, threshold, types)
+            return queueing.accept_bulk(connection, project, reviewer, uid, threshold, types)
 
     def history(self, project: str, row: int | None = None, reviewer: str | None = None) -> Iterator[Decision]:
         """Yield every decision of a project, oldest first: superseded, undone and forgotten ones, and undos, too.
@@ -298,7 +298,7 @@ class ReviewStore:
     def progress(self, project: str) -> Progress:
         """Say how far a project is, and how well its reviewers agree."""
         with self._connections.reading() as connection:
-            return progress.of(connection, rows_.project(connection, project)[0])
+            return queueing.progress(connection, rows_.project(connection, project)[0])
 
     def disagreements(self, project: str, *, reviewer: str | None = None) -> list[Standing]:
         """Return the rows to adjudicate, all decisions visible, greatest risk first.
@@ -381,7 +381,7 @@ class ReviewStore:
             InputError: another action has this uid.
         """
         with self._connections.writing() as connection:
-            return bulk.rebase(connection, project, by, uid, change)
+            return deciding.rebase(connection, project, by, uid, change)
 
     def _streamed(
         self, project: str, read: Callable[[sqlite3.Connection, int, Project], Iterator[_Read]]
@@ -389,3 +389,20 @@ class ReviewStore:
         """Yield what is read, all of it as it was at the first, whatever is written meanwhile."""
         with self._connections.reading() as connection:
             yield from read(connection, *rows_.project(connection, project))
+
+
+def _upgrade(path: Path, timeout: float) -> None:
+    """Bring a store up to this version, all of it or nothing: version 1 kept no relations, version 2 no filters."""
+    # Closing rolls back what was not committed.
+    with closing(database.connect(path, timeout)) as connection:
+        rows_.keep_ahead(connection)
+        if database.pragma(connection, "user_version") >= database.VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        if database.ADDED - database.columns(connection):
+            connection.execute("ALTER TABLE project ADD COLUMN filters TEXT NOT NULL DEFAULT '{}'")
+        ids = [id for (id,) in connection.execute("SELECT DISTINCT row FROM decision ORDER BY row")]
+        for start in range(0, len(ids), memory.PAGE):
+            deciding.refresh(connection, ids[start : start + memory.PAGE])
+        connection.execute(f"PRAGMA user_version = {database.VERSION}")
+        connection.execute("COMMIT")

@@ -13,8 +13,8 @@ from alphita import clock
 from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
-from alphita.review import filesystem_check, schema
-from alphita.review.failures import explained
+from alphita.review import database
+from alphita.review.database import explained
 from alphita.service import keys
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology
@@ -138,15 +138,17 @@ def _reviews(path: Path | None) -> Iterator[Finding]:
         return
     path = path.resolve()
     if not path.exists():
-        filesystem_check.check_folder(path)
+        database.check_folder(path)
         yield Finding("reviews", f"{path} is not there yet, and will be made")
         return
     with explained(path):
-        schema.prepare(path, create=False, timeout=SECONDS)
-        with closing(schema.connect(path, SECONDS)) as connection:
-            version = schema.pragma(connection, "user_version")
+        database.prepare(path, create=False, timeout=SECONDS)
+        with closing(database.connect(path, SECONDS)) as connection:
+            version = database.pragma(connection, "user_version")
             (projects,) = connection.execute("SELECT count(*) FROM project").fetchone()
     text = f"{path}, {projects} projects"
-    if version < schema.VERSION:
-        text += f"; of version {version}, which the server brings up to {schema.VERSION} when it starts: copy it before"
-    yield Finding("reviews", text, "ok" if version == schema.VERSION else "note")
+    if version < database.VERSION:
+        text += (
+            f"; of version {version}, which the server brings up to {database.VERSION} when it starts: copy it before"
+        )
+    yield Finding("reviews", text, "ok" if version == database.VERSION else "note")

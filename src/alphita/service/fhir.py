@@ -16,8 +16,8 @@ from fastapi.routing import APIRoute
 
 from alphita import __version__, clock
 from alphita.index.store import Index
-from alphita.review import codings
-from alphita.review.final_decisions import SettledMappings
+from alphita.review import files
+from alphita.review.memory import SettledMappings
 from alphita.review.store import ReviewStore
 from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
 from alphita.service.fhir_parameters import (
@@ -68,7 +68,7 @@ def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
     """Return the TerminologyCapabilities: the code systems that the index has concepts of, and how it answers."""
     systems = []
     for prefix in fhir_expand.prefixes_of(index):
-        system: dict[str, Any] = {"uri": codings.coding_of(f"{prefix}:0")[0], "subsumption": False}
+        system: dict[str, Any] = {"uri": files.coding_of(f"{prefix}:0")[0], "subsumption": False}
         if version := fhir_lookup.version_of(index, prefix):
             system["version"] = [{"code": version, "isDefault": True}]
         # An index may be of a part of a system.

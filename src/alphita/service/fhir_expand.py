@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita import clock
 from alphita.index.store import Index
-from alphita.review import codings
+from alphita.review import files
 from alphita.service import fhir_lookup
 from alphita.service.fhir_parameters import Fault, Values, one
 from alphita.service.searching import Finder
@@ -119,7 +119,7 @@ _MEMBER = {"integer": "valueInteger", "boolean": "valueBoolean", "code": "valueC
 
 def _contained(index: Index, row: int, language: str | None, spelled: bool) -> dict[str, Any]:
     concept = index.concept(row)
-    system, code = codings.coding_of(concept.id)
+    system, code = files.coding_of(concept.id)
     terms = fhir_lookup.terms_of(index, row) if language or spelled else []
     found = {"system": system, "code": code, "display": fhir_lookup.display_of(concept.name, terms, language)}
     if version := fhir_lookup.version_of(index, concept.id.partition(":")[0]):
@@ -144,7 +144,7 @@ def _prefix(index: Index, system: str) -> str | None:
 
 
 def _canonical(system: str) -> str | None:
-    curie = codings.curie_of(system, "0")
+    curie = files.curie_of(system, "0")
     return None if curie is None else prefixes.canonical(curie.partition(":")[0])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from alphita.index.store import Index
-from alphita.review import codings
+from alphita.review import files
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
 from alphita.terminology.language_ranges import speaks
@@ -76,7 +76,7 @@ def _curie(values: Values) -> str:
             raise Fault("required", "'code' needs a 'system'")
     else:
         system, code = coding(whole, "coding")
-    curie = codings.curie_of(system, code)
+    curie = files.curie_of(system, code)
     if curie is None:
         raise Fault("not-found", "this service knows no concepts of this system", 404)
     return curie
@@ -141,4 +141,4 @@ def _parents(index: Index, row: int, prefix: str) -> list[str]:
     """Return the codes of the parents that are of the same system."""
     ids = index.segment.concepts.column("id")
     found = [str(ids[parent].as_py()) for parent in index.segment.parents_of(row).tolist()]
-    return [codings.coding_of(curie)[1] for curie in found if curie.partition(":")[0] == prefix]
+    return [files.coding_of(curie)[1] for curie in found if curie.partition(":")[0] == prefix]

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from alphita.mappings.formats import fhir_r4, fhir_r5
 from alphita.mappings.record import REVIEWED
-from alphita.review import codings, files
-from alphita.review.final_decisions import Settled, SettledMappings
+from alphita.review import files
+from alphita.review.memory import Settled, SettledMappings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 
 KNOWN = {
@@ -175,7 +175,7 @@ def matches(settled: SettledMappings, projects: Iterable[str], question: Asked) 
 
 
 def _is(target: Coding) -> Callable[[str], bool]:
-    return lambda curie: codings.coding_of(curie) == target
+    return lambda curie: files.coding_of(curie) == target
 
 
 def _back(row: Settled, question: Asked) -> Iterator[Match]:
@@ -187,7 +187,7 @@ def _back(row: Settled, question: Asked) -> Iterator[Match]:
 def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
     if system not in _systems(row):
         return
-    targets = [codings.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
+    targets = [files.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
     for target in targets:
         if question.wanted in ("", target[0]):
             yield Match(row, target, row.concept_name if len(targets) == 1 else None)
@@ -197,7 +197,7 @@ def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
 
 def _systems(row: Settled) -> tuple[str, str]:
     """Return what the source is known by, its URI first."""
-    return codings.source_system(row.source), row.source
+    return files.source_system(row.source), row.source
 
 
 def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from alphita.index.store import Index
-from alphita.review import codings
+from alphita.review import files
 from alphita.service import fhir_expand, fhir_lookup
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
@@ -94,7 +94,7 @@ def _of_coding(part: Mapping[str, Any], name: str, version: str | None) -> Asked
 
 def _verdict(index: Index, asked: Asked, system: str | None, language: str | None) -> Verdict:
     # No message repeats a code or display, which may be a patient's.
-    curie = codings.curie_of(asked.system, asked.code)
+    curie = files.curie_of(asked.system, asked.code)
     if curie is None:
         return Verdict("this service knows no concepts of this system")
     if system is not None and not fhir_expand.same_system(system, asked.system):

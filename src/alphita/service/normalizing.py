@@ -18,7 +18,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
-from alphita.review.failures import Unknown
+from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import Batcher, QueueFull, tokens
 from alphita.service.failures import Refusal, documented

@@ -16,7 +16,7 @@ from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
-from alphita.review import files, imports, priority
+from alphita.review import files, priority
 from alphita.review.records import Added, Project, ReviewRow
 from alphita.review.store import ReviewStore
 
@@ -61,7 +61,7 @@ def add(
     rows: Iterable[ReviewRow],
     index: Index | None,
     *,
-    by: str = imports.UNNAMED,
+    by: str = files.UNNAMED,
     guarded: bool = False,
     left_out: Counter[str] | None = None,
 ) -> Added:
