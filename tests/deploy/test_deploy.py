@@ -20,8 +20,8 @@ import typer
 import yaml
 
 from alphita import cli
-from alphita.service.connections import MOST_CONNECTIONS
-from alphita.service.metrics import Metrics
+from alphita.service.limits import MOST_CONNECTIONS
+from alphita.service.logs import Metrics
 from tests.cli.command import alphita
 from tests.waiting import SECONDS
 

@@ -150,9 +150,7 @@ def test_one_of_a_newer_version(tmp_path):
     path = tmp_path / "reviews.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {(known := database.VERSION) + 1}")
-    with pytest.raises(
-        InputError, match=rf"version {known + 1}; .* version {known}.*newer alphita"
-    ):
+    with pytest.raises(InputError, match=rf"version {known + 1}; .* version {known}.*newer alphita"):
         ReviewStore.open(path)
 
 

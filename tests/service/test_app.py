@@ -86,7 +86,7 @@ def test_an_error_nobody_expected_is_told_of_in_the_log_alone(normalizer, monkey
     def broken(*_):
         raise RuntimeError(f"no such thing: {SECRET}")
 
-    monkeypatch.setattr("alphita.service.concepts.find", broken)
+    monkeypatch.setattr("alphita.service.concepts.find_concept", broken)
     with client_of(normalizer) as client:
         failed = client.get("/concepts/T:1")
     assert failed.status_code == 500

@@ -5,7 +5,7 @@ import pytest
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.service.concepts import Concept, Named, Synonym, find
+from alphita.service.concepts import Concept, Named, Synonym, find_concept
 from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from tests.doubles import HashEncoder
@@ -55,7 +55,7 @@ def parts(tmp_path_factory):
 @pytest.fixture(params=["index", "terminology"])
 def look(request, parts):
     index, terminology = parts
-    return lambda one: find(one, index, terminology if request.param == "terminology" else None)
+    return lambda one: find_concept(one, index, terminology if request.param == "terminology" else None)
 
 
 def test_a_concept_is_the_same_from_index_and_terminology(look):
@@ -96,9 +96,9 @@ def test_what_is_no_id_is_not_found(look, identifier):
 
 def test_a_retired_concept_without_replacement_is_known_to_the_terminology(parts):
     index, terminology = parts
-    found = find("TOY:0000004", index, terminology)
+    found = find_concept("TOY:0000004", index, terminology)
     assert (found.name, found.retired, found.replaced_by) == ("Forgotten ailment", True, [])
-    assert find("TOY:0000004", index, None) is None
+    assert find_concept("TOY:0000004", index, None) is None
 
 
 @pytest.mark.parametrize("with_terminology", [False, True])

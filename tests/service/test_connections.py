@@ -13,12 +13,12 @@ import httpx
 import pytest
 import uvicorn
 
-from alphita.service import connections
+from alphita.service import limits
 
 LIMIT = 0.4
 SECONDS = 20.0
 LARGE = b"x" * 16_000_000
-ROOM = connections.room
+ROOM = limits.room
 HEADER = b"Host: localhost\r\n"
 
 
@@ -43,9 +43,9 @@ def address(listening) -> tuple[str, int]:
 
 @pytest.fixture(autouse=True)
 def server(listening, monkeypatch) -> Iterator[uvicorn.Server]:
-    monkeypatch.setattr(connections, "SECONDS", LIMIT)
-    monkeypatch.setattr(connections, "room", lambda: (4, 16))
-    config = uvicorn.Config(app, http=connections.Connection, ws="none", lifespan="off", log_config=None)
+    monkeypatch.setattr(limits, "CONNECTION_SECONDS", LIMIT)
+    monkeypatch.setattr(limits, "room", lambda: (4, 16))
+    config = uvicorn.Config(app, http=limits.Connection, ws="none", lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     running.start()

@@ -9,7 +9,7 @@ from fhir.resources.R4B.terminologycapabilities import TerminologyCapabilities a
 from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5Terminology
 
 from alphita.index.store import build
-from alphita.service import fhir, fhir_expand, fhir_lookup
+from alphita.service import fhir, fhir_codes
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.service.test_fhir_translate import checked
 
@@ -66,7 +66,7 @@ def test_terminology_capabilities(lab, release, model):
         assert ("content" in system) == (release == "r5")
         expanded = lab.as_().get(f"/fhir/{release}/ValueSet/$expand", params={"url": system["uri"]})
         assert expanded.json()["expansion"]["contains"]
-    assert {one["name"] for one in document["expansion"]["parameter"]} <= set(fhir_expand.KNOWN)
+    assert {one["name"] for one in document["expansion"]["parameter"]} <= set(fhir_codes.EXPAND)
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_a_known_system_and_its_version(tmp_path):
     terminology.manifest = {"sources": [{"name": "HPO", "version": "2026-01-01", "licence": "x"}]}
     index = build(terminology, HashEncoder(), tmp_path / "hp.index")
     asked = {"code": ["HP:0000001"], "system": ["http://human-phenotype-ontology.org"]}
-    found = fhir_lookup.answer(index, asked, "r4")
+    found = fhir_codes.look_up(index, asked, "r4")
     assert values(found, "name") == ["Human Phenotype Ontology"]
     assert values(found, "version") == ["2026-01-01"]
     assert [one["value"] for one in values(found, "designation")] == ["Toe pain"]
-    assert fhir_lookup.answer(index, {**asked, "version": ["2026-01-01"]}, "r4") == found
-    with pytest.raises(fhir_lookup.Fault, match="another version") as caught:
-        fhir_lookup.answer(index, {**asked, "version": ["2001"]}, "r4")
+    assert fhir_codes.look_up(index, {**asked, "version": ["2026-01-01"]}, "r4") == found
+    with pytest.raises(fhir_codes.Fault, match="another version") as caught:
+        fhir_codes.look_up(index, {**asked, "version": ["2001"]}, "r4")
     assert caught.value.status == 404
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from alphita.service import connections
+from alphita.service import limits
 from tests.service.test_serving import serving
 
 DESCRIPTORS = 128
@@ -40,7 +40,7 @@ def test_headers_without_end_hold_nobody_else_up_and_end(index_path, tmp_path):
                 client.setblocking(False)
                 clients.append(client)
             slowest, began = 0.0, time.monotonic()
-            while time.monotonic() < began + connections.SECONDS + 2:
+            while time.monotonic() < began + limits.CONNECTION_SECONDS + 2:
                 for number, client in enumerate(clients):
                     if number % 2:  # the others send nothing
                         with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def test_headers_without_end_hold_nobody_else_up_and_end(index_path, tmp_path):
                 assert answer.json()["results"][0]["concept_id"] == "T:1"
                 slowest = max(slowest, time.monotonic() - asked)
                 time.sleep(0.25)
-            assert slowest < connections.SECONDS
+            assert slowest < limits.CONNECTION_SECONDS
             deadline = time.monotonic() + SECONDS
             while descriptors(server.process.pid) > before + 2:
                 assert time.monotonic() < deadline, "connections are still held"

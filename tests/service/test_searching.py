@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from alphita.index.store import Index, build
-from alphita.service.searching import STRINGS_A_CONCEPT, Finder
+from alphita.service.concepts import STRINGS_A_CONCEPT, Finder
 from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
 

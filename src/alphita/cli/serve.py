@@ -59,7 +59,7 @@ def serve(spec: ServeSpec) -> None:
     requests that it is at are answered. SIGHUP reopens the file that stderr is, and reads --keys anew.
     """
     from alphita.service import keys
-    from alphita.service.headers import LOOPBACK_NAMES
+    from alphita.service.limits import LOOPBACK_NAMES
 
     settings = spec.settings
     if spec.new_key is not None:
@@ -159,7 +159,7 @@ def _check(parts: Parts, as_json: bool) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    from alphita.service import connections
+    from alphita.service import limits
 
     listening = None
     try:
@@ -170,7 +170,7 @@ def _listen(settings: Settings) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(connections.room()[1])
+        listening.listen(limits.room()[1])
     except OSError as error:
         if listening is not None:
             listening.close()
@@ -191,17 +191,17 @@ def _serve(
 
     import uvicorn
 
-    from alphita.service import connections, logs
+    from alphita.service import limits, logs
 
     config = uvicorn.Config(
         served,
-        http=connections.Connection,
+        http=limits.Connection,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="on",
-        backlog=connections.room()[1],
+        backlog=limits.room()[1],
         # What a client says of its own address is not believed; see `--proxy`.
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,

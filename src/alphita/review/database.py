@@ -1,4 +1,12 @@
-"""What can go wrong with a review store, each with a class of its own, for the service answers each in another way."""
+"""The SQLite file of a store: where it may lie, its tables, connections to it, and what can go wrong.
+
+What people did stands in `decision`, `batch` and `forgetting`, which can only be added to. `in_force`, and the columns
+`state` and `settled_by` of `row`, follow from them and are brought up to date in the same transaction. Any number may
+read at once, and one write.
+
+SQLite's write-ahead log needs memory that all writers share, which no network share has: a store there loses decisions
+without a word.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +225,7 @@ def _may_write(path: Path) -> bool:
 # "Alph", so that `file` and we can tell a store from other databases.
 APPLICATION = 0x416C7068
 VERSION = 3
-# What an older store lacks, and is given (see `upgrade`).
+# What an older store lacks, and is given (see `ReviewStore.open`).
 ADDED = frozenset([("project", "filters")])
 MAGIC = b"SQLite format 3\0"
 

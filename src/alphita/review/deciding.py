@@ -1,4 +1,4 @@
-"""Deciding and undoing, and which decisions are in force.
+"""Deciding and undoing, what decisions about a row say together, and which are in force.
 
 In force is of each reviewer, and of the adjudications together, the newest decision about a row that was neither undone
 nor forgotten.

@@ -1,4 +1,4 @@
-"""The memory: what was settled about a mention before, whose influence is removed from it, and what is exported."""
+"""What was settled about a mention, code or concept, whose influence is removed from it, and what is exported."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ Of every decision in force:
                other concepts: the row is open again, for all its reviewers
     (stands)   everything else: nothing is written
 
-A forgotten decision that does not stand is taken back, so that restoring it does not bring back what the new release
-does not have.
+Of a concept that has several codes (joined by "|") each has its fate: the decision stands if all stand, it follows if
+those that do not stand follow, and it is re-opened if one is. A forgotten decision that does not stand is taken back,
+so that restoring it does not bring back what the new release does not have.
 
 No decision is changed or deleted. A project is migrated whole or not at all, and then is of the new release: a run that
 was interrupted goes on with the next project, and one that is run again finds nothing to do.

@@ -1,4 +1,4 @@
-"""The queue: which rows to look at, in which order, and how each stands."""
+"""The queue: which rows to look at, in which order, how each stands, and how far the project is."""
 
 from __future__ import annotations
 

@@ -27,22 +27,10 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
-from alphita.service import (
-    annotating,
-    failures,
-    fhir,
-    keys,
-    logs,
-    metrics,
-    normalizing,
-    reference,
-    remembering,
-    reviewing,
-)
+from alphita.service import annotating, failures, fhir, keys, logs, normalizing, reference, reviewing
 from alphita.service.batching import Batcher
-from alphita.service.headers import Origins
-from alphita.service.limits import WATCHED, Limits
-from alphita.service.searching import Finders
+from alphita.service.concepts import Finders
+from alphita.service.limits import WATCHED, Limits, Origins
 from alphita.service.settings import Settings
 from alphita.service.workers import Worker, contents, contents_opened, is_room
 from alphita.terminology.store import Terminology
@@ -176,7 +164,7 @@ def create(
     """Return the app."""
     settings.check()
     work = annotating.Work(normalizer)
-    figures = metrics.Metrics(
+    figures = logs.Metrics(
         version=__version__,
         index=normalizer.index.content_hash,
         model=normalizer.index.manifest["model_hash"],
@@ -230,14 +218,14 @@ def create(
     app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
-        app.include_router(remembering.router(settings, store))
+        app.include_router(reviewing.memory_router(settings, store))
     _operation(app, lifetime, normalizer, figures)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app
 
 
-def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: metrics.Metrics) -> None:
+def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics) -> None:
     """Add what tells of the server itself, and the pages that describe what it answers."""
 
     @app.get("/health", tags=["Operation"], response_model=Health)
@@ -261,7 +249,7 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:
         """Return the figures as Prometheus reads them."""
-        return Response(figures.text(), media_type=metrics.MEDIA_TYPE)
+        return Response(figures.text(), media_type=logs.MEDIA_TYPE)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> dict[str, Any]:

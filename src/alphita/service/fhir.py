@@ -19,7 +19,8 @@ from alphita.index.store import Index
 from alphita.review import files
 from alphita.review.memory import SettledMappings
 from alphita.review.store import ReviewStore
-from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
+from alphita.service import fhir_codes, fhir_translate, keys
+from alphita.service.concepts import Finder
 from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
@@ -33,7 +34,6 @@ from alphita.service.fhir_parameters import (
     outcome,
     parameter,
 )
-from alphita.service.searching import Finder
 
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
 DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
@@ -67,9 +67,9 @@ def statement(release: Release, date: str) -> dict[str, Any]:
 def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
     """Return the TerminologyCapabilities: the code systems that the index has concepts of, and how it answers."""
     systems = []
-    for prefix in fhir_expand.prefixes_of(index):
+    for prefix in fhir_codes.prefixes_of(index):
         system: dict[str, Any] = {"uri": files.coding_of(f"{prefix}:0")[0], "subsumption": False}
-        if version := fhir_lookup.version_of(index, prefix):
+        if version := fhir_codes.version_of(index, prefix):
             system["version"] = [{"code": version, "isDefault": True}]
         # An index may be of a part of a system.
         systems.append(system | ({"content": "fragment"} if release == "r5" else {}))
@@ -81,7 +81,7 @@ def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
             "hierarchical": False,
             "paging": True,
             "incomplete": False,
-            "parameter": [{"name": name} for name in fhir_expand.HEEDED],
+            "parameter": [{"name": name} for name in fhir_codes.HEEDED],
             "textFilter": "the concepts that the text finds as it is typed, the best first",
         },
         "validateCode": {"translations": True},
@@ -153,18 +153,18 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         return reply(fhir_translate.answer(found, question, release))
 
     def looked_up(values: Values) -> Response:
-        return reply(fhir_lookup.answer(index, values, release))
+        return reply(fhir_codes.look_up(index, values, release))
 
     def validated(values: Values) -> Response:
-        return reply(fhir_validate.answer(index, values, release, of_set=False))
+        return reply(fhir_codes.validate(index, values, release, of_set=False))
 
     def validated_in_set(values: Values) -> Response:
-        return reply(fhir_validate.answer(index, values, release, of_set=True))
+        return reply(fhir_codes.validate(index, values, release, of_set=True))
 
     finder = Finder(index)
 
     def expanded(values: Values) -> Response:
-        return reply(fhir_expand.answer(index, finder, values))
+        return reply(fhir_codes.expand(index, finder, values))
 
     routes.add_api_route(
         f"/{release}/metadata",
@@ -182,10 +182,10 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     in_system, in_set = {"url": HPO, "code": "HP:0001250", "display": "Seizure"}, {"url": f"{HPO}?fhir_vs", **a_code}
     for path, known, repeated, answered, example in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated, a_map),
-        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up, a_code),
-        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated, in_system),
-        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set, in_set),
-        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded, {"url": HPO, "filter": "seiz"}),
+        (f"{CODE_SYSTEM}/$lookup", fhir_codes.LOOKUP, fhir_codes.LOOKUP_REPEATED, looked_up, a_code),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_codes.OF_SYSTEM, (), validated, in_system),
+        (f"{VALUE_SET}/$validate-code", fhir_codes.OF_SET, (), validated_in_set, in_set),
+        (f"{VALUE_SET}/$expand", fhir_codes.EXPAND, (), expanded, {"url": HPO, "filter": "seiz"}),
     ):
         _operation(routes, release, path, known, repeated, answered, example)
 

@@ -1,17 +1,26 @@
-"""How much a client may ask: requests a second, requests and bytes at once, bytes of a body, seconds.
+"""Who is let in from where, and how much a client may ask: connections, requests a second, bytes, seconds.
 
-A middleware reads the whole body, within its limits, before the app begins; so memory stays flat however many ask.
+`Connection` bounds connections. `Origins` refuses what another site's page sends: it could read no answer, but have
+things written, or, by a name that it owns and points here, even read; so requests must call this server by one of its
+own names, and those that change something must come from its own page or from no page at all. `Limits` reads the whole
+body, within its limits, before the app begins, so that memory stays flat however many ask.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
+import resource
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from alphita.service.failures import Refusal, refuse
 from alphita.service.settings import Settings
@@ -213,3 +222,149 @@ def _limit(scope: Scope, settings: Settings) -> int:
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(413, "too_large", f"the body has more than {limit:,} bytes")
+
+
+SECURITY = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+SAFE = ("GET", "HEAD", "OPTIONS")
+OWN_PAGES = ("same-origin", "none")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d+)?")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def secure(message: Message) -> None:
+    """Add the headers to the message that begins a response; those it has stay."""
+    headers = MutableHeaders(scope=message)
+    for name, value in SECURITY.items():
+        headers.setdefault(name, value)
+
+
+class Origins:
+    """A middleware that refuses what another site's page sends."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
+        self.app = app
+        self._hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        if refusal is not None:
+            await refuse(scope, receive, send, refusal)
+        else:
+            await self.app(scope, receive, send)
+
+    def _refusal(self, method: str, headers: Headers) -> Refusal | None:
+        host = headers.get("host", "")
+        if self._hosts and _name(host) not in self._hosts:
+            return Refusal(403, "wrong_host", "this server does not go by that name; see --allow-host")
+        if method in SAFE:
+            return None
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site is not None:
+            own = site in OWN_PAGES
+        else:
+            own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        return None if own else Refusal(403, "other_site", "another site's page may not change anything here")
+
+
+def _name(host: str) -> str:
+    """Return the host of a Host header, without its port; "" if it is none."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+# For a request's header, for the next request, and to take so many bytes of what is sent.
+CONNECTION_SECONDS = 10.0
+LEAST_TAKEN = 65_536
+MOST_CONNECTIONS = 2_048
+BACKLOG = 512
+
+
+@functools.cache
+def room() -> tuple[int, int]:
+    """Return how many connections may be open, and how many may be accepted at once, within the file descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = MOST_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
+    return min(MOST_CONNECTIONS, soft // 2), min(BACKLOG, soft // 4)
+
+
+class Connection(H11Protocol):
+    """A connection that ends when its client leaves the server waiting.
+
+    Where there are too many, the one that has been waited for longest makes room. uvicorn's own `limit_concurrency`
+    would refuse whoever comes, and keep those that ask for nothing.
+    """
+
+    _limit: asyncio.TimerHandle | None = None
+    _left = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a header."""
+        super().connection_made(transport)
+        self._watch()
+        if len(self.connections) > room()[0]:
+            waiting = [one for one in self.connections if isinstance(one, Connection) and one._limit is not None]
+            min(waiting, key=lambda one: one._limit.when() if one._limit else 0.0)._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._forget()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; one of a header gives no more time for the others."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to take what was sent."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Go on sending."""
+        super().resume_writing()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
+            self._forget()
+        elif self._limit is None:
+            self._left = self.transport.get_write_buffer_size()
+            self._limit = self.loop.call_later(CONNECTION_SECONDS, self._over)
+
+    def _forget(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _over(self) -> None:
+        self._forget()
+        if self._left - self.transport.get_write_buffer_size() >= LEAST_TAKEN:
+            self._watch()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._forget()
+        # Closing it would wait until what was sent is taken.
+        self.transport.abort()

@@ -21,8 +21,8 @@ from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import Batcher, QueueFull, tokens
+from alphita.service.concepts import Finders
 from alphita.service.failures import Refusal, documented
-from alphita.service.searching import Finders
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many

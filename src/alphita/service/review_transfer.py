@@ -25,7 +25,7 @@ from alphita.options import made, spelled
 from alphita.review.store import ReviewStore
 from alphita.service import keys, review_files
 from alphita.service.failures import Refusal, documented
-from alphita.service.importing import Job
+from alphita.service.review_files import Job
 from alphita.service.settings import Settings
 
 FORMATS = "alphita.mappings.formats"
@@ -119,7 +119,7 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
         # A format is told by the file's name and its first line.
         path = folder / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
         await run_in_threadpool(path.write_bytes, body)
-        line, environment = apart.command("alphita.service.importing:imported", MAX_MEMORY)
+        line, environment = apart.command("alphita.service.review_files:imported", MAX_MEMORY)
         process = await asyncio.create_subprocess_exec(*line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE)
         assert process.stdin is not None
         assert process.stdout is not None

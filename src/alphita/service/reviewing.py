@@ -1,43 +1,160 @@
-"""The review API: /api, which the review page and scripts use. Who asks is told by `keys.reviewer`.
+"""The review API: /api, which the review page and scripts use; and /mappings, what people decided before.
 
-In a blind project a reviewer is given their own decisions only, until a row is adjudicated; but among the disagreements
-everything about those rows that they have decided themselves.
+Who asks is told by `keys.reviewer`. In a blind project a reviewer is given their own decisions only, until a row is
+adjudicated; but among the disagreements everything about those rows that they have decided themselves. Mentions, names
+and comments go out as they are, as JSON strings: to show them as text is the page's part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
 
 from alphita import __version__, registry
 from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.review.records import Decision, Order, ReviewRow, State
+from alphita.mappings.record import Mapping, Relation
+from alphita.review.records import Decision, Kind, Order, Project, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import review_files, review_transfer
-from alphita.service.concepts import find
+from alphita.service.concepts import Finders, find_concept
 from alphita.service.failures import Refusal, documented
-from alphita.service.review_records import (
-    Accepting,
-    Deciding,
-    Settling,
-    Undoing,
-    concepts,
-    decision_json,
-    detail_json,
-    project_json,
-    standing_json,
-)
+from alphita.service.normalizing import check_strings, json_only
 from alphita.service.review_transfer import FORMATS, Caller, Name
-from alphita.service.searching import Finders
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
+
+Uid = Annotated[str, Field(min_length=1, max_length=100, description="chosen by the client; the same twice is one")]
+Comment = Annotated[str, Field(max_length=10_000)]
+# SQLite's largest integer.
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+ConceptId = Annotated[str, Field(min_length=1, max_length=1_000)]
+ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation")
+CONCEPTS_KEPT = 10_000
+
+
+def _like(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
+
+
+class Deciding(BaseModel):
+    """One decision."""
+
+    model_config = _like({"uid": "5e1c", "kind": "choose", "concept_id": "HP:0001250", "relation": "exact", "seen": 0})
+
+    uid: Uid
+    kind: Literal["accept", "choose", "nil", "reject", "skip", "flag"]
+    concept_id: ConceptId | None = None
+    relation: Relation | None = None
+    comment: Comment = ""
+    seen: Number = Field(description="id of the own newest decision that the page has loaded; 0: none")
+    order: Order = Field("risk", description="of the queue, for `next`")
+
+
+class Undoing(BaseModel):
+    """Taking back the newest decision, or a whole bulk action."""
+
+    model_config = _like({"uid": "77ab"})
+
+    uid: Uid
+
+
+class Accepting(BaseModel):
+    """Accepting in bulk."""
+
+    model_config = _like({"uid": "a0f3", "threshold": 0.95, "preview": True})
+
+    uid: Uid
+    threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="least confidence")
+    types: list[str] = Field([], max_length=1_000, description="semantic types; none: all")
+    preview: bool = Field(False, description="only count")
+
+
+class Settling(BaseModel):
+    """Settling a row on which reviewers disagree."""
+
+    model_config = _like({"uid": "91d0", "concept_id": "HP:0001250", "relation": "exact"})
+
+    uid: Uid
+    concept_id: ConceptId | None = Field(None, description="null: no concept fits")
+    relation: Relation | None = None
+    comment: Comment = ""
+    seen: Number | None = Field(None, description="id of the row's newest decision that the page has loaded")
+
+
+def project_json(project: Project) -> dict[str, Any]:
+    """Return a project as JSON has it."""
+    return asdict(project)
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON has it."""
+    return asdict(decision) | {"shown": list(decision.shown)}
+
+
+def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
+    """Return a row of the queue as JSON has it, for one reviewer."""
+    row = standing.row
+    mine = next((decision for decision in standing.decisions if decision.reviewer == reviewer), None)
+    answer = row.candidates[0] if row.candidates else None
+    return {
+        "id": row.id,
+        "number": row.number,
+        "code": row.code,
+        "mention": row.mention,
+        "frequency": row.frequency,
+        "context": row.context,
+        "types": list(row.types),
+        "risk": row.risk,
+        "state": standing.state,
+        "settled": standing.settled,
+        "concept_id": standing.concept_id,
+        "mine": decision_json(mine) if mine is not None else None,
+        "answer": {name: getattr(answer, name) for name in ANSWER} if answer is not None else None,
+    }
+
+
+def detail_json(
+    standing: Standing, reviewer: str, newest: Decision | None, shown: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a row with all that is known of it."""
+    return standing_json(standing, reviewer) | {
+        "candidates": [_candidate(candidate, shown) for candidate in standing.row.candidates],
+        "decisions": [decision_json(decision) for decision in standing.decisions],
+        "newest": newest.id if newest is not None else 0,
+    }
+
+
+def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], dict[str, Any]]:
+    """Return what looks up definition, parents, synonyms and types of a concept; empty for one that nobody knows."""
+
+    @lru_cache(CONCEPTS_KEPT)
+    def shown(concept_id: str) -> dict[str, Any]:
+        concept = find_concept(concept_id, index, terminology) if concept_id else None
+        if concept is None:
+            return {"definition": None, "parents": [], "synonyms": [], "types": []}
+        strings = [synonym.string for synonym in concept.synonyms if synonym.string != concept.name]
+        return {
+            "definition": concept.definition,
+            "parents": [parent.model_dump() for parent in concept.parents],
+            "synonyms": list(dict.fromkeys(strings)),
+            "types": concept.types,
+        }
+
+    return shown
+
+
+def _candidate(mapping: Mapping, shown: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    return asdict(mapping) | shown(mapping.concept_id or "")
+
 
 MOST_ROWS = 1_000
 LARGEST = 2**63 - 1
@@ -208,7 +325,7 @@ class _Chosen:
         for one in row.candidates:
             if one.concept_id == concept_id:
                 return one.concept_name
-        concept = find(concept_id, self.index, self.terminology)
+        concept = find_concept(concept_id, self.index, self.terminology)
         if concept is not None and concept.retired:
             instead = f"; use {' or '.join(concept.replaced_by)}" if concept.replaced_by else ""
             raise Refusal(422, "retired_concept", f"this concept is no longer to be used{instead}", field="concept_id")
@@ -270,3 +387,67 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
 def _check_project(row: ReviewRow, name: str) -> None:
     if row.project != name:
         raise Refusal(404, "not_found", f"the project has no row {row.id}")
+
+
+class Remembering(BaseModel):
+    """Strings of one source."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]}]}
+    )
+
+    source: str = Field(description="where the strings come from, as the projects say it")
+    mentions: list[str] = Field(description="the strings; compared after cleaning")
+    project: str | None = Field(None, description="only what was decided in this project")
+
+
+class Remembered(BaseModel):
+    """A decision that settles what a string means."""
+
+    mention: str = Field(description="as it was sent", examples=["hart attack"])
+    kind: Kind = Field(examples=["accept"])
+    concept_id: str | None = Field(description="CURIE; null: no concept fits", examples=["HP:0001658"])
+    relation: Relation | None = Field(description="how the concept stands to the string", examples=["exact"])
+    reviewer: str = Field(examples=["ann"])
+    at: str = Field(description="ISO 8601, UTC; empty: not known", examples=["2030-06-15T09:30:00+00:00"])
+    project: str = Field(examples=["lab 2030"])
+
+
+class Memory(BaseModel):
+    """One decision per string, in order; null where nothing is settled."""
+
+    mappings: list[Remembered | None]
+
+
+def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
+    """Return the route."""
+    routes = APIRouter(tags=["Review"], responses=documented(401, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504))
+
+    @routes.post("/mappings", dependencies=[Depends(json_only)])
+    def mappings(request: Request, asked: Annotated[Remembering, Body()]) -> Memory:
+        """Return what people decided about equal strings of a source."""
+        check_strings("mentions", asked.mentions, settings.max_rows, settings.max_characters)
+        check_strings("source", [asked.source], 1, settings.max_characters)
+        check_strings("project", [asked.project], 1, settings.max_characters)
+        request.state.rows, request.state.asked = len(asked.mentions), asked.mentions
+        try:
+            known = store.remembered(asked.source, asked.mentions, project=asked.project)
+        except Unknown as error:
+            raise Refusal(404, "unknown_project", str(error), field="project") from None
+        found = [known.get(mention) for mention in asked.mentions]
+        pairs = zip(asked.mentions, found, strict=True)
+        return Memory(mappings=[None if one is None else _remembered(mention, one) for mention, one in pairs])
+
+    return routes
+
+
+def _remembered(mention: str, one: Decision) -> Remembered:
+    return Remembered(
+        mention=mention,
+        kind=one.kind,
+        concept_id=one.concept_id,
+        relation=one.relation,
+        reviewer=one.reviewer,
+        at=one.at,
+        project=one.project,
+    )

@@ -1,0 +1,389 @@
+"""The concepts of an index by FHIR: $lookup, $validate-code and $expand.
+
+Specification, of R4 and the same of R5: http://hl7.org/fhir/R4/codesystem-operation-lookup.html,
+codesystem-operation-validate-code.html, valueset-operation-validate-code.html and valueset-operation-expand.html.
+
+$lookup gives name, version, display, the terms (designation), the parents (property `parent`) and the definition (R5:
+`definition`; R4: a property of that name). The value sets are the implicit ones: all codes of a system, by its URI with
+`?fhir_vs` behind it (as SNOMED CT has it), `/vs` (as LOINC) or nothing; so both validations ask the same. $expand with
+`filter` is the search as you type of /search, best first.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita import clock
+from alphita.index.store import Index
+from alphita.review import files
+from alphita.service.concepts import Finder
+from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
+from alphita.terminology import prefixes
+from alphita.terminology.language_ranges import speaks
+from alphita.terminology.text import clean
+
+LOOKUP = {
+    "code": "code",
+    "system": "uri",
+    "version": "string",
+    "coding": "Coding",
+    "date": "dateTime",
+    "displayLanguage": "code",
+    "property": "code",
+    "useSupplement": "uri",
+}
+LOOKUP_REPEATED = ("property", "useSupplement")
+
+
+def look_up(index: Index, values: Values, release: Release) -> dict[str, Any]:
+    """Return the Parameters resource of the concept that is asked for."""
+    if "useSupplement" in values:
+        raise Fault("not-supported", "this service has no supplements: ask without 'useSupplement'")
+    curie = _asked_curie(values)
+    row = int(index.concept_rows([curie])[0])
+    concept = index.concept(row) if row >= 0 else None
+    if concept is None:
+        raise Fault("not-found", "no concept of this service's index has this code", 404)
+    if prefixes.normalize(concept.id) != prefixes.normalize(curie):
+        raise Fault("not-found", f"this code is no longer in use or another name of a concept: use {concept.id}", 404)
+    asked = values.get("property", [])
+    prefix = concept.id.partition(":")[0]
+    version = version_of(index, prefix)
+    if (wanted := one(values, "version")) is not None and version and wanted != version:
+        raise Fault("not-found", "this service's index has another version of this system", 404)
+    terms = terms_of(index, row)
+    spoken = [one.removeprefix("lang.") for one in asked if one.startswith("lang.")]
+    known = prefixes.table().get(prefixes.canonical(prefix))
+    entries = [parameter("name", valueString=known.name if known else prefix)]
+    if version:
+        entries.append(parameter("version", valueString=version))
+    entries.append(parameter("display", valueString=display_of(concept.name, terms, one(values, "displayLanguage"))))
+    if concept.definition and _wants("definition", asked):
+        entries.append(_definition(concept.definition, release))
+    entries += [
+        parameter("designation", part=_designation(string, language))
+        for string, language in terms
+        if string != concept.name and (_wants("designation", asked) or any(speaks(language, one) for one in spoken))
+    ]
+    if _wants("parent", asked):
+        entries += [_property("parent", valueCode=code) for code in _parents(index, row, prefix)]
+    return {"resourceType": "Parameters", "parameter": entries}
+
+
+def _asked_curie(values: Values) -> str:
+    code, whole = one(values, "code"), one(values, "coding")
+    if (code is None) == (whole is None):
+        raise Fault("required" if code is None else "invalid", "give either 'code' with 'system', or 'coding'")
+    if code is not None:
+        system = one(values, "system")
+        if system is None:
+            raise Fault("required", "'code' needs a 'system'")
+    else:
+        system, code = coding(whole, "coding")
+    curie = files.curie_of(system, code)
+    if curie is None:
+        raise Fault("not-found", "this service knows no concepts of this system", 404)
+    return curie
+
+
+def _wants(name: str, asked: list[str]) -> bool:
+    return not asked or name in asked
+
+
+def version_of(index: Index, prefix: str) -> str:
+    """Return the version of the source of a CURIE prefix, or ""."""
+    found = (
+        str(source.get("version") or "")
+        for source in index.manifest.get("sources", ())
+        if prefixes.canonical(str(source.get("name"))) == prefixes.canonical(prefix)
+    )
+    return next(found, "")
+
+
+def terms_of(index: Index, row: int) -> list[tuple[str, str]]:
+    """Return string and language of the terms that say exactly what the concept means, each once."""
+    terms = index.segment.terms
+    found = terms.take(np.flatnonzero((index.segment.term_concept == row) & ~index.segment.borrowed))
+    if "retired_concept" in found.column_names:
+        found = found.filter(pc.is_null(found.column("retired_concept")))
+    columns = {
+        name: found.column(name).to_pylist() for name in ("string", "language", "scope") if name in found.column_names
+    }
+    scopes = columns.get("scope") or ["exact"] * len(found)
+    languages = columns.get("language") or [""] * len(found)
+    pairs = zip(columns["string"], languages, scopes, strict=True)
+    return list(dict.fromkeys((string, language or "") for string, language, scope in pairs if scope == "exact"))
+
+
+def display_of(name: str, terms: list[tuple[str, str]], language: str | None) -> str:
+    """Return the name in a language or, where no term is of it, in the wider one, "de" for "de-CH"."""
+    own = next((found for string, found in terms if string == name), "")
+    while language and not speaks(own, language):
+        for string, found in terms:
+            if speaks(found, language):
+                return string
+        language = language.rpartition("-")[0]
+    return name
+
+
+def _definition(text: str, release: Release) -> dict[str, Any]:
+    if release == "r5":
+        return parameter("definition", valueString=text)
+    return _property("definition", valueString=text)
+
+
+def _designation(string: str, language: str) -> list[dict[str, Any]]:
+    said = [parameter("language", valueCode=language)] if language else []
+    return [*said, parameter("value", valueString=string)]
+
+
+def _property(code: str, **value: object) -> dict[str, Any]:
+    return parameter("property", part=[parameter("code", valueCode=code), parameter("value", **value)])
+
+
+def _parents(index: Index, row: int, prefix: str) -> list[str]:
+    """Return the codes of the parents that are of the same system."""
+    ids = index.segment.concepts.column("id")
+    found = [str(ids[parent].as_py()) for parent in index.segment.parents_of(row).tolist()]
+    return [files.coding_of(curie)[1] for curie in found if curie.partition(":")[0] == prefix]
+
+
+EXPAND = {
+    "url": "uri",
+    "valueSetVersion": "string",
+    "filter": "string",
+    "offset": "integer",
+    "count": "integer",
+    "date": "dateTime",
+    "displayLanguage": "code",
+    "includeDesignations": "boolean",
+    "activeOnly": "boolean",
+    "excludeNested": "boolean",
+    "excludeNotForUI": "boolean",
+}
+# Those that an answer follows, and says that it does.
+HEEDED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
+SUFFIXES = ("?fhir_vs", "/vs")
+# Codes of one answer.
+MOST = 1_000
+# Where other systems' concepts are in between, so many times as many are looked at.
+WIDEST = 64
+
+
+def system_of(index: Index, url: str) -> str:
+    """Return the system whose codes a value set is."""
+    for suffix in ("", *SUFFIXES):
+        system = url.removesuffix(suffix)
+        if (suffix == "" or system != url) and _prefix(index, system) is not None:
+            return system
+    raise Fault("not-found", "this service knows no such value set: give a system of its concepts, with ?fhir_vs", 404)
+
+
+def same_system(left: str, right: str) -> bool:
+    """Return whether two URIs name the same system."""
+    return left == right or (_canonical(left) is not None and _canonical(left) == _canonical(right))
+
+
+def expand(index: Index, finder: Finder, values: Values) -> dict[str, Any]:
+    """Return the ValueSet with its expansion."""
+    url = one(values, "url")
+    if url is None:
+        raise Fault("required", "'url' says of which value set: the system's URI with ?fhir_vs")
+    prefix = _prefix(index, system_of(index, url))
+    offset, count = one(values, "offset") or 0, one(values, "count")
+    text = one(values, "filter")
+    if count is not None and count > MOST:
+        raise Fault("too-costly", f"this service gives at most {MOST:,} codes at once: 'count' and 'offset' part them")
+    total: int | None
+    if text is None:
+        every = _rows(index)[str(prefix)]
+        total = len(every)
+        if count is None and total - offset > MOST:
+            raise Fault("too-costly", f"{total:,} codes are too many for one answer: give 'filter', or 'count'")
+        rows = every[offset:] if count is None else every[offset : offset + count]
+    else:
+        most = offset + (MOST if count is None else count)
+        rows, total = _found(index, finder, text, prefix, most)[offset:], None
+    return _value_set(index, url, values, rows, total)
+
+
+def _found(index: Index, finder: Finder, text: str, prefix: str | None, most: int) -> NDArray[np.int64]:
+    """Return the rows of the best concepts of a system, best first."""
+    wider, ids = max(most, 1), []
+    while True:
+        found = finder.find(text, wider)
+        ids = [one.id for one in found if one.id.partition(":")[0] == prefix]
+        if len(ids) >= most or len(found) < wider or wider >= WIDEST * most:
+            return index.concept_rows(ids[:most])
+        wider *= 4
+
+
+def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], total: int | None) -> dict[str, Any]:
+    expansion: dict[str, Any] = {
+        "identifier": f"urn:uuid:{uuid.uuid4()}",
+        "timestamp": clock.now().isoformat(timespec="seconds"),
+    }
+    if total is not None:
+        expansion["total"] = total
+    if "offset" in values or "count" in values:
+        expansion["offset"] = one(values, "offset") or 0
+    said = [
+        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)} for name in HEEDED if name in values
+    ]
+    if said:
+        expansion["parameter"] = said
+    language, spelled = one(values, "displayLanguage"), bool(one(values, "includeDesignations"))
+    # FHIR has no empty list.
+    if contains := [_contained(index, int(row), language, spelled) for row in rows]:
+        expansion["contains"] = contains
+    return {"resourceType": "ValueSet", "url": url, "status": "active", "expansion": expansion}
+
+
+_MEMBER = {"integer": "valueInteger", "boolean": "valueBoolean", "code": "valueCode"}
+
+
+def _contained(index: Index, row: int, language: str | None, spelled: bool) -> dict[str, Any]:
+    concept = index.concept(row)
+    system, code = files.coding_of(concept.id)
+    terms = terms_of(index, row) if language or spelled else []
+    found = {"system": system, "code": code, "display": display_of(concept.name, terms, language)}
+    if version := version_of(index, concept.id.partition(":")[0]):
+        found["version"] = version
+    designations = [
+        {"value": string} | ({"language": spoken} if spoken else {})
+        for string, spoken in terms
+        if spelled and string != concept.name
+    ]
+    return found | ({"designation": designations} if designations else {})
+
+
+def prefixes_of(index: Index) -> list[str]:
+    """Return the CURIE prefixes of an index's concepts."""
+    return list(_rows(index))
+
+
+def _prefix(index: Index, system: str) -> str | None:
+    """Return the CURIE prefix that a system's concepts have in an index; None where it has none of them."""
+    wanted = _canonical(system)
+    return next((prefix for prefix in _rows(index) if prefixes.canonical(prefix) == wanted), None)
+
+
+def _canonical(system: str) -> str | None:
+    curie = files.curie_of(system, "0")
+    return None if curie is None else prefixes.canonical(curie.partition(":")[0])
+
+
+@functools.lru_cache(maxsize=4)
+def _rows(index: Index) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of the concepts by CURIE prefix."""
+    ids = index.segment.concepts.column("id")
+    held = pc.list_element(pc.split_pattern(ids, ":", max_splits=1), 0).combine_chunks().dictionary_encode()
+    numbers = held.indices.to_numpy()
+    return {prefix: np.flatnonzero(numbers == number) for number, prefix in enumerate(held.dictionary.to_pylist())}
+
+
+_VALIDATE = {
+    "url": "uri",
+    "code": "code",
+    "display": "string",
+    "coding": "Coding",
+    "codeableConcept": "CodeableConcept",
+    "date": "dateTime",
+    "abstract": "boolean",
+    "displayLanguage": "code",
+}
+OF_SYSTEM = {**_VALIDATE, "version": "string"}
+OF_SET = dict(_VALIDATE, system="uri", systemVersion="string", valueSetVersion="string", inferSystem="boolean")
+
+
+class Code(NamedTuple):
+    """A code that is to be validated."""
+
+    system: str
+    code: str
+    display: str | None
+    version: str | None
+
+
+class Verdict(NamedTuple):
+    """What is found: a message unless the code is valid; the display, where the code is known."""
+
+    message: str | None
+    display: str | None = None
+    version: str | None = None
+
+
+def validate(index: Index, values: Values, release: Release, *, of_set: bool) -> dict[str, Any]:
+    """Return the Parameters resource that says whether a code is one of a system or value set."""
+    url = one(values, "url")
+    if of_set and url is None:
+        raise Fault("required", "'url' says of which value set: the system's URI with ?fhir_vs")
+    system = system_of(index, url) if of_set and url is not None else url
+    language = one(values, "displayLanguage")
+    verdicts = [(asked, _verdict(index, asked, system, language)) for asked in _asked_codes(values, system)]
+    asked, verdict = next((pair for pair in verdicts if pair[1].message is None), verdicts[0])
+    entries = [parameter("result", valueBoolean=verdict.message is None)]
+    if verdict.message is not None:
+        entries.append(parameter("message", valueString=verdict.message))
+    if verdict.display is not None:
+        entries.append(parameter("display", valueString=verdict.display))
+    if release == "r5":
+        entries += [parameter("code", valueCode=asked.code), parameter("system", valueUri=asked.system)]
+        if verdict.version:
+            entries.append(parameter("version", valueString=verdict.version))
+    return {"resourceType": "Parameters", "parameter": entries}
+
+
+def _asked_codes(values: Values, system: str | None) -> list[Code]:
+    """Return the codes asked for: one, or those of a CodeableConcept, of which one is to be valid."""
+    given = [name for name in ("code", "coding", "codeableConcept") if name in values]
+    if len(given) != 1:
+        raise Fault("invalid" if given else "required", "give one of 'code', 'coding' and 'codeableConcept'")
+    version = one(values, "version", "systemVersion")
+    if given == ["code"]:
+        named = one(values, "system") or system
+        if named is None:
+            raise Fault("required", "'code' needs the 'url' of its system")
+        return [Code(named, values["code"][0], one(values, "display"), version)]
+    whole = values[given[0]][0]
+    parts = [whole] if given == ["coding"] else whole.get("coding")
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
+        raise Fault("required", "the CodeableConcept needs a list of Codings")
+    return [_of_coding(part, given[0], version) for part in parts]
+
+
+def _of_coding(part: Mapping[str, Any], name: str, version: str | None) -> Code:
+    system, code = coding(part, name)
+    display, own = part.get("display"), part.get("version")
+    return Code(system, code, display if isinstance(display, str) else None, own if isinstance(own, str) else version)
+
+
+def _verdict(index: Index, asked: Code, system: str | None, language: str | None) -> Verdict:
+    # No message repeats a code or display, which may be a patient's.
+    curie = files.curie_of(asked.system, asked.code)
+    if curie is None:
+        return Verdict("this service knows no concepts of this system")
+    if system is not None and not same_system(system, asked.system):
+        return Verdict("the code is of another system")
+    row = int(index.concept_rows([curie])[0])
+    if row < 0:
+        return Verdict("no concept of this service's index has this code")
+    concept = index.concept(row)
+    if prefixes.normalize(concept.id) != prefixes.normalize(curie):
+        return Verdict("this code is no longer in use, or another name of a concept: look it up")
+    version = version_of(index, concept.id.partition(":")[0])
+    terms = terms_of(index, row)
+    display = display_of(concept.name, terms, language)
+    if asked.version is not None and version and asked.version != version:
+        return Verdict("this service's index has another version of this system", display, version)
+    names = {clean(name) for name, _ in [(concept.name, ""), *terms]}
+    if asked.display is not None and clean(asked.display) not in names:
+        return Verdict("the display is no name of this code", display, version)
+    return Verdict(None, display, version)
