@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.fake_review import FakeReview
+from tests.service.page_service import PageService
 from tests.service.test_page_walk import CHROMIUM, browser, press, ready, reviewing
 
 axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
@@ -31,7 +31,7 @@ def violations(page: Any) -> list[str]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser, scheme, size):
-    with reviewing(browser, FakeReview(rows=40), viewport=SIZES[size], color_scheme=scheme) as page:
+    with reviewing(browser, PageService(rows=40), viewport=SIZES[size], color_scheme=scheme) as page:
         assert violations(page) == []
         # The states that a reviewer comes to: decided, and each tool.
         press(page, "Enter")
@@ -47,18 +47,18 @@ def test_axe_finds_nothing(browser, scheme, size):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_where_there_is_nothing_and_where_something_failed(browser, scheme):
-    with reviewing(browser, FakeReview(rows=40, failing=[500, 500]), color_scheme=scheme) as page:
+    with reviewing(browser, PageService(rows=40, failing=[500, 500]), color_scheme=scheme) as page:
         press(page, "x")
         page.wait_for_selector("#notices *")
         assert violations(page) == []
-    with reviewing(browser, FakeReview(rows=40), color_scheme=scheme) as page:
+    with reviewing(browser, PageService(rows=40), color_scheme=scheme) as page:
         page.fill("#filter-search", "no such text")
         page.wait_for_function("() => document.querySelectorAll('#list .item').length === 0")
         assert violations(page) == []
 
 
 def test_axe_sees_what_is_wrong(browser):
-    with reviewing(browser, FakeReview(rows=3)) as page:
+    with reviewing(browser, PageService(rows=3)) as page:
         page.evaluate("document.getElementById('queue-count').style.color = '#c8c8c8'")
         (found,) = violations(page)
         assert found.startswith("color-contrast (serious): [['#queue-count']]")

@@ -253,7 +253,7 @@ def router(
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))
     async def concept(identifier: Annotated[str, Path(examples=["HP:0001250"])]) -> Response:
         """Return a concept by its id (CURIE); a retired one says what replaces it."""
-        found = await run_in_threadpool(concepts.find, identifier, normalizer.index, terminology)
+        found = await run_in_threadpool(concepts.find_concept, identifier, normalizer.index, terminology)
         if found is None:
             raise Refusal(404, "unknown_concept", "no concept has this id", field="identifier")
         return Response(found.model_dump_json(), media_type=JSON)
