@@ -165,20 +165,12 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
         taken = list(
             select(connection, f"{standing} AND d.bulk = ? ORDER BY d.id DESC", project_id, reviewer, first, last.bulk)
         )
-    take_back(connection, project_id, project, taken, reviewer, uid)
+    for one in taken:
+        named = {"uid": uid, "bulk": ""} if len(taken) == 1 else {"uid": f"{uid}#{one.id}", "bulk": uid}
+        insert(connection, project_id, _undo_of(one, project, reviewer, **named))
     refresh(connection, [decision.row for decision in taken])
     note(connection, uid, "undo", project_id, reviewer, {})
     return tuple(taken)
-
-
-def take_back(
-    connection: sqlite3.Connection, project_id: int, project: Project, taken: Sequence[Decision], by: str, uid: str
-) -> None:
-    """Store an undo of each decision; the rows are to be refreshed."""
-    for one in taken:
-        single = len(taken) == 1
-        back = _undo_of(one, project, by, uid=uid if single else f"{uid}#{one.id}", bulk="" if single else uid)
-        insert(connection, project_id, back)
 
 
 def _undo_of(decision: Decision, project: Project, by: str, *, uid: str, bulk: str) -> Decision:

@@ -41,7 +41,6 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, _curies, lost_anew, sssom
 from alphita.mappings.record import COLUMNS, Mapping, chunks
 from alphita.review import deciding, rows
-from alphita.review import rows as rows_
 from alphita.review.records import Added, Decision, Kind, Project, ReviewRow
 from alphita.terminology import prefixes
 
@@ -94,33 +93,15 @@ def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out:
 
 
 def add_rows(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
-    """Add rows to a project, with the decisions that they bring; see `ReviewStore.add_rows`."""
+    """Add rows to a project, with the decisions that they bring, each once; see `ReviewStore.add_rows`."""
     project_id, project = rows.project(connection, name)
-    counts: Counter[str] = Counter()
-
-    def added() -> Iterator[ReviewRow]:
-        for row in given:
-            one = rows.add_rows(connection, project_id, [row])
-            counts.update(new=one.new, known=one.known)
-            yield row
-
-    stored, overtaken = take_over(connection, project_id, project, added(), by, guarded=guarded)
-    return Added(counts["new"], counts["known"], stored, overtaken)
-
-
-def take_over(
-    connection: sqlite3.Connection,
-    project_id: int,
-    project: Project,
-    given: Iterable[ReviewRow],
-    by: str,
-    *,
-    guarded: bool,
-) -> tuple[int, int]:
-    """Store the decisions that rows bring, each once; the rows are there."""
+    new = known = overtaken = 0
     stored: list[Decision] = []
-    overtaken = 0
-    for one in (row for row in given if row.decided):
+    for one in given:
+        is_new = rows.add_row(connection, project_id, one)
+        new, known = new + is_new, known + (not is_new)
+        if not one.decided:
+            continue
         (id,) = connection.execute(
             "SELECT id FROM row WHERE project = ? AND code = ? AND mention = ?", (project_id, one.code, one.mention)
         ).fetchone()
@@ -134,7 +115,7 @@ def take_over(
                 overtaken += 1
                 continue
             last = in_force.get(decision.reviewer)
-            if last is not None and _is_known(decision, last):
+            if last is not None and decision.at == last.at and _said(decision) == _said(last):
                 continue
             if last is not None and not _replaces(decision, last, guarded=guarded and decision.reviewer != by):
                 overtaken += 1
@@ -147,11 +128,7 @@ def take_over(
     if stored:
         action = f"{KIND}:{artefact.hash_json([one.uid for one in stored])[:32]}"
         deciding.note(connection, action, KIND, project_id, by, {"decisions": len(stored)})
-    return len(stored), overtaken
-
-
-def _is_known(decision: Decision, last: Decision) -> bool:
-    return decision.at == last.at and _said(decision) == _said(last)
+    return Added(new, known, len(stored), overtaken)
 
 
 def _replaces(decision: Decision, last: Decision, *, guarded: bool) -> bool:
@@ -380,13 +357,7 @@ def set_id(project: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of an export.
-
-    Attributes:
-        mappings: how many there were.
-        losses: what of them the format does not hold, and how often.
-        set_aside: mappings that could not be written at all.
-    """
+    """How many mappings were exported, how many of them set aside, and how often the format lacks what."""
 
     mappings: int
     losses: dict[str, int]
@@ -425,7 +396,7 @@ def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Seque
     plain = ReviewRow(0, project, number, *key, 1)
     for one in mappings:
         check_reviewed(one)
-        rows_.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
+        rows.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
     candidates = in_order(mappings)
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
@@ -437,7 +408,7 @@ def _frequency(mapping: Mapping) -> int:
 def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
     """Return the row that input rows with one code and string are."""
     candidates = in_order(candidate for row in occurrences for candidate in row.candidates)
-    frequency = min(sum(row.frequency for row in occurrences), rows_.LARGEST)
+    frequency = min(sum(row.frequency for row in occurrences), rows.LARGEST)
     number = min(row.number for row in occurrences)
     return replace(occurrences[0], number=number, frequency=frequency, candidates=tuple(candidates))
 

@@ -71,29 +71,6 @@ def _settling(connection: sqlite3.Connection, by_form: dict[str, int]) -> dict[s
     return {form: by_id[id] for form, id in by_form.items()}
 
 
-def forget(connection: sqlite3.Connection, what: str, name: str, by: str) -> int:
-    """See `ReviewStore.forget`."""
-    upto = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
-    return _set(connection, what, name, by, upto)
-
-
-def restore(connection: sqlite3.Connection, what: str, name: str, by: str) -> int:
-    """See `ReviewStore.restore`."""
-    return _set(connection, what, name, by, 0)
-
-
-def named(source: str | None, project: str | None, reviewer: str | None) -> tuple[str, str]:
-    """Return which one of the three is given."""
-    given = [
-        (what, name)
-        for what, name in (("source", source), ("project", project), ("reviewer", reviewer))
-        if name is not None
-    ]
-    if len(given) != 1:
-        raise UsageError("name exactly one: a source, a project or a reviewer")
-    return given[0]
-
-
 def mappings(
     connection: sqlite3.Connection, project_id: int, project: Project, settled_only: bool
 ) -> Iterator[Mapping]:
@@ -178,11 +155,25 @@ _OF = {
 }
 
 
-def _set(connection: sqlite3.Connection, what: str, name: str, by: str, upto: int) -> int:
-    """Set up to which decision those of a source, project or reviewer are forgotten; return how many changed."""
+def set_forgotten(
+    connection: sqlite3.Connection,
+    source: str | None,
+    project: str | None,
+    reviewer: str | None,
+    by: str,
+    *,
+    forgotten: bool,
+) -> int:
+    """See `ReviewStore.forget` and `restore`."""
+    named = {"source": source, "project": project, "reviewer": reviewer}
+    given = [(what, name) for what, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise UsageError("name exactly one: a source, a project or a reviewer")
     if not by.strip():
         raise InputError("must not be empty", field="by")
+    ((what, name),) = given
     _check_known(connection, what, name)
+    upto = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0] if forgotten else 0
     before = _forgotten(connection, what, name)
     connection.execute(
         "INSERT INTO forgetting (what, name, upto, reviewer, at) VALUES (?, ?, ?, ?, ?)",
@@ -220,15 +211,10 @@ class Settled(NamedTuple):
     """What a row means.
 
     Attributes:
-        project: its name.
-        source: where the codes come from.
         code: the input's own, or the string where there is none.
-        mention: the string.
         concept_id: CURIE (several, joined by `|`, where one concept has several codes); None: no concept fits.
-        concept_name: its preferred term, if it is known.
         relation: exact, broad, narrow or related; None without a concept.
-        confidence: what the normaliser gave, where people settled on its answer; else None.
-        decision: likewise: "accept", "review" or "nil".
+        confidence: what the normaliser gave, where people settled on its answer, else None; so is decision.
     """
 
     project: str

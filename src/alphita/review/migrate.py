@@ -61,16 +61,13 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a decision that does not stand.
+    """What becomes of a decision that does not stand: it FOLLOWS or is REOPENED, for one of `REASONS`.
 
     Attributes:
-        fate: FOLLOWS or REOPENED.
-        reason: one of `REASONS`.
         old_name: the decided concept's name in the old release; "" without a concept.
         new_concept: what it follows to (several codes of one concept joined by "|"), or what may be meant now (several
             concepts joined by " | ").
         new_name: its name, likewise.
-        detail: more about the reason.
     """
 
     fate: str
@@ -270,21 +267,12 @@ class Change:
     """One decision that does not stand: a line of the table.
 
     Attributes:
-        project: name.
-        row: id of the row.
-        code: the input's own code.
-        mention: the string.
-        frequency: how often it occurs.
-        decision: id of the decision.
-        reviewer: who took it.
-        kind: what was done.
+        frequency: how often the mention occurs.
         fate: "follows" or "reopened".
-        reason: see `fates.REASONS`.
+        reason: one of `REASONS`.
         old_concept: what was decided; "" for NIL and a plain rejection.
-        old_name: its name in the old release.
         new_concept: what it follows to, as `old_concept`; for a re-opened one what may be meant now, joined by " | ".
         new_name: its name in the new release; several likewise.
-        detail: more about the reason.
     """
 
     project: str
@@ -312,12 +300,11 @@ class Part:
     """What a migration does to one project.
 
     Attributes:
-        project: as it is now.
-        follow: decisions that follow a replacement, by id: what takes their place.
-        reopen: rows that are open again.
+        follow: by id of a decision, what takes its place.
+        reopen: ids of rows that are open again.
         unsettled: rows that will have to be decided, the re-opened ones among them.
-        standing: decisions that stand.
-        lost: forgotten decisions that do not stand, by id.
+        standing: number of decisions that stand.
+        lost: ids of forgotten decisions that do not stand.
         seen: id of the newest decision there is.
     """
 
@@ -332,14 +319,11 @@ class Part:
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """What a migration changes.
+    """What a migration from one release (name, content_hash, versions) to another changes.
 
     Attributes:
-        old: the old release: name, content_hash, versions.
-        new: the new one.
         changes: the decisions that do not stand, by project and row.
-        parts: the projects that are of the old release.
-        migrated: names of those that are of the new one already.
+        migrated: names of the projects that are of the new release already.
         others: names of those that are of neither: they are left alone.
     """
 

@@ -29,7 +29,6 @@ class Project:
     """One file of codes under review.
 
     Attributes:
-        name: unique in the store.
         source: where the codes come from, e.g. "LAB_SYSTEM"; decisions are remembered by it.
         column: the column of the mentions there, e.g. "description".
         terminology: content hash of the terminology that rows were normalised against.
@@ -37,7 +36,7 @@ class Project:
         model: content hash of the encoder.
         created_at: ISO 8601 with time zone.
         blind: reviewers do not see each other's decisions until a row is adjudicated.
-        filters: which concepts may be answered, as `normalizer.spec.Concepts` says it in JSON; empty: all.
+        filters: which concepts may be answered, as `jobs.spec.Concepts` says it in JSON; empty: all.
     """
 
     name: str
@@ -56,18 +55,14 @@ class ReviewRow:
     """One string of a project, with what the normaliser said of it.
 
     Attributes:
-        id: of the store.
         project: its name.
         number: 1-based number of the input row where it stood first.
         code: the input's own code, "" if it has none.
-        mention: the string, unchanged.
         frequency: how often it occurs; 1 if the input does not say.
         context: other columns of the input, by name.
-        candidates: best first: what the normaliser wrote, one mapping each; NIL is one without a concept.
-        types: semantic types of the answer's concept, as far as whoever adds the row knows them; the queue filters by
-            them.
-        decided: decisions that a file brings with the row, for `ReviewStore.add_rows` to take over; () of a row that
-            the store gives.
+        candidates: best first; NIL is one without a concept.
+        types: semantic types of the answer's concept, as far as whoever adds the row knows them.
+        decided: decisions that a file brings with the row; () of a row that the store gives.
     """
 
     id: int
@@ -97,24 +92,14 @@ class Decision:
     """What one reviewer decided about one row.
 
     Attributes:
-        uid: chosen by whoever decides, so that a decision sent twice is kept once; of an imported one it ends with the
-            name of the file (see `files.import_uid`).
-        project: the row's.
-        row: its id.
-        reviewer: who.
-        kind: what was done.
+        uid: chosen by whoever decides, so that a decision sent twice is kept once; see `files.import_uid`.
         concept_id: CURIE that the row means; None for nil, reject, skip, flag and undo.
         relation: how the concept stands to the mention: exact, broad, narrow or related; None without a concept.
-        comment: theirs.
-        at: when, ISO 8601 with time zone, UTC; "" until it is stored, and of an imported one whose file names no time.
+        at: ISO 8601, UTC; "" until it is stored, and of an imported one whose file names no time.
         id: of the store, ascending in the order of deciding; 0 until it is stored.
         undoes: id of the decision that an undo takes back.
         bulk: uid of the action (bulk, undo of one, change of release) that it was part of; "" if taken by itself.
-        confidence: of the answer, as it was shown.
-        shown: ids of the candidates, as they were shown.
-        terminology: hash of the terminology then; so are release and model.
-        release: see `Project`.
-        model: see `Project`.
+        confidence: of the answer as it was shown; so are `shown` (ids of the candidates), terminology, release, model.
         concept_name: the concept's preferred term, for exports; None: that of the candidate, if it is one.
         forgotten: its influence was removed (see `ReviewStore.forget`); it is history only.
     """
@@ -142,14 +127,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of rows handed in.
+    """How many rows handed in are new, and known (those stay as they are); and how many decisions came with them.
 
-    Attributes:
-        new: rows that are new.
-        known: rows that were known; those stay as they are.
-        decided: decisions that were taken over with them.
-        overtaken: decisions that were not: not newer than what the store has of that reviewer about the row, or a
-            rejection of another concept than the row's answer here.
+    Overtaken are decisions that were not taken over: not newer than what the store has of that reviewer about the row,
+    or a rejection of another concept than the row's answer here.
     """
 
     new: int
@@ -160,13 +141,11 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """A bulk action, or the preview of one.
+    """A bulk action, or the preview of one, which has no decisions.
 
     Attributes:
-        rows: that it accepts.
-        occurrences: of them in the source, by frequency.
+        occurrences: of the rows in the source, by frequency.
         expected_wrong: how many of these rows to expect to be wrong: the sum of 1 - confidence.
-        decisions: made by it; none in a preview.
     """
 
     rows: int
@@ -181,7 +160,6 @@ class Rebase:
 
     Attributes:
         terminology: content hash of the new one.
-        release: its version.
         model: content hash of the encoder.
         candidates: new ones, by row id; rows left out keep theirs.
         follow: by id of a decision in force, what takes its place: `concept_id`, `concept_name`, `relation` and
@@ -222,11 +200,9 @@ class Standing:
     """How a row stands.
 
     Attributes:
-        row: the row.
         decisions: those in force that the asker may see, one a reviewer, newest first; then the adjudication.
         state: of what the asker may see: decided (all who say what it means agree on concept and relation, or it is
-            adjudicated), disagreed,
-            flagged (and nobody has decided since), or open: all else, a skipped row, too.
+            adjudicated), disagreed, flagged (and nobody has decided since), or open: all else, a skipped row, too.
         concept_id: what it means, if that is settled; None for NIL, too, and for a rejection.
         settled: whether the state is decided. A rejection settles that the answer is wrong, and no more.
     """
@@ -253,17 +229,11 @@ class Progress:
     """How far a project is.
 
     Attributes:
-        rows: in all.
-        occurrences: of them in the source, by frequency.
-        decided: rows that are settled.
-        decided_occurrences: theirs.
+        occurrences: of the rows in the source, by frequency.
         by_kind: decisions in force of each kind.
-        by_reviewer: likewise of each reviewer.
-        compared: rows that two reviewers or more have decided.
-        agreed: how many of these alike.
+        compared: rows that two reviewers or more have decided; agreed: how many of these alike.
         kappa: Cohen's, of the pair of reviewers with most rows in common; None with fewer than two such rows, and where
             both always said one and the same, for then it is not defined.
-        pair: that pair.
         disagreed: ids of rows to adjudicate.
     """
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from alphita import clock, registry
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.review.database import Damaged, Unknown, check_kinds, stored
-from alphita.review.records import Added, Project, ReviewRow
+from alphita.review.records import Project, ReviewRow
 from alphita.terminology.text import clean
 
 LARGEST = 2**63 - 1
@@ -87,35 +87,31 @@ def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
     return found[0], _project(found[1:])
 
 
-def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[ReviewRow]) -> Added:
-    """See `ReviewStore.add_rows`."""
-    new = known = 0
-    for row in rows:
-        check(row)
-        values = (
-            project_id,
-            row.number,
-            row.code,
-            row.mention,
-            clean(row.mention),
-            searched(row),
-            row.frequency,
-            row.confidence,
-            row.risk,
-        )
-        made = connection.execute(
-            "INSERT INTO row (project, number, code, mention, cleaned, searched, frequency, confidence, risk)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (project, code, mention) DO NOTHING RETURNING id",
-            values,
-        ).fetchone()
-        if made is None:
-            known += 1
-            continue
-        new += 1
-        detail = (made[0], json.dumps(row.context), _dump(row.candidates), json.dumps(row.types))
-        connection.execute("INSERT INTO detail (row, context, candidates, types) VALUES (?, ?, ?, ?)", detail)
-        _set_types(connection, made[0], row.types)
-    return Added(new, known)
+def add_row(connection: sqlite3.Connection, project_id: int, row: ReviewRow) -> bool:
+    """Add a row unless it is known; tell whether it is new."""
+    check(row)
+    values = (
+        project_id,
+        row.number,
+        row.code,
+        row.mention,
+        clean(row.mention),
+        searched(row),
+        row.frequency,
+        row.confidence,
+        row.risk,
+    )
+    made = connection.execute(
+        "INSERT INTO row (project, number, code, mention, cleaned, searched, frequency, confidence, risk)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (project, code, mention) DO NOTHING RETURNING id",
+        values,
+    ).fetchone()
+    if made is None:
+        return False
+    detail = (made[0], json.dumps(row.context), _dump(row.candidates), json.dumps(row.types))
+    connection.execute("INSERT INTO detail (row, context, candidates, types) VALUES (?, ?, ?, ?)", detail)
+    _set_types(connection, made[0], row.types)
+    return True
 
 
 def change(connection: sqlite3.Connection, row: ReviewRow, candidates: Sequence[Mapping], types: Sequence[str]) -> None:

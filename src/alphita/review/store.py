@@ -51,10 +51,10 @@ class ReviewStore:
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False, timeout: float = 10.0) -> ReviewStore:
-        """Open the store in a file.
+        """Open the store in a file, which only its owner can read from then on.
 
         Args:
-            path: the file, readable by its owner only from then on, as are `-wal` and `-shm` beside it.
+            path: the file; SQLite keeps `-wal` and `-shm` beside it.
             create: make it where it does not exist.
             timeout: seconds to wait for another program that is writing.
 
@@ -82,12 +82,7 @@ class ReviewStore:
         self.close()
 
     def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = files.UNNAMED) -> Added:
-        """Add a project with rows, both or neither; `created_at` "" becomes now.
-
-        Args:
-            project: the project.
-            rows: see `add_rows`.
-            by: likewise.
+        """Add a project with rows (see `add_rows`), both or neither; `created_at` "" becomes now.
 
         Raises:
             InputError: there is one of that name, or it has no name or source; or a row is not sound.
@@ -118,13 +113,12 @@ class ReviewStore:
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
 
         Decisions that they bring are stored with them, of known rows, too: each once, and none that its reviewer has
-        overtaken here. An undo does not take them back.
+        overtaken here. An undo does not take them back. Nobody else can write while they are taken.
 
         Args:
-            rows: their `id` and `project` are not looked at. Nobody else can write while they are taken.
+            rows: their `id` and `project` are not looked at.
             by: who brings the decisions.
-            guarded: what a reviewer has decided here stands against a file of anybody else's, however new it says it
-                is.
+            guarded: what a reviewer has decided here stands against a file of anybody else's, however new it is.
             filters: the project's from now on, where any are given.
 
         Raises:
@@ -141,12 +135,9 @@ class ReviewStore:
             return rows_.load(connection, [id])[0]
 
     def standing(self, id: int, *, reviewer: str | None = None) -> Standing:
-        """Return how a row stands.
+        """Return how a row stands for a reviewer; None sees all.
 
-        Args:
-            id: of the row.
-            reviewer: who asks: in a blind project they see only their own decisions until the row is adjudicated.
-                None sees all.
+        In a blind project they see only their own decisions until the row is adjudicated.
         """
         with self._connections.reading() as connection:
             row = rows_.load(connection, [id])
@@ -235,17 +226,10 @@ class ReviewStore:
             return deciding.newest(connection, row, reviewer)
 
     def undo(self, project: str, reviewer: str, uid: str) -> tuple[Decision, ...]:
-        """Take back a reviewer's newest decision in force: a whole bulk action at once.
+        """Take back a reviewer's newest decision in force, a whole bulk action at once; return them, newest first.
 
         What they had decided of the row before is in force again. It reaches back to the last change of release, and
-        takes an adjudication back that somebody else's has overtaken, too.
-
-        Args:
-            reviewer: whose.
-            uid: of this undo; the same one twice does it once.
-
-        Returns:
-            The decisions taken back, newest first; none, if there is nothing to take back.
+        takes an adjudication back that somebody else's has overtaken, too. The same `uid` twice does it once.
 
         Raises:
             InputError: another action has this uid.
@@ -263,16 +247,10 @@ class ReviewStore:
         types: Collection[str] = (),
         preview: bool = False,
     ) -> Bulk:
-        """Accept the answer of all rows open for a reviewer whose confidence is at least `threshold`.
+        """Accept the answer of all rows open for a reviewer whose confidence is at least `threshold`, 0 to 1.
 
-        An answer that no concept fits becomes a decision of kind nil.
-
-        Args:
-            reviewer: who.
-            uid: of the action; the same one twice does it once.
-            threshold: confidence, 0 to 1.
-            types: only answers of any of these semantic types.
-            preview: only say what it would do.
+        An answer that no concept fits becomes a decision of kind nil. `types` chooses answers of any of these semantic
+        types; a preview only says what it would do. The same `uid` twice does it once.
 
         Raises:
             InputError: a threshold out of range, or another action has this uid.
@@ -284,12 +262,7 @@ class ReviewStore:
             return queueing.accept_bulk(connection, project, reviewer, uid, threshold, types)
 
     def history(self, project: str, row: int | None = None, reviewer: str | None = None) -> Iterator[Decision]:
-        """Yield every decision of a project, oldest first: superseded, undone and forgotten ones, and undos, too.
-
-        Args:
-            row: only of this row.
-            reviewer: only theirs.
-        """
+        """Yield every decision of a project, oldest first: superseded, undone and forgotten ones, and undos, too."""
         self.project(project)
         if row is not None:
             self.row(row)
@@ -303,9 +276,7 @@ class ReviewStore:
     def disagreements(self, project: str, *, reviewer: str | None = None) -> list[Standing]:
         """Return the rows to adjudicate, all decisions visible, greatest risk first.
 
-        Args:
-            reviewer: who asks: in a blind project they are given the rows only of which they have said themselves what
-                they mean. None is given all.
+        In a blind project a reviewer is given only the rows that they have decided themselves; None all.
         """
         found = self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
         if reviewer is None or not self.project(project).blind:
@@ -322,16 +293,10 @@ class ReviewStore:
         return self._streamed(project, lambda connection, id, one: memory.mappings(connection, id, one, settled_only))
 
     def remembered(self, source: str, mentions: Iterable[str], *, project: str | None = None) -> dict[str, Decision]:
-        """Return what was settled about equal mentions (after cleaning) of a source before.
+        """Return what was settled about equal mentions (after cleaning) of a source, or in one project of it.
 
-        Args:
-            source: see `Project`.
-            mentions: to ask about.
-            project: only what was decided in this one.
-
-        Returns:
-            By mention as given, the newest decision that settles one: accept, choose, nil or adjudicate (a rejection
-            says of no concept that it is the one). Mentions that nothing is known of are left out.
+        By mention as given: the newest decision that settles one (accept, choose, nil or adjudicate; a rejection says
+        of no concept that it is the one). Mentions that nothing is known of are left out.
         """
         with self._connections.reading() as connection:
             return memory.remembered(connection, source, mentions, project)
@@ -351,9 +316,8 @@ class ReviewStore:
         Raises:
             UsageError: none or several are given.
         """
-        what, name = memory.named(source, project, reviewer)
         with self._connections.writing() as connection:
-            return memory.forget(connection, what, name, by)
+            return memory.set_forgotten(connection, source, project, reviewer, by, forgotten=True)
 
     def restore(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
@@ -363,17 +327,11 @@ class ReviewStore:
         Raises:
             UsageError: none or several are given.
         """
-        what, name = memory.named(source, project, reviewer)
         with self._connections.writing() as connection:
-            return memory.restore(connection, what, name, by)
+            return memory.set_forgotten(connection, source, project, reviewer, by, forgotten=False)
 
     def rebase(self, project: str, by: str, uid: str, change: Rebase) -> Rebased:
-        """Move a project to another release: all of it or nothing.
-
-        Args:
-            by: who wants it so.
-            uid: of the action; the same one twice does it once.
-            change: what moves, and where to.
+        """Move a project to another release: all of it or nothing; the same `uid` twice does it once.
 
         Raises:
             Unknown: no such decision in force or forgotten one.

@@ -39,14 +39,7 @@ class Work(Protocol[Q_in, A_out]):
 
 
 class Batch(NamedTuple):
-    """What a batch was, for the metrics.
-
-    Attributes:
-        questions: in it.
-        tokens: about.
-        requests: that they came from.
-        seconds: that they took.
-    """
+    """What a batch was, for the metrics; `tokens` about."""
 
     questions: int
     tokens: int
@@ -55,11 +48,7 @@ class Batch(NamedTuple):
 
 
 class QueueFull(Exception):
-    """Too much is waiting.
-
-    Attributes:
-        seconds: after which there should be room again.
-    """
+    """Too much is waiting; after `seconds` there should be room again."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
@@ -94,16 +83,7 @@ class Arrival:
 
 @dataclass(eq=False)
 class _Job(Generic[Q, A]):
-    """One request's questions.
-
-    Attributes:
-        kind: of them.
-        questions: all.
-        costs: their tokens.
-        done: gets the answers.
-        taken: how many were given to workers.
-        answers: those that are there, by their place.
-    """
+    """One request's questions; `answers` are those that are there, by their place; `taken` were given to workers."""
 
     kind: Hashable
     questions: Sequence[Q]
@@ -143,11 +123,7 @@ class _Part(NamedTuple):
 
 
 class _Worker(Generic[Q, A]):
-    """What answers one batch at a time, always in the same thread.
-
-    Attributes:
-        number: of several; the first is asked before the others.
-    """
+    """What answers one batch at a time, always in the same thread; the first is asked before the others."""
 
     def __init__(self, number: int, work: Work[Q, A]) -> None:
         self.number, self._work = number, work
@@ -165,11 +141,7 @@ class _Worker(Generic[Q, A]):
 
 
 class Batcher(Generic[Q, A]):
-    """Answers questions in batches, off the event loop.
-
-    Attributes:
-        waiting: questions of all requests that are not answered yet.
-    """
+    """Answers questions in batches, off the event loop; `waiting` are those of all requests not answered yet."""
 
     def __init__(
         self,
@@ -207,11 +179,9 @@ class Batcher(Generic[Q, A]):
         return Arrival(self)
 
     async def ask(self, kind: Hashable, questions: Sequence[Q], arrival: Arrival | None = None) -> list[A]:
-        """Return the answers, in the order of the questions.
+        """Return the answers, in the order of the questions; those of one kind are answered together.
 
         Args:
-            kind: questions of one kind are answered together.
-            questions: any number.
             arrival: what `announce` gave, if it was announced.
 
         Raises:

@@ -28,13 +28,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one part.
-
-    Attributes:
-        part: "keys", "address", "index", "calibration", "terminology" or "reviews".
-        text: what it is, or what is wrong and what to do.
-        state: "wrong" keeps the server from serving; "note" is to be looked at.
-    """
+    """What was found of one part; "wrong" keeps the server from serving, "note" is to be looked at."""
 
     part: str
     text: str
@@ -43,15 +37,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a server is made of.
-
-    Attributes:
-        settings: who may ask, and how much.
-        listen: opens the address.
-        normalizer: opens the index, which is built where it is not there yet.
-        terminology: the folder that concepts are shown from.
-        mappings: the store of reviews; made by the server where it is not there.
-    """
+    """What a server is made of: the normaliser opens the index, which is built where it is not there yet."""
 
     settings: Settings
     listen: Callable[[Settings], socket.socket]

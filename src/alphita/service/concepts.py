@@ -69,21 +69,17 @@ def find_concept(identifier: str, index: Index, terminology: Terminology | None)
 
 def _of_terminology(row: int, terminology: Terminology) -> Concept:
     found = terminology.concept(row)
-    parents = [Named(id=parent, name=_name(parent, terminology)) for parent in found.parents]
+    parents = [(parent, terminology.concept_names[terminology.resolve(parent)].as_py()) for parent in found.parents]
     return Concept(
         id=found.id,
         name=found.name,
         definition=found.definitions[0].text if found.definitions else None,
         synonyms=[Synonym(string=term.string, language=term.language, scope=term.scope) for term in found.terms],
-        parents=parents,
+        parents=[Named(id=parent, name=name) for parent, name in parents],
         types=found.semantic_types,
         retired=found.retired,
         replaced_by=found.replaced_by,
     )
-
-
-def _name(identifier: str, terminology: Terminology) -> str:
-    return str(terminology.concept_names[terminology.resolve(identifier)].as_py())
 
 
 def _of_index(asked: str, row: int, index: Index) -> Concept:
@@ -96,27 +92,16 @@ def _of_index(asked: str, row: int, index: Index) -> Concept:
         terms = terms.filter(pc.equal(former, asked) if retired else pc.is_null(former))
     order = sorted(terms.to_pylist(), key=lambda term: (not term.get("preferred"), term["string"]))
     synonyms = [Synonym(string=one["string"], language=one.get("language"), scope=one.get("scope")) for one in order]
-    if retired:
-        return Concept(
-            id=asked,
-            name=synonyms[0].string,
-            definition=None,
-            synonyms=synonyms,
-            parents=[],
-            types=[],
-            retired=True,
-            replaced_by=[concept.id],
-        )
-    parents = [index.concept(parent) for parent in segment.parents_of(row).tolist()]
+    parents = [] if retired else [index.concept(parent) for parent in segment.parents_of(row).tolist()]
     return Concept(
-        id=concept.id,
-        name=concept.name,
-        definition=concept.definition,
+        id=asked if retired else concept.id,
+        name=synonyms[0].string if retired else concept.name,
+        definition=None if retired else concept.definition,
         synonyms=synonyms,
         parents=[Named(id=parent.id, name=parent.name) for parent in parents],
-        types=list(concept.semantic_types),
-        retired=False,
-        replaced_by=[],
+        types=[] if retired else list(concept.semantic_types),
+        retired=retired,
+        replaced_by=[concept.id] if retired else [],
     )
 
 
@@ -129,14 +114,10 @@ KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A concept found.
+    """A concept found, by one of its terms.
 
     Attributes:
-        id: CURIE.
-        name: its preferred term.
-        matched_term: its term that was found.
-        similarity: how alike the term and what was typed are by their letters, 0 to 1 (without letters by their
-            vectors); None where that is not known.
+        similarity: of that term and what was typed, by letters, 0 to 1 (without letters by vectors); None: not known.
     """
 
     id: str

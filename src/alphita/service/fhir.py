@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -144,28 +145,14 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
             return reply(terminology(index, release, started))
         return reply(statement(release, started))
 
-    def translated(values: Values) -> Response:
+    def translated(values: Values) -> dict[str, Any]:
         question = fhir_translate.asked(values)
         if store is None or settled is None:
             raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
         projects = [project.name for project in store.projects()]
-        found = fhir_translate.matches(settled, projects, question)
-        return reply(fhir_translate.answer(found, question, release))
-
-    def looked_up(values: Values) -> Response:
-        return reply(fhir_codes.look_up(index, values, release))
-
-    def validated(values: Values) -> Response:
-        return reply(fhir_codes.validate(index, values, release, of_set=False))
-
-    def validated_in_set(values: Values) -> Response:
-        return reply(fhir_codes.validate(index, values, release, of_set=True))
+        return fhir_translate.answer(fhir_translate.matches(settled, projects, question), question, release)
 
     finder = Finder(index)
-
-    def expanded(values: Values) -> Response:
-        return reply(fhir_codes.expand(index, finder, values))
-
     routes.add_api_route(
         f"/{release}/metadata",
         metadata,
@@ -180,12 +167,14 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     a_map = dict(zip(of_map, ("http://lab.example/codes", "L1"), strict=True))
     a_code = {"system": HPO, "code": "HP:0001250"}
     in_system, in_set = {"url": HPO, "code": "HP:0001250", "display": "Seizure"}, {"url": f"{HPO}?fhir_vs", **a_code}
+    look_up = partial(fhir_codes.look_up, index, release=release)
+    validate, expand = partial(fhir_codes.validate, index, release=release), partial(fhir_codes.expand, index, finder)
     for path, known, repeated, answered, example in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated, a_map),
-        (f"{CODE_SYSTEM}/$lookup", fhir_codes.LOOKUP, fhir_codes.LOOKUP_REPEATED, looked_up, a_code),
-        (f"{CODE_SYSTEM}/$validate-code", fhir_codes.OF_SYSTEM, (), validated, in_system),
-        (f"{VALUE_SET}/$validate-code", fhir_codes.OF_SET, (), validated_in_set, in_set),
-        (f"{VALUE_SET}/$expand", fhir_codes.EXPAND, (), expanded, {"url": HPO, "filter": "seiz"}),
+        (f"{CODE_SYSTEM}/$lookup", fhir_codes.LOOKUP, fhir_codes.LOOKUP_REPEATED, look_up, a_code),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_codes.OF_SYSTEM, (), partial(validate, of_set=False), in_system),
+        (f"{VALUE_SET}/$validate-code", fhir_codes.OF_SET, (), partial(validate, of_set=True), in_set),
+        (f"{VALUE_SET}/$expand", fhir_codes.EXPAND, (), expand, {"url": HPO, "filter": "seiz"}),
     ):
         _operation(routes, release, path, known, repeated, answered, example)
 
@@ -196,18 +185,16 @@ def _operation(
     path: str,
     known: dict[str, str],
     repeated: tuple[str, ...],
-    answered: Callable[[Values], Response],
+    answered: Callable[[Values], dict[str, Any]],
     example: dict[str, str],
 ) -> None:
     def get(request: Request) -> Response:
-        return answered(from_query(request.query_params.multi_items(), known, repeated))
+        return reply(answered(from_query(request.query_params.multi_items(), known, repeated)))
 
     def post(request: Request, body: bytes = Depends(_resource)) -> Response:
-        return answered(from_resource(body, known, repeated))
+        return reply(answered(from_resource(body, known, repeated)))
 
     name = path.lower().replace("/$", "_").replace("-", "_")
-    summary = f"{path} ({release.upper()})"
-    responses = _documented(OPERATION_FAULTS)
     queried = [
         {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
         | ({"example": example[one]} if one in example else {})
@@ -217,29 +204,19 @@ def _operation(
     given = [parameter(one, **{MEMBERS[known[one]][0]: value}) for one, value in example.items()]
     body = {"schema": {"type": "object"}, "example": {"resourceType": "Parameters", "parameter": given}}
     content = dict.fromkeys((MEDIA_TYPE, "application/json"), body)
-    caller = [Depends(keys.reviewer)]
-    routes.add_api_route(
-        f"/{release}/{path}",
-        get,
-        methods=["GET"],
-        summary=summary,
-        operation_id=f"fhir_{release}_{name}_get",
-        openapi_extra={"parameters": [*queried, FORMAT]},
-        responses=responses,
-        dependencies=caller,
-        response_class=FhirJson,
-    )
-    routes.add_api_route(
-        f"/{release}/{path}",
-        post,
-        methods=["POST"],
-        summary=summary,
-        operation_id=f"fhir_{release}_{name}_post",
-        openapi_extra={"parameters": [FORMAT], "requestBody": {"content": content, "required": True}},
-        responses=responses,
-        dependencies=caller,
-        response_class=FhirJson,
-    )
+    posted = {"parameters": [FORMAT], "requestBody": {"content": content, "required": True}}
+    for endpoint, extra in ((get, {"parameters": [*queried, FORMAT]}), (post, posted)):
+        routes.add_api_route(
+            f"/{release}/{path}",
+            endpoint,
+            methods=[endpoint.__name__.upper()],
+            summary=f"{path} ({release.upper()})",
+            operation_id=f"fhir_{release}_{name}_{endpoint.__name__}",
+            openapi_extra=extra,
+            responses=_documented(OPERATION_FAULTS),
+            dependencies=[Depends(keys.reviewer)],
+            response_class=FhirJson,
+        )
 
 
 def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:

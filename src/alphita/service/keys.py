@@ -40,13 +40,7 @@ WRONG_AT_ONCE, WRONG_A_SECOND = 20, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One line of a keys file.
-
-    Attributes:
-        name: whose it is.
-        digest: SHA-256 of the key, lower-case hexadecimal.
-        last_day: until when it may be used, that day (UTC) included; None: for ever.
-    """
+    """One line of a keys file: `digest` is hexadecimal SHA-256, `last_day` (UTC) the last on which it may be used."""
 
     name: str
     digest: str
@@ -158,12 +152,7 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
 
 
 class Ring:
-    """The keys of a file, as it was read last.
-
-    Attributes:
-        keys: none without a file.
-        written: when, seconds since 1970: the clock may have been set back since, but not before its keys were written.
-    """
+    """The keys of a file, as it was read last; `written` is when, for the clock may have been set back since."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.written = path, 0.0

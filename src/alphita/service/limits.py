@@ -60,13 +60,7 @@ class Rate:
 
 @dataclass
 class _Body:
-    """A body that is being read.
-
-    Attributes:
-        content: of it.
-        size: bytes that are counted for it until its request is answered.
-        given: whether the app has it.
-    """
+    """A body that is being read; `size` is counted for it until its request is answered."""
 
     content: bytearray
     size: int = 0

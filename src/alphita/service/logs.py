@@ -135,11 +135,7 @@ def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
 
 
 class Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, and of failures and refusals no more than `MOST_A_MINUTE` of a kind.
-
-    Attributes:
-        file: the name of the file that stderr is, where it is one.
-    """
+    """Writes lines, and of failures and refusals no more than `MOST_A_MINUTE` of a kind."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

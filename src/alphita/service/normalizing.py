@@ -182,11 +182,7 @@ def cost(question: Question) -> int:
 
 
 async def json_only(request: Request) -> None:
-    """Refuse a body that does not say that it is JSON: a dependency of what takes one.
-
-    Raises:
-        Refusal: it does not.
-    """
+    """Refuse a body that does not say that it is JSON: a dependency of what takes one."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != JSON:
         raise Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")

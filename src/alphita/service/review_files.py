@@ -172,13 +172,8 @@ class Job:
     """What to import.
 
     Attributes:
-        store: file of the reviews.
-        index: folder of the index.
         content_hash: of the index that the server itself opened.
-        name: of the project.
-        source: see `Project`; so are column and blind.
         format: "": told by the file's name.
-        filename: as the client says.
         by: who brings the file.
         concepts: which of the index may answer, as JSON of `Concepts`.
         max_rows: of the file.

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from alphita import __version__, registry
 from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
-from alphita.mappings.record import Mapping, Relation
-from alphita.review.records import Decision, Kind, Order, Project, ReviewRow, Standing, State
+from alphita.mappings.record import Relation
+from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import review_files, review_transfer
 from alphita.service.concepts import Finders, find_concept
@@ -90,11 +90,6 @@ class Settling(BaseModel):
     seen: Number | None = Field(None, description="id of the row's newest decision that the page has loaded")
 
 
-def project_json(project: Project) -> dict[str, Any]:
-    """Return a project as JSON has it."""
-    return asdict(project)
-
-
 def decision_json(decision: Decision) -> dict[str, Any]:
     """Return a decision as JSON has it."""
     return asdict(decision) | {"shown": list(decision.shown)}
@@ -127,7 +122,7 @@ def detail_json(
 ) -> dict[str, Any]:
     """Return a row with all that is known of it."""
     return standing_json(standing, reviewer) | {
-        "candidates": [_candidate(candidate, shown) for candidate in standing.row.candidates],
+        "candidates": [asdict(one) | shown(one.concept_id or "") for one in standing.row.candidates],
         "decisions": [decision_json(decision) for decision in standing.decisions],
         "newest": newest.id if newest is not None else 0,
     }
@@ -150,10 +145,6 @@ def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], d
         }
 
     return shown
-
-
-def _candidate(mapping: Mapping, shown: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    return asdict(mapping) | shown(mapping.concept_id or "")
 
 
 MOST_ROWS = 1_000
@@ -196,7 +187,7 @@ def router(
     def me(reviewer: Caller) -> dict[str, Any]:
         return {
             "reviewer": reviewer,
-            "projects": [project_json(project) for project in store.projects()] if store else [],
+            "projects": [asdict(project) for project in store.projects()] if store else [],
             "version": __version__,
             "release": review_files.release_of(index),
             "model": index.manifest["model_hash"],
@@ -226,11 +217,11 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects", summary="All projects")
     def projects(reviewer: Caller) -> dict[str, Any]:
-        return {"projects": [project_json(project) for project in store.projects()], "formats": formats}
+        return {"projects": [asdict(project) for project in store.projects()], "formats": formats}
 
     @routes.get("/projects/{name}", summary="One project", responses=documented(404))
     def project(name: Name, reviewer: Caller) -> dict[str, Any]:
-        return project_json(store.project(name))
+        return asdict(store.project(name))
 
     @routes.get("/projects/{name}/rows", summary="The queue", responses=documented(404))
     def rows(

@@ -59,15 +59,7 @@ def contents_opened(index: Index) -> Contents:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a worker opens.
-
-    Attributes:
-        index: its folder.
-        contents: of the index that the server itself opened.
-        error: see `Normalizer`.
-        running: how the encoder runs.
-        log_mentions: see `Settings`.
-    """
+    """What a worker opens; `contents` is of the index that the server itself opened."""
 
     index: Path
     contents: Contents
