@@ -20,7 +20,7 @@ import typer
 import yaml
 
 from alphita import cli
-from alphita.service.limits import MOST_CONNECTIONS
+from alphita.service.limits import MAX_CONNECTIONS
 from alphita.service.logs import Metrics
 from tests.cli.command import alphita
 from tests.waiting import SECONDS
@@ -134,7 +134,7 @@ def test_systemd_takes_the_unit(tmp_path):
     words = unit["Service"]["ExecStart"].split()
     assert words[:2] == ["/opt/alphita/bin/alphita", "serve"]
     assert {word for word in words if word[:2] == "--"} <= {name for one in serve_options() for name in one.opts}
-    assert int(unit["Service"]["LimitNOFILE"]) >= 2 * MOST_CONNECTIONS
+    assert int(unit["Service"]["LimitNOFILE"]) >= 2 * MAX_CONNECTIONS
     assert unit["Service"]["ExecReload"].endswith("kill -HUP $MAINPID")
     program = shutil.which("systemd-analyze")
     if program is None:

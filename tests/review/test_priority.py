@@ -73,13 +73,13 @@ def test_clusters_are_those_of_the_loop(monkeypatch, at_once):
 
 
 def test_beyond_the_most_every_row_is_alone(monkeypatch):
-    monkeypatch.setattr(priority, "MOST", 2)
+    monkeypatch.setattr(priority, "MAX_COMPARED", 2)
     found = priority.clusters(np.ones((4, 2), np.float32), np.array([1.0, 4.0, 3.0, 2.0]))
     assert found.tolist() == [0, 1, 1, 3]
 
 
 def test_letters_are_counted_of_the_rows_compared_alone(monkeypatch):
-    monkeypatch.setattr(priority, "MOST", 2)
+    monkeypatch.setattr(priority, "MAX_COMPARED", 2)
     counted = []
     monkeypatch.setattr(priority, "letters", lambda mentions: counted.append(mentions) or np.ones((2, 1), np.float32))
     # The first two share a cluster, the third is like them but beyond those compared: 8, 7 / 2, 3, 1.

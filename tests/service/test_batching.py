@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from alphita.service.batching import MOST_TOKENS, Batcher, QueueFull, tokens
+from alphita.service.batching import MAX_TOKENS, Batcher, QueueFull, tokens
 from tests.waiting import SECONDS
 
 LONG = float(SECONDS)
@@ -266,4 +266,4 @@ def test_batches_are_told_of():
 def test_tokens_grow_with_characters_up_to_what_an_encoder_takes():
     assert tokens("") == 2
     assert tokens("heart attack") == 5
-    assert tokens("x" * 100_000) == MOST_TOKENS
+    assert tokens("x" * 100_000) == MAX_TOKENS

@@ -142,7 +142,7 @@ def test_expand_the_whole_system_in_pages(lab, release):
 
 @pytest.mark.parametrize("release", BOTH)
 def test_too_many_codes_are_not_sent(lab, release, monkeypatch):
-    monkeypatch.setattr("alphita.service.fhir_codes.MOST", 2)
+    monkeypatch.setattr("alphita.service.fhir_codes.MAX_CODES", 2)
     (issue,) = ask(lab, release, "ValueSet/$expand", 400, url=AX)["issue"]
     assert issue["code"] == "too-costly"
     assert "give 'filter', or 'count'" in issue["details"]["text"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from alphita.service import limits
-from alphita.service.limits import MOST_CLIENTS, Limits, Rate
+from alphita.service.limits import MAX_CLIENTS, Limits, Rate
 from alphita.service.settings import Settings
 
 
@@ -99,9 +99,9 @@ def test_after_the_time_told_it_goes_on():
 
 def test_clients_are_not_remembered_without_end():
     limit = Rate(1.0, 1)
-    for number in range(MOST_CLIENTS + 10):
+    for number in range(MAX_CLIENTS + 10):
         limit.take(str(number))
-    assert len(limit._buckets) == MOST_CLIENTS
+    assert len(limit._buckets) == MAX_CLIENTS
 
 
 def test_a_body_in_chunks_reaches_the_app_whole():
@@ -275,7 +275,7 @@ def test_a_client_over_its_rate_is_told_when_to_come_again():
 
 
 def test_no_more_than_so_many_refusals_wait(monkeypatch):
-    monkeypatch.setattr(limits, "MOST_PAUSING", 3)
+    monkeypatch.setattr(limits, "MAX_PAUSING", 3)
     monkeypatch.setattr(limits, "PAUSE", 60.0)
 
     async def run():

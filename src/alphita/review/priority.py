@@ -34,7 +34,7 @@ RUN = 3
 COUNTS = 1024
 # Rows compared with all leaders in one product, and the most that are compared at all: the riskiest.
 AT_ONCE = 1_000
-MOST = 30_000
+MAX_COMPARED = 30_000
 
 Vectors = NDArray[np.float32]
 
@@ -104,12 +104,12 @@ def order(
 
 
 def riskiest(risk: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the rows that are compared, (min(n, MOST),) int64, by their place.
+    """Return the rows that are compared, (min(n, MAX_COMPARED),) int64, by their place.
 
     Args:
         risk: (n,) of each row.
     """
-    return np.sort(np.lexsort((np.arange(len(risk)), -risk))[:MOST]).astype(np.int64)
+    return np.sort(np.lexsort((np.arange(len(risk)), -risk))[:MAX_COMPARED]).astype(np.int64)
 
 
 def clusters(vectors: Vectors, risk: NDArray[np.float64], *, similar: float = SIMILAR) -> NDArray[np.int64]:
@@ -125,8 +125,8 @@ def clusters(vectors: Vectors, risk: NDArray[np.float64], *, similar: float = SI
     unit = (vectors / np.where(length > 0, length, 1)).astype(np.float32)
     found = np.arange(n)
     leaders = np.empty(0, np.int64)
-    for start in range(0, min(n, MOST), AT_ONCE):
-        rows = by_risk[start : min(start + AT_ONCE, MOST)]
+    for start in range(0, min(n, MAX_COMPARED), AT_ONCE):
+        rows = by_risk[start : min(start + AT_ONCE, MAX_COMPARED)]
         best, leader = _nearest(unit[rows], unit[leaders])
         among = unit[rows] @ unit[rows].T
         led: list[int] = []  # places in `rows` of the leaders that this block adds

@@ -23,11 +23,11 @@ A_out = TypeVar("A_out", covariant=True)
 CHARACTERS_A_TOKEN = 4
 SPECIAL_TOKENS = 2
 # Tokens beyond are cut by the encoders.
-MOST_TOKENS = 128
+MAX_TOKENS = 128
 # Weight of the newest batch in the rate of answering.
 NEWEST = 0.2
 # What waits is shared by idle workers in parts of no fewer tokens: each batch has its own expense.
-LEAST_SHARE = 512
+MIN_SHARE = 512
 
 
 class Work(Protocol[Q_in, A_out]):
@@ -57,7 +57,7 @@ class QueueFull(Exception):
 
 def tokens(string: str) -> int:
     """Return about how many tokens a string has."""
-    return min(SPECIAL_TOKENS + -(-len(string) // CHARACTERS_A_TOKEN), MOST_TOKENS)
+    return min(SPECIAL_TOKENS + -(-len(string) // CHARACTERS_A_TOKEN), MAX_TOKENS)
 
 
 class Arrival:
@@ -287,7 +287,7 @@ class Batcher(Generic[Q, A]):
     def _share(self) -> int:
         """Return the tokens of the next batch: where several workers are idle, each gets its share of what waits."""
         share = -(-self.waiting_tokens() // len(self._idle))
-        return self._budget if len(self._idle) == 1 else min(self._budget, max(share, LEAST_SHARE))
+        return self._budget if len(self._idle) == 1 else min(self._budget, max(share, MIN_SHARE))
 
     def _take(self) -> list[_Part]:
         """Return the next batch, and put the requests not finished last."""

@@ -172,7 +172,7 @@ EXPAND = {
 HEEDED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
 SUFFIXES = ("?fhir_vs", "/vs")
 # Codes of one answer.
-MOST = 1_000
+MAX_CODES = 1_000
 # Where other systems' concepts are in between, so many times as many are looked at.
 WIDEST = 64
 
@@ -199,17 +199,19 @@ def expand(index: Index, finder: Finder, values: Values) -> dict[str, Any]:
     prefix = _prefix(index, system_of(index, url))
     offset, count = one(values, "offset") or 0, one(values, "count")
     text = one(values, "filter")
-    if count is not None and count > MOST:
-        raise Fault("too-costly", f"this service gives at most {MOST:,} codes at once: 'count' and 'offset' part them")
+    if count is not None and count > MAX_CODES:
+        raise Fault(
+            "too-costly", f"this service gives at most {MAX_CODES:,} codes at once: 'count' and 'offset' part them"
+        )
     total: int | None
     if text is None:
         every = _rows(index)[str(prefix)]
         total = len(every)
-        if count is None and total - offset > MOST:
+        if count is None and total - offset > MAX_CODES:
             raise Fault("too-costly", f"{total:,} codes are too many for one answer: give 'filter', or 'count'")
         rows = every[offset:] if count is None else every[offset : offset + count]
     else:
-        most = offset + (MOST if count is None else count)
+        most = offset + (MAX_CODES if count is None else count)
         rows, total = _found(index, finder, text, prefix, most)[offset:], None
     return _value_set(index, url, values, rows, total)
 

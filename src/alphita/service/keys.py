@@ -32,7 +32,7 @@ from alphita.service.settings import Settings
 OPEN = ("/health", "/ready")
 LOCAL = "local"
 KEY_BYTES = 32
-MOST_NAME = 100
+MAX_NAME_LENGTH = 100
 _HASH = re.compile(r"[0-9a-f]{64}")
 # Wrong keys that one address may send at once, and a second.
 WRONG_AT_ONCE, WRONG_A_SECOND = 20, 1.0
@@ -95,14 +95,14 @@ def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
 
 def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
     """Return the name of a reviewer."""
-    if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip() or name.startswith("#"):
+    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable() or name != name.strip() or name.startswith("#"):
         raise InputError(
             "no name of a reviewer",
             file=path,
             line=line,
             field="name",
             value=name,
-            remedy=f"1 to {MOST_NAME} printable characters, the first no #",
+            remedy=f"1 to {MAX_NAME_LENGTH} printable characters, the first no #",
         )
     return name
 

@@ -29,11 +29,11 @@ from alphita.service.settings import Settings
 WATCHED = ("/health", "/ready", "/metrics")
 UPLOADS = "/api/projects"
 TOO_MANY = 429
-MOST_CLIENTS = 10_000
+MAX_CLIENTS = 10_000
 # Seconds before a client over its rate is told so: one that asks again at once would otherwise keep the server busy
 # with refusals. No more than so many wait.
 PAUSE = 0.25
-MOST_PAUSING = 1_000
+MAX_PAUSING = 1_000
 
 
 class Rate:
@@ -53,7 +53,7 @@ class Rate:
         held = min(self.burst, held + (now - when) * self.rate)
         allowed = held >= 1
         self._buckets[client] = (held - 1 if allowed else held, now)
-        if len(self._buckets) > MOST_CLIENTS:
+        if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - held) / self.rate
 
@@ -75,7 +75,7 @@ class Pause:
 
     async def __call__(self) -> None:
         """Wait, unless too many do."""
-        if self.waiting >= MOST_PAUSING:
+        if self.waiting >= MAX_PAUSING:
             return
         self.waiting += 1
         try:
@@ -283,8 +283,8 @@ def _name(host: str) -> str:
 
 # For a request's header, for the next request, and to take so many bytes of what is sent.
 CONNECTION_SECONDS = 10.0
-LEAST_TAKEN = 65_536
-MOST_CONNECTIONS = 2_048
+MIN_TAKEN = 65_536
+MAX_CONNECTIONS = 2_048
 BACKLOG = 512
 
 
@@ -292,8 +292,8 @@ BACKLOG = 512
 def room() -> tuple[int, int]:
     """Return how many connections may be open, and how many may be accepted at once, within the file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = MOST_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
-    return min(MOST_CONNECTIONS, soft // 2), min(BACKLOG, soft // 4)
+    soft = MAX_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
+    return min(MAX_CONNECTIONS, soft // 2), min(BACKLOG, soft // 4)
 
 
 class Connection(H11Protocol):
@@ -353,7 +353,7 @@ class Connection(H11Protocol):
 
     def _over(self) -> None:
         self._forget()
-        if self._left - self.transport.get_write_buffer_size() >= LEAST_TAKEN:
+        if self._left - self.transport.get_write_buffer_size() >= MIN_TAKEN:
             self._watch()
         else:
             self._end()

@@ -2,7 +2,7 @@
 
 A path's template is logged instead of the path, never the query; of an error its type and where it happened, for its
 message may repeat what was sent. `--log-mentions` adds the mentions, queries and messages. Of failures and refusals of
-one kind no more than `MOST_A_MINUTE` are logged; the next line of the kind says how many were left out.
+one kind no more than `MAX_PER_MINUTE` are logged; the next line of the kind says how many were left out.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Metrics:
 LOGGER = logging.getLogger("alphita.service")
 FRAMES = 8
 CLIENT_GONE = 499
-MOST_A_MINUTE = 100
+MAX_PER_MINUTE = 100
 STDERR = 2
 
 
@@ -135,11 +135,11 @@ def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
 
 
 class Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, and of failures and refusals no more than `MOST_A_MINUTE` of a kind."""
+    """Writes lines, and of failures and refusals no more than `MAX_PER_MINUTE` of a kind."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._rate, self._left_out = Rate(MOST_A_MINUTE / 60, MOST_A_MINUTE), defaultdict[str, int](int)
+        self._rate, self._left_out = Rate(MAX_PER_MINUTE / 60, MAX_PER_MINUTE), defaultdict[str, int](int)
         self.file = ""
         with contextlib.suppress(OSError):
             name = os.readlink(f"/proc/self/fd/{STDERR}")

@@ -25,15 +25,15 @@ from alphita.review import files, priority
 from alphita.review.records import Added, Project, ReviewRow
 from alphita.review.store import ReviewStore
 
-MOST_CHARACTERS = 100
+MAX_CHARACTERS = 100
 ALL = Concepts()
 
 
 def check_name(name: str) -> None:
     """Make sure that a name of a project can stand in an address."""
-    if not name.strip() or name != name.strip() or len(name) > MOST_CHARACTERS:
+    if not name.strip() or name != name.strip() or len(name) > MAX_CHARACTERS:
         raise InputError(
-            f"a project's name must have 1 to {MOST_CHARACTERS} characters, the first and the last no spaces",
+            f"a project's name must have 1 to {MAX_CHARACTERS} characters, the first and the last no spaces",
             field="name",
             value=name,
         )

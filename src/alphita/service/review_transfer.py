@@ -32,7 +32,7 @@ FORMATS = "alphita.mappings.formats"
 MAX_MEMORY = 2 * 2**30
 Caller = Annotated[str, Depends(keys.reviewer)]
 Several = list[str] | None
-Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS, examples=["lab"])]
+Name = Annotated[str, PathParameter(max_length=review_files.MAX_CHARACTERS, examples=["lab"])]
 # What a browser sends to another site without asking that site first; a file comes with neither.
 REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
 # What a body is, where neither a format nor a file name is given.
@@ -78,7 +78,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
     async def imported(
         request: Request,
         reviewer: Caller,
-        name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
+        name: Annotated[str, Query(max_length=review_files.MAX_CHARACTERS)],
         source: Annotated[str, Query(max_length=1_000)],
         column: Annotated[str, Query(max_length=1_000)] = "",
         format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",

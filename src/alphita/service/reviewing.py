@@ -147,7 +147,7 @@ def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], d
     return shown
 
 
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 LARGEST = 2**63 - 1
 RowId = Annotated[int, PathParameter(ge=1, le=LARGEST, examples=[1])]
 Types = Annotated[list[str] | None, Query(alias="type", description="semantic types of the answer")]
@@ -232,7 +232,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
         search: Annotated[str, Query(max_length=1_000)] = "",
         types: Types = None,
         offset: Annotated[int, Query(ge=0, le=LARGEST)] = 0,
-        limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = 100,
+        limit: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 100,
     ) -> dict[str, Any]:
         total, page = store.queue(
             name,
