@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _rrf_release, rxnorm
+from alphita.terminology.loaders import _rrf, rxnorm
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
@@ -117,8 +117,8 @@ def test_zip_gzip_crlf_and_small_blocks_give_the_same(
     for name, content in GOOD.items():
         (packed / f"{name}.gz").write_bytes(gzip.compress(content))
     release(windows, **{Path(name).stem: content.replace(b"\n", b"\r\n") for name, content in GOOD.items()})
-    for size in (_rrf_release.BLOCK_BYTES, 64):
-        monkeypatch.setattr(_rrf_release, "BLOCK_BYTES", size)
+    for size in (_rrf.BLOCK_BYTES, 64):
+        monkeypatch.setattr(_rrf, "BLOCK_BYTES", size)
         for path in (zipped, packed, windows):
             terminology, rejects = load(rxnorm, path)
             assert rejects == []

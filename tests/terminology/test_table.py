@@ -11,7 +11,7 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _delimited_rows, _files, _table_rows, _text_blocks, table
+from alphita.terminology.loaders import _files, _table_rows, table
 from alphita.terminology.store import Terminology
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load
@@ -316,16 +316,16 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
-    monkeypatch.setattr("alphita.terminology.loaders._delimited_rows.MOST_LINES", 10)
+    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MOST_LINES", 10)
     taken = 0
-    following = _delimited_rows.Feed.__next__
+    following = _table_rows.Feed.__next__
 
-    def counted(feed: _delimited_rows.Feed) -> str:
+    def counted(feed: _table_rows.Feed) -> str:
         nonlocal taken
         taken += 1
         return following(feed)
 
-    monkeypatch.setattr(_delimited_rows.Feed, "__next__", counted)
+    monkeypatch.setattr(_table_rows.Feed, "__next__", counted)
     rejects = Rejects(None)
     tables = table.load([path], table.Options(), rejects)
     assert tables.concepts["id"].to_list() == ["L:2"]
@@ -374,8 +374,8 @@ def test_a_file_of_many_blocks_is_read_as_one(
     path = write("x.csv", ("id,term,note\n" + "".join(rows)).encode(encoding))
     options = {} if encoding == "utf-8" else {"encoding": encoding}
     whole, one = load(table, path, **options)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(_text_blocks, "_LINES_AT_ONCE", 7)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_files, "_LINES_AT_ONCE", 7)
     parts, [reject] = load(table, path, **options)
     assert one == [reject]
     assert reject[1:] == ["503", "", "L:500,too short", "2 cells, but the header has 3"]
@@ -388,15 +388,15 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    one_by_one = _delimited_rows.Delimited._rows
+    one_by_one = _table_rows.Delimited._rows
 
-    def recorded(self: _delimited_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
+    def recorded(self: _table_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
         for line, cells in one_by_one(self):
             read.append(line)
             yield line, cells
 
-    monkeypatch.setattr(_delimited_rows.Delimited, "_rows", recorded)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_table_rows.Delimited, "_rows", recorded)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     rows = [f"L:{n},term {n}\n" for n in range(1_000)]
     rows[500] = 'L:500,"quoted"\n'
     terminology, _ = load(table, write("x.csv", "id,term\n" + "".join(rows)))
@@ -414,7 +414,7 @@ def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write
 
 def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_files, "MAX_LINE_BYTES", 1_000)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
     with pytest.raises(InputError, match=r"x\.csv:3: a line of more than 16 MB"):
         table.load([path], table.Options(), Rejects(None))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
-from alphita.terminology.loaders import _rrf_release, _rrf_sieve, umls
+from alphita.terminology.loaders import _rrf, umls
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
@@ -256,7 +256,7 @@ def test_column_order_is_that_of_mrfiles(load: Load, tmp_path: Path, small_umls:
 def test_small_blocks_give_the_same(load: Load, small_umls: Terminology, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = facts(small_umls)
     for size in (1, 50, 300):
-        monkeypatch.setattr(_rrf_release, "BLOCK_BYTES", size)
+        monkeypatch.setattr(_rrf, "BLOCK_BYTES", size)
         terminology, rejects = load(umls, SMALL)
         assert rejects == []
         assert facts(terminology) == wanted
@@ -496,7 +496,7 @@ def test_written_loaded_saved_and_opened_it_is_the_same(content: Content, end: s
             ) == sorted(
                 (
                     string,
-                    _rrf_sieve.LANGUAGES[language],
+                    _rrf.LANGUAGES[language],
                     {"MSH": "MESH", "HPO": "HP"}.get(source, source),
                     kind,
                     code.replace("NOCODE", ""),
@@ -554,7 +554,7 @@ def test_a_hundredth_of_umls_with_every_count_checked(tmp_path: Path) -> None:
     assert counts["concepts"] == len(live) + len(retired) == terminology.n_concepts
     assert int(terminology.retired.sum()) == len(retired)
     assert counts["terms"] == len(names)
-    languages = Counter(_rrf_sieve.LANGUAGES[row[1]] for row in names)
+    languages = Counter(_rrf.LANGUAGES[row[1]] for row in names)
     assert dict(Counter(terminology.terms["language"].to_pylist())) == languages
     assert Counter(terminology.terms["string"].to_pylist()) == Counter(row[14] for row in names)
     per_concept = Counter(row[0] for row in names)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.index.segment import SCOPES, STATUSES, Segment
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 
 
 def term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:

@@ -28,9 +28,8 @@ from alphita import machine
 from alphita.errors import Rejects, UsageError
 from alphita.terminology import joining, model, sssom
 from alphita.terminology.joining import Claim, Refusal
-from alphita.terminology.merge_claims import Claims, Evidence, names_agree
+from alphita.terminology.merge_claims import Claims, Evidence, Nodes, names_agree
 from alphita.terminology.merge_claims import Options as Options
-from alphita.terminology.merge_nodes import Nodes
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alphita.mention.abbreviations.short_forms import Meaning, ShortForms
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 
 if TYPE_CHECKING:
     from alphita.index.store import Index

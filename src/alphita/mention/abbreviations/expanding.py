@@ -29,7 +29,7 @@ from alphita.mention.abbreviations.clinical_abbreviations import Clinic
 from alphita.mention.abbreviations.from_terms import TeachingTerms
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
 from alphita.mention.abbreviations.short_forms import COMMON, TOKEN, Meaning, ShortForms, is_shouted, written
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:

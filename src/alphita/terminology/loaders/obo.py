@@ -21,7 +21,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _text_blocks
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
@@ -127,7 +127,7 @@ class _Reader:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
         kind, start, clauses = "", 0, Clauses()
         seen = False
-        for number, line in _text_blocks.lines(self.member, self.options.encoding, self.rejects):
+        for number, line in _files.block_lines(self.member, self.options.encoding, self.rejects):
             if not line or line.isspace() or line.startswith("!"):
                 continue
             if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):

@@ -1,9 +1,12 @@
+"""What scripts a language is written in."""
+
 from __future__ import annotations
 
 import pytest
 
-from alphita.terminology import languages, scripts
-from alphita.terminology.scripts import can_be, scripts_of_language
+from alphita.terminology import languages
+from alphita_lab.training.terms import scripts
+from alphita_lab.training.terms.scripts import can_be, scripts_of_language
 
 
 @pytest.mark.parametrize(
