@@ -6,7 +6,6 @@ import gzip
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from alphita.terminology.detect import PACKAGED, detect, find_packaged
 from alphita.terminology.loaders import PACKAGE, _look
 from alphita.terminology.loaders._look import look
 from tests.books import book
-from tests.terminology.conftest import FIXTURES
-from tests.terminology.test_icd10cm import order_file
+from tests.terminology.conftest import FIXTURES, Write
+from tests.terminology.test_icd10cm import ORDER
 
-Write = Callable[[str, str | bytes], Path]
 EXAMPLES = {
     "obo": FIXTURES / "small.obo",
     "obographs": FIXTURES / "obographs" / "zz.json",
@@ -130,8 +128,8 @@ def test_umls_in_parts(tmp_path: Path) -> None:
 
 
 def test_an_order_file(write: Write) -> None:
-    check_read(write("icd10cm_order_2025.txt", order_file()), "icd10cm")
-    check_read(write("codes.txt", order_file()), "icd10cm")
+    check_read(write("icd10cm_order_2025.txt", ORDER), "icd10cm")
+    check_read(write("codes.txt", ORDER), "icd10cm")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from alphita.terminology.detect import detect
 from alphita.terminology.loaders import _icd10cm_index, icd10cm
 from alphita.terminology.loaders._icd10cm_index import IndexRow
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load
-from tests.terminology.test_icd10cm import order_file
+from tests.terminology.conftest import FIXTURES, Load, Write
+from tests.terminology.test_icd10cm import ORDER
 
-Write = Callable[[str, str | bytes], Path]
 SMALL, INDEX = FIXTURES / "small_tabular.xml", FIXTURES / "small_index.xml"
 HEADER = "RowID,Letter,Level,Term,See,SeeAlso,NonEssModif,Code\n"
 # The same entries as in the XML.
@@ -119,7 +117,7 @@ def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load: Load,
 
 
 def test_an_index_beside_an_order_file(load: Load, write: Write) -> None:
-    terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", order_file()), INDEX)
+    terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", ORDER), INDEX)
     assert rejects == []
     assert ("A00.0", "acute bowel cholera", "exact") in entries(terminology)
     assert ("S06.0X", "Concussion", "exact") not in entries(terminology)

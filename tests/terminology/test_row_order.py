@@ -23,7 +23,7 @@ from alphita.terminology.loaders import PACKAGE, obo
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES
-from tests.terminology.test_icd10cm import order_file
+from tests.terminology.test_icd10cm import ORDER
 
 RELEASE = {
     "babelon": "babelon/*.tsv",
@@ -135,7 +135,7 @@ def test_rows_in_another_order_give_the_same_terminology(name: str, shuffle: ran
 @fuzz.examples(8)
 @given(shuffle=st.randoms(use_true_random=False))
 def test_an_order_file_in_another_order(shuffle: random.Random) -> None:
-    files = {"icd10cm_order_2025.txt": order_file()}
+    files = {"icd10cm_order_2025.txt": ORDER}
     assert loaded("icd10cm", files, shuffle) == loaded("icd10cm", files)
 
 

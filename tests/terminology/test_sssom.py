@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology import sssom
 from alphita.terminology.sssom import Mapping
-from tests.terminology.conftest import FIXTURES, read_rejects
+from tests.terminology.conftest import FIXTURES, Write, read_rejects
 
 DEMO = FIXTURES / "sssom" / "demo.sssom.tsv"
-Write = Callable[[str, str | bytes], Path]
 
 
 def test_every_kind_of_row(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -14,9 +13,8 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _files, _table_rows, table
 from alphita.terminology.store import Terminology
 from tests.books import book
-from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.conftest import FIXTURES, Load, Write
 
-Write = Callable[[str, str | bytes], Path]
 TERMS, RELATIONS = FIXTURES / "terms.csv", FIXTURES / "relations.tsv"
 
 
@@ -27,26 +25,6 @@ def small_table(load: Load) -> Terminology:
     return terminology
 
 
-def test_all_columns_are_read(small_table: Terminology) -> None:
-    headache = small_table.concept("LOCAL:1")
-    assert headache.name == "Headache"
-    found = [(term.string, term.language, term.scope, term.type, term.status) for term in headache.terms]
-    assert found == [
-        ("Headache", "en", "exact", None, "official"),
-        ("Cephalgia", "en", "exact", None, "official"),
-        ('mal di "testa"', "it", "exact", "layperson", "machine"),
-    ]
-    assert [term.preferred for term in headache.terms] == [True, False, False]
-    assert {(term.source, term.code) for term in headache.terms} == {("LOCAL", "1")}
-    assert [definition.text for definition in headache.definitions] == ["Pain, in the head"]
-    assert headache.semantic_types == ["Sign or Symptom"]
-    assert [target for _, target in headache.xrefs] == ["MESH:D006261", "UMLS:C0018681"]
-    assert small_table.concept("LOCAL:2").parents == ["LOCAL:1"]
-    assert small_table.concept("LOCAL:2").terms[1].status == "candidate"
-    old = small_table.concept("LOCAL:3")
-    assert (old.retired, old.replaced_by) == (True, ["LOCAL:1"])
-
-
 def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: Load, tmp_path: Path) -> None:
     rows = "X:1,obsolete fever\nX:1,fever\nX:2,Cough\nX:2,obsolete cough\nX:3,obsoleteness\n"
     (tmp_path / "terms.csv").write_text(f"id,term\n{rows}", encoding="utf-8")
@@ -55,19 +33,6 @@ def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: 
     (tmp_path / "said.csv").write_text("id,term,retired\nX:1,obsolete fever,no\n", encoding="utf-8")
     terminology, _ = load(table, tmp_path / "said.csv")
     assert not terminology.concept("X:1").retired
-
-
-def test_relations(small_table: Terminology) -> None:
-    found = [
-        (small_table.concept_id(head), small_table.relation_labels[label], small_table.concept_id(tail))
-        for head, label, tail in small_table.triples.tolist()
-    ]
-    assert sorted(found) == [
-        ("LOCAL:1", "related_to", "LOCAL:2"),
-        ("LOCAL:2", "has_finding", "LOCAL:1"),
-        ("LOCAL:2", "is_a", "LOCAL:1"),
-    ]
-    assert small_table.manifest["dropped"] == {"column 'note' of terms.csv": 1, "repeated rows": 1}
 
 
 def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table: Terminology, write: Write) -> None:
@@ -154,34 +119,6 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, optio
     assert raised.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("row", "line", "problem"),
-    [
-        ("X:2,Two", 3, "2 cells, but the header has 3"),
-        ("X:2,Two,en,more", 3, "4 cells"),
-        (",Two,en", 3, "empty id"),
-        ("X:2,,en", 3, "empty term"),
-        ("X 2:1,Two,en", 3, "not an id"),
-        ("two,Two,en", 3, "without prefix"),
-        ("X:2,T\0wo,en", 3, "NUL"),
-        ("X:2," + "x" * 100_000 + ",en", 3, "100,000 characters"),
-        # Python's csv module has one cell limit a process; above it the row cannot be told at all.
-        ("X:2," + "x" * 200_000 + ",en", 3, "not a row|200,000 characters"),
-        ('X:2,"Two"2,en', 3, "not a row"),
-        ('"X:2","Two\nlines\nno end,en', 3, "cells|not a row"),
-    ],
-)
-def test_bad_rows_are_set_aside_with_their_line(load: Load, write: Write, row: str, line: int, problem: str) -> None:
-    tail = "" if "no end" in row else "X:9,Nine,en\n"
-    path = write("bad.csv", f"id,term,language\nX:1,One,en\n{row}\n{tail}")
-    terminology, rejects = load(table, path)
-    assert len(rejects) == 1
-    assert rejects[0][0] == str(path)
-    assert int(rejects[0][1]) == line
-    assert re.search(problem, rejects[0][4])
-    assert terminology.concept_names.to_pylist() == ["One", "Nine"] if tail else ["One"]
-
-
 def test_lines_are_right_after_cells_of_several_lines(load: Load, write: Write) -> None:
     path = write("x.csv", 'id,term\nX:1,"One\ntwo"\n\nX:2,\n')
     terminology, [reject] = load(table, path)
@@ -223,25 +160,6 @@ def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
         (str(relations), "3", "LOCAL:404"),
     ]
     assert terminology.n_relations == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "empty"),
-        (b"only one column\nx\n", "no ','"),
-        (b"id,term\n", "no usable row"),
-        ("id,term\nX:1,One\n".encode("utf-16"), "UTF-16"),
-        (b"PAR1 and nothing more", "not a readable Parquet"),
-        (b"\x1f\x8bnonsense", "cut short"),
-        (b'"id,term\nX:1,One', "no header"),
-    ],
-)
-def test_a_file_that_is_no_table_is_an_error(write: Write, content: bytes, problem: str) -> None:
-    path = write("bad.csv", content)
-    with pytest.raises(InputError, match=problem) as raised:
-        table.load([path], table.Options(), Rejects(None))
-    assert str(path) in str(raised.value)
 
 
 def test_wrong_encoding(load: Load, write: Write) -> None:
