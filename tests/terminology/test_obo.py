@@ -4,7 +4,7 @@ import pytest
 
 from alphita.terminology.loaders import _columns, obo
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load, Write
+from tests.terminology.conftest import FIXTURES, Load, Write, cases
 
 HEAD = "format-version: 1.2\n\n"
 TERM = "[Term]\nid: XX:1\nname: One\n"
@@ -69,18 +69,7 @@ def test_ids_are_unique_over_several_files(load: Load, write: Write) -> None:
 # --- trailing qualifiers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ('plain name {source="PMID:1"}', "plain name"),
-        ('plain name {source="PMID:1", note="a \\"b\\" {c} ! d"}', "plain name"),
-        ('plain name {source="PMID:1"} ! comment', "plain name"),
-        ("plain name {}", "plain name"),
-        ("plain name {left}", "plain name {left}"),
-        ("N-{4-[x]phenyl}", "N-{4-[x]phenyl}"),
-        (r"plain name \{source=1\}", "plain name {source=1}"),
-    ],
-)
+@pytest.mark.parametrize(("given", "name"), cases("obo_qualifiers.tsv"))
 def test_qualifiers_are_no_part_of_a_name(load: Load, write: Write, given: str, name: str) -> None:
     terminology, rejects = load(obo, write("x.obo", HEAD + f"[Term]\nid: XX:1\nname: {given}\n"))
     assert rejects == []
