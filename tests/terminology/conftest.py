@@ -21,6 +21,7 @@ from alphita.terminology.store import Terminology
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "terminology"
 EXPECTED = Path(__file__).parent / "expected"
 Load = Callable[..., tuple[Terminology, list[list[str]]]]
+Build = Callable[[str, str], Terminology]
 Write = Callable[[str, str | bytes], Path]
 # Formats that add to a terminology, which lies beside their files.
 ADDING = ("babelon", "hpoa")
@@ -76,6 +77,19 @@ def write(tmp_path: Path) -> Write:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
+
+    return run
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Return a function: name, text of an OBO file -> terminology opened."""
+
+    def run(name: str, text: str) -> Terminology:
+        file = tmp_path / f"{name}.obo"
+        file.write_text(text)
+        store.save(obo.load([file], obo.Options(), Rejects(None)), tmp_path / f"{name}.terminology")
+        return store.load_terminology(tmp_path / f"{name}.terminology")
 
     return run
 
