@@ -29,9 +29,7 @@ class LanguageRow:
     """One row of the table.
 
     Attributes:
-        tag: primary subtag of BCP-47.
         iso639_2: other codes for it: of ISO 639-2, both kinds, and withdrawn ones.
-        name: in English.
     """
 
     tag: str

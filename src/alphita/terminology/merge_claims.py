@@ -25,11 +25,8 @@ class Nodes:
     """The nodes of one merge.
 
     Attributes:
-        tables: the content of each terminology.
-        node_of_row: of each terminology, the node of each of its rows.
         frame: a row a node: id, source, retired, place (of its terminology; -1 for none), row (there), node.
         n_real: how many of them are concepts of a terminology; those after are known from mappings alone.
-        n_repeated: concepts with an id that an earlier terminology has.
     """
 
     def __init__(self, terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet]) -> None:
@@ -217,12 +214,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Evidence(NamedTuple):
-    """The statements behind a claim: `ids` as they stand in them, from its first concept to its second.
-
-    Attributes:
-        ids: of one statement (first, second); over a third concept (first, third, second).
-        arrows: of each statement whether it leads that way, and its predicate and source.
-    """
+    """The statements behind a claim: `ids` as they stand in them, from its first concept to its second."""
 
     ids: tuple[str, ...]
     arrows: tuple[tuple[bool, str], ...]
@@ -250,16 +242,7 @@ class Statement(NamedTuple):
 
 
 class Claims:
-    """The claims of one merge, and what else its statements lead to.
-
-    Attributes:
-        claims: that two nodes are the same.
-        vetoes: pairs of nodes that mappings declare to differ.
-        relations: (head, label, tail, source) of those that are to stay apart.
-        extra_xrefs: (node, predicate, object, source): mappings, as the cross-references they are from now on.
-        statements: how many statements there were, by predicate and policy.
-        dropped: what was not followed, and why.
-    """
+    """The claims of one merge, and what else its statements lead to."""
 
     def __init__(self, nodes: Nodes, sets: Sequence[sssom.MappingSet], options: Options) -> None:
         self.nodes, self.sets, self.options = nodes, sets, options

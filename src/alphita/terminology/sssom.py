@@ -31,14 +31,7 @@ _PAIRS = {"[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class SssomFile:
-    """A file whose metadata are read.
-
-    Attributes:
-        path: where it is; it may be gzipped.
-        metadata: key -> value, without quotes.
-        curies: prefix -> URI.
-        n_lines: how many lines the metadata have.
-    """
+    """A file whose metadata are read."""
 
     path: Path
     metadata: dict[str, str]
@@ -75,13 +68,7 @@ class SssomFile:
 
 @dataclass
 class SssomHeader:
-    """Takes the lines of the metadata, one after the other.
-
-    Attributes:
-        file: where they stand.
-        metadata: key -> value, without quotes.
-        curies: prefix -> URI.
-    """
+    """Takes the lines of the metadata, one after the other."""
 
     file: Path
     metadata: dict[str, str] = field(default_factory=dict)
@@ -172,14 +159,7 @@ class Mapping:
 
 @dataclass
 class MappingSet:
-    """One file.
-
-    Attributes:
-        name: of the mapping set: the last part of its id, else of the file.
-        source: the manifest's entry.
-        mappings: its rows.
-        dropped: rows that were left out on purpose, counted.
-    """
+    """One file."""
 
     name: str
     source: dict[str, Any]

@@ -22,12 +22,7 @@ ROWS_AT_ONCE = 20_000
 
 
 class Columns:
-    """Rows of the tables of `model.SCHEMAS`, gathered one by one.
-
-    Attributes:
-        rows: by table, those that were not put into a frame yet. A loader may append rows here that it still changes;
-            a table that is filled so must not be given to `add`.
-    """
+    """Rows of the tables of `model.SCHEMAS`, gathered one by one."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in _SCHEMAS}

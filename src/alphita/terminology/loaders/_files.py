@@ -72,12 +72,7 @@ def reading(place: Path | str, line: int | None = None, *, packing: str = GZIP) 
 
 @dataclass(frozen=True)
 class Member:
-    """A file to read: a plain one, or one inside a zip archive.
-
-    Attributes:
-        path: the file, or the archive.
-        inside: its name in the archive; "" for a plain file.
-    """
+    """A file to read: a plain one, or one inside a zip archive."""
 
     path: Path
     inside: str = ""
@@ -273,12 +268,7 @@ Block = tuple[int, str]
 
 
 class Split:
-    """Splits blocks of bytes in which every line has its number of cells, through polars at once.
-
-    Attributes:
-        delimiter: between cells, one ASCII character; there are no quotes.
-        n_cells: of a line.
-    """
+    """Splits blocks of bytes in which every line has its number of cells, through polars at once."""
 
     def __init__(self, delimiter: str, n_cells: int) -> None:
         self.delimiter, self.n_cells = delimiter, n_cells

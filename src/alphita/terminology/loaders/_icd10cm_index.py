@@ -237,12 +237,7 @@ class _Entry:
 
 
 class Index:
-    """An index that was read.
-
-    Attributes:
-        version: of the file; None where it does not say.
-        rows: its entries.
-    """
+    """An index that was read."""
 
     def __init__(self, member: Member, rejects: Rejects, dropped: Counter[str]) -> None:
         self.member, self.rejects, self.dropped = member, rejects, dropped
@@ -386,11 +381,7 @@ def _columns(head: str) -> set[str]:
 
 
 class Document:
-    """An XML file that is read element by element, with its DTD refused and no entity beyond XML's own.
-
-    Attributes:
-        open: the tags of the elements around.
-    """
+    """An XML file that is read element by element, with its DTD refused and no entity beyond XML's own."""
 
     def __init__(self, member: Member, root: str, what: str) -> None:
         self.member, self.root, self.what = member, root, what

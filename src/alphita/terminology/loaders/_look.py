@@ -91,12 +91,7 @@ class Beginning(Member):
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen without reading all of it.
-
-    Attributes:
-        path: the file or folder.
-        members: the files that it means: itself, or those in a folder or zip archive.
-    """
+    """What is seen without reading all of it."""
 
     path: Path
     members: tuple[Beginning, ...]

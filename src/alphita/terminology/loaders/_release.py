@@ -35,10 +35,6 @@ class Sieve:
     """Takes rows out of frames: the bad ones are reported, the unwanted ones counted.
 
     A frame has the columns `file` and `line`, which say where a row stands.
-
-    Attributes:
-        rejects: what is reported.
-        dropped: what was left out on purpose, counted.
     """
 
     def __init__(self, rejects: Rejects) -> None:
@@ -93,11 +89,7 @@ class Sieve:
     def at_concepts(
         self, frame: pl.DataFrame, field: str, ids: NDArray[np.int64], left_out: NDArray[np.int64], reason: str
     ) -> pl.DataFrame:
-        """Replace the numbers of concepts by their rows, and refuse rows with a number that no concept has.
-
-        Args:
-            ids: (n,) of the concepts, sorted.
-        """
+        """Replace the numbers of concepts by their rows, and refuse rows with a number that no concept has."""
         wanted = frame[field].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
         rows = np.searchsorted(ids, wanted).clip(max=max(len(ids) - 1, 0)).astype(np.int32)
         known = ids[rows] == wanted

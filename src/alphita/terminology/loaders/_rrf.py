@@ -33,7 +33,6 @@ class Release:
     """The files of one release.
 
     Attributes:
-        layouts: columns of each file; those of MRFILES.RRF, where there is one, win over the usual ones.
         rows: how many rows MRFILES.RRF says that each file has.
     """
 
@@ -169,12 +168,7 @@ def _pieces(parts: Sequence[Member]) -> Iterator[bytes]:
 
 
 class _Checker:
-    """Counts the fields of each line; passes the good lines on and reports the others.
-
-    Attributes:
-        line: lines seen so far.
-        accepted: of these, the good ones.
-    """
+    """Counts the fields of each line; passes the good lines on and reports the others."""
 
     def __init__(self, n_fields: int, shown: str, rejects: Rejects) -> None:
         self.n_fields, self.shown, self.rejects = n_fields, shown, rejects
@@ -297,15 +291,7 @@ LANGUAGES = {code.upper(): tag for code, tag in languages.by_code().items() if l
 
 @dataclass(frozen=True)
 class Filters:
-    """What to take; an empty list takes all.
-
-    Attributes:
-        languages: LAT codes.
-        sources: SABs.
-        term_types: TTYs.
-        suppression: values of SUPPRESS.
-        semantic_types: names or TUIs.
-    """
+    """What to take; an empty list takes all."""
 
     languages: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -342,7 +328,6 @@ class Dialect:
     """How a distribution differs from another.
 
     Attributes:
-        prefix: of the concepts' CURIEs, and their source.
         terms: stem of the file with the terms (MRCONSO); the others likewise. "" where there is none.
         atom_relations: relations may name atoms (AUI1, AUI2) instead of concepts.
         retire_obsolete: a concept all of whose terms are obsolete (SUPPRESS = O) is retired.
@@ -392,13 +377,7 @@ class Terms:
     """The terms and concepts of a release.
 
     Attributes:
-        rows: every concept id of the file of terms; `rows.of` gives its row.
         place: of each row the concept's place in `concepts`; -1 for one that was left out.
-        n: how many concepts there are.
-        concepts: id, source, retired.
-        terms: as the table `terms` wants them.
-        semantic_types: likewise.
-        languages: language of each source, by its SAB.
         atom_rows: every atom's id, where relations may name atoms; `atom_concept` has the row of its concept.
     """
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePath
-from typing import Protocol
 
 import polars as pl
 
@@ -29,7 +28,7 @@ _NOTHING: Block = (0, "")
 
 
 class Delimited:
-    """A CSV or TSV file; see `_table_rows.Table` and `_table_rows.Format`."""
+    """A CSV or TSV file; see `Table` and `Format`."""
 
     def __init__(self, member: Member, delimiter: str, quote: str, encoding: str, rejects: Rejects) -> None:
         self.member, self.quote, self.rejects = member, quote, rejects
@@ -185,7 +184,6 @@ class Feed:
     """Feeds lines to the CSV reader and knows which of them it read: a row may span several.
 
     Attributes:
-        blocks: not looked at yet.
         waiting: (number, line) of a block that is being read.
         taken: what the reader was given since this was last emptied.
     """
@@ -243,52 +241,12 @@ PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Format:
-    """How text files are written, and where in a workbook the table is; of Parquet nothing needs to be said.
-
-    Attributes:
-        delimiter: between cells; "" for what the file's name (.tsv) or its first line tells.
-        quote: quotes a cell; "" where quotes mean nothing.
-        encoding: of the text.
-        sheet: of a workbook; "" for the only one that has something in it.
-    """
+    """How text files are written, and where in a workbook the table is; of Parquet nothing needs to be said."""
 
     delimiter: str
     quote: str
     encoding: str
     sheet: str
-
-
-class Table(Protocol):
-    """A table that was opened.
-
-    Attributes:
-        names: of its columns.
-        header_line: where they stand.
-    """
-
-    names: list[str]
-    header_line: int
-
-    def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
-        """Yield the rows in frames, once: the columns at these places, and `line`.
-
-        A cell is a string, "" where it is empty. Rows of a Parquet file are counted from 1, its names being row 0;
-        those of a workbook have the numbers that a spreadsheet shows.
-
-        Args:
-            places: of the wanted columns, 0 for the first; frames name them "0", "1", ...
-
-        Raises:
-            InputError: the file is cut short, or a column holds what is neither text nor whole numbers.
-        """
-        ...
-
-    def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
-        """Yield (line, cells of the columns at these places, in that order), once; otherwise as `frames`.
-
-        Slower, but what is reported on the way comes in the order of the lines.
-        """
-        ...
 
 
 def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> list[Member]:
@@ -323,7 +281,7 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
 
 
 class _Parquet:
-    # Rows are counted from 1, as in `Table.frames`.
+    # Rows are counted from 1, as `Table` says.
     header_line = 0
 
     def __init__(self, member: Member, fractions: bool) -> None:
@@ -409,3 +367,10 @@ class _Workbook:
 
     def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
         return ((line, [cells[place] for place in places]) for line, cells in self.left)
+
+
+# A table that was opened: `names` of its columns, and the `header_line` where they stand. `frames` and `rows` yield,
+# once, the columns at some places, 0 for the first: as frames that call them "0", "1", ... with `line`, or as (line,
+# cells), in which case what is reported on the way comes in the order of the lines. A cell is a string, "" where it is
+# empty. Rows of a Parquet file are counted from 1, its names being row 0; those of a workbook as a spreadsheet does.
+Table = Delimited | _Parquet | _Workbook

@@ -58,12 +58,7 @@ def _check_kinds(kinds: Collection[str], members: Sequence[Member]) -> None:
 
 
 class Components:
-    """The components of a release, kind by kind.
-
-    Attributes:
-        files: snapshots by kind, as in their names: Concept, Description, ..., Association, Language.
-        used: those that were read.
-    """
+    """The components of a release, kind by kind."""
 
     def __init__(self, members: Sequence[Member], sieve: Sieve) -> None:
         self.sieve = sieve

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from alphita import progress
+from alphita import progress, textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.terminology import languages, model, prefixes
@@ -46,9 +46,6 @@ class Ids:
     counts as a CURIE only if its prefix is that one, or stands in the table of prefixes spelled just so, or if it is a
     URI that has a CURIE; all else is a code. Without a prefix of its own everything with a prefix is a CURIE, aliases
     resolved.
-
-    Attributes:
-        prefix: of the table's own codes, as Alphita writes it; "" where it has none.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -180,65 +177,11 @@ def is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
 
 Settings = dict[str, str]
 
-# Written as `_compact` does.
-IDS = frozenset(
-    {
-        "id",
-        "code",
-        "curie",
-        "identifier",
-        "conceptid",
-        "conceptcode",
-        "conceptcurie",
-        "termid",
-        "classid",
-        "itemid",
-        "localid",
-        "localcode",
-        "sourcecode",
-        "entityid",
-        "icdcode",
-    }
+# Names of columns, as `_compact` writes them. A weak one is taken where there is no other: it may only describe the term.
+_ROLES = [(row["role"], row["name"]) for row in textio.packaged(__package__, "table_columns.tsv")]
+IDS, TERMS, WEAK_TERMS, LANGUAGES = (
+    frozenset(name for role, name in _ROLES if role == wanted) for wanted in ("id", "term", "weak term", "language")
 )
-TERMS = frozenset(
-    {
-        "term",
-        "name",
-        "label",
-        "string",
-        "termname",
-        "conceptname",
-        "conceptlabel",
-        "conceptterm",
-        "preferredname",
-        "preferredterm",
-        "preferredlabel",
-        "prefname",
-        "prefterm",
-        "preflabel",
-        "display",
-        "displayname",
-        "longcommonname",
-        "fullyspecifiedname",
-        "fsn",
-    }
-)
-# Taken where there is none of the above, for they may also hold what only tells of the term.
-WEAK_TERMS = frozenset(
-    {
-        "description",
-        "desc",
-        "codedescription",
-        "longdescription",
-        "shortdescription",
-        "longname",
-        "shortname",
-        "title",
-        "synonym",
-        "text",
-    }
-)
-LANGUAGES = frozenset({"language", "lang", "languagecode"})
 _OF_A_SYSTEM = re.compile(r"(.+?)_?(?:concept_?)?(?:id|code|curie|cui|number|num)")
 # Names of ids by themselves, where the names of other systems may stand over a cross-reference.
 _SYSTEMS = {"cui": "UMLS", "sctid": "SNOMEDCT", "rxcui": "RXNORM"}
