@@ -177,7 +177,7 @@ def is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
 
 Settings = dict[str, str]
 
-# Names of columns, as `_compact` writes them. A weak one is taken where there is no other: it may only describe the term.
+# Names of columns, as `_compact` writes them. A weak one is taken where there is no other: it may describe the term.
 _ROLES = [(row["role"], row["name"]) for row in textio.packaged(__package__, "table_columns.tsv")]
 IDS, TERMS, WEAK_TERMS, LANGUAGES = (
     frozenset(name for role, name in _ROLES if role == wanted) for wanted in ("id", "term", "weak term", "language")
