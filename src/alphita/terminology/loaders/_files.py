@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -166,16 +167,18 @@ def source(file: Path | Member, *, name: str, version: str | None = None, licenc
     return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}
 
 
-def whole_lines(pieces: Iterable[bytes], place: str) -> Iterator[bytes]:
+def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -> Iterator[bytes]:
     """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed."""
-    rest = b""
+    rest, number = b"", 1
     for piece in pieces:
         if end := piece.rfind(b"\n") + 1:
             yield rest + piece[:end]
             rest = b""
+            number += piece.count(b"\n")
         rest += piece[end:]
         if len(rest) > MAX_LINE_BYTES:
-            raise InputError("a line of more than 16 MB: this is not a text file of the format", file=place)
+            problem = "a line of more than 16 MB: this is not a text file of the format"
+            raise InputError(problem, file=place, line=number if counted else None)
     if rest:
         yield rest + b"\n"
 
@@ -218,16 +221,9 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
                         "this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16"
                     )
                 raw = raw.removeprefix(codecs.BOM_UTF8)
-            if b"\0" in raw:
-                rejects.add("a NUL byte in the line", file=member.place, line=number, value=_shown(raw))
-                continue
-            try:
-                line = raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                problem = f"not {encoding}: byte 0x{raw[error.start]:02x}; name the right one: encoding=latin-1, say"
-                rejects.add(problem, file=member.place, line=number, value=_shown(raw))
-                continue
-            yield number, line.rstrip("\r\n")
+            line = _decoded(raw, number, member, encoding, rejects)
+            if line is not None:
+                yield number, line.rstrip("\r\n")
 
 
 def _lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
@@ -258,8 +254,26 @@ def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tup
             raise InputError(f"not {encoding}: {error}", file=member.place) from None
 
 
-def _shown(raw: bytes) -> str:
-    return raw[:100].decode("ascii", "replace")
+def no_text(raw: bytes, encoding: str) -> str:
+    """Return why a line is no text, or ""."""
+    if b"\0" in raw:
+        return "a NUL byte in the line"
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        return f"not {encoding}: byte 0x{raw[error.start]:02x}"
+    return ""
+
+
+def _decoded(raw: bytes, number: int, member: Member, encoding: str, rejects: Rejects) -> str | None:
+    """Return a line as text; None: it is none, and reported."""
+    problem = no_text(raw, encoding)
+    if not problem:
+        return raw.decode(encoding)
+    remedy = "; name the right one: encoding=latin-1, say" if b"\0" not in raw else ""
+    shown = raw[:100].decode("ascii", "replace")
+    rejects.add(problem + remedy, file=member.place, line=number, value=shown)
+    return None
 
 
 BLOCK_BYTES = 8 * 2**20
@@ -305,14 +319,17 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
     next(lines(member, encoding, Rejects(None)), None)
     number = 1
     with member.open() as file:
-        for raw in _whole_lines(file, member):
+        pieces = iter(partial(_next_block, file, member), b"")
+        for raw in whole_lines(pieces, member.place, counted=True):
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             try:
                 text = raw.decode(encoding)
             except UnicodeDecodeError:
                 text = "\0"
             if "\0" in text:
-                yield from _joined(_good_lines(raw, number, member, encoding, rejects))
+                found = enumerate(raw.replace(b"\r\n", b"\n").split(b"\n")[:-1], number)
+                texts = ((at, _decoded(line, at, member, encoding, rejects)) for at, line in found)
+                yield from _joined((at, line) for at, line in texts if line is not None)
             else:
                 yield number, text
             number += raw.count(b"\n")
@@ -330,23 +347,6 @@ def numbered(block: Block) -> Iterator[tuple[int, str]]:
     return ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n")[:-1], first))
 
 
-def _whole_lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
-    rest, number = b"", 1
-    while data := _next_block(file, member):
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield rest + data[:end]
-            number += data.count(b"\n")
-            rest = data[end:]
-        else:
-            rest += data
-        if len(rest) > MAX_LINE_BYTES:
-            problem = "a line of more than 16 MB: this is not a text file of the format"
-            raise InputError(problem, file=member.place, line=number)
-    if rest:
-        yield rest + b"\n"
-
-
 def _next_block(file: IO[bytes], member: Member) -> bytes:
     with reading(member.place, packing=member.packing):
         data = file.read(BLOCK_BYTES)
@@ -355,20 +355,6 @@ def _next_block(file: IO[bytes], member: Member) -> bytes:
     # Old files end their lines by CR alone.
     is_lone = data.count(b"\r") > data.count(b"\r\n")
     return re.sub(rb"\r(?!\n)", b"\n", data) if is_lone else data
-
-
-def _good_lines(raw: bytes, first: int, member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(raw.replace(b"\r\n", b"\n").split(b"\n")[:-1], first):
-        problem, text = ("a NUL byte in the line", "") if b"\0" in line else ("", "")
-        if not problem:
-            try:
-                text = line.decode(encoding)
-            except UnicodeDecodeError as error:
-                problem = f"not {encoding}: byte 0x{line[error.start]:02x}; name the right one: encoding=latin-1, say"
-        if problem:
-            rejects.add(problem, file=member.place, line=number, value=line[:100].decode("ascii", "replace"))
-        else:
-            yield number, text
 
 
 def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[Block]:

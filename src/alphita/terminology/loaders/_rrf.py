@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,11 +23,10 @@ from alphita.terminology import languages, model, prefixes
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import Sieve, listed
+from alphita.terminology.loaders._release import Lines, Sieve, listed
 from alphita.terminology.model import Tables
 
 BLOCK_BYTES = 32 * 2**20
-PIPE, NEWLINE = ord("|"), ord("\n")
 M = TypeVar("M", bound=Member)
 
 
@@ -115,22 +116,40 @@ class Release:
             if column not in layout:
                 raise InputError(f"MRFILES gives {name}.RRF no column {column}; it has {list(layout)}", file=shown)
         places = {column: layout.index(column) for column in columns}
-        checker = _Checker(len(layout), shown, self.rejects)
+        n_fields, lines = len(layout), None
         for raw in _files.whole_lines(_pieces(parts), shown):
-            good, lines = checker.check(raw)
-            if len(lines):
-                yield _split(good, lines, places, len(layout), shown)
-        if checker.line and not checker.accepted:
+            if lines is None:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+                lines = self._lines(raw, n_fields, places, shown)
+            frame = lines.frame(raw)
+            if len(frame):
+                yield frame.with_columns(pl.col("line").cast(pl.Int32), file=pl.lit(shown, dtype=pl.Categorical))
+        n_lines = lines.line - 1 if lines else 0
+        if lines and not lines.accepted:
             raise InputError(
                 f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'",
                 file=shown,
                 remedy="is it another file, or in another format (ORF)?",
             )
-        if checker.line != self.rows.get(name, checker.line):
-            problem = (
-                f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {checker.line:,}: cut short, or filtered?"
-            )
+        if n_lines != self.rows.get(name, n_lines):
+            problem = f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {n_lines:,}: cut short, or filtered?"
             self.rejects.add(problem, file=shown)
+
+    def _lines(self, first: bytes, n_fields: int, places: Mapping[str, int], shown: str) -> Lines:
+        """Return what makes frames of the lines of a file, of which `first` is the first block."""
+        # Some tools leave out the '|' that ends the line: in all lines, so most of them tell and no single one.
+        counts = Counter(line.count(b"|") for line in first.split(b"\n")[:-1])
+        n_pipes = n_fields - (counts[n_fields - 1] > counts[n_fields])
+
+        def check(raw: bytes) -> str | None:
+            n_found = raw.count(b"|")
+            if not raw.strip():
+                return None
+            if n_found != n_pipes:
+                return f"{n_found + (n_pipes != n_fields)} fields, but there must be {n_fields}"
+            return "a NUL byte in the line" if b"\0" in raw else "" if _files.is_utf8(raw) else "not utf-8"
+
+        return Lines(shown, _files.Split("|", n_pipes + 1), places, self.rejects, check, line=1, shown="utf-8")
 
 
 def parts_of(members: Sequence[M], name: str) -> list[M]:
@@ -165,79 +184,6 @@ def _pieces(parts: Sequence[Member]) -> Iterator[bytes]:
         # A file may have no rows; where it was cut into parts, an empty one has lost its rows.
         with part.open(may_be_empty=len(parts) == 1) as file:
             yield from iter(partial(file.read, BLOCK_BYTES), b"")
-
-
-class _Checker:
-    """Counts the fields of each line; passes the good lines on and reports the others."""
-
-    def __init__(self, n_fields: int, shown: str, rejects: Rejects) -> None:
-        self.n_fields, self.shown, self.rejects = n_fields, shown, rejects
-        self.pipes = 0
-        self.line = self.accepted = 0
-
-    def check(self, raw: bytes) -> tuple[bytes, NDArray[np.int64]]:
-        """Return the good lines of a block, and their numbers from 1."""
-        is_first = self.line == 0
-        if is_first:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if b"\r" in raw:  # one byte is found far faster than two
-            raw = raw.replace(b"\r\n", b"\n")
-        signs = np.frombuffer(raw, np.uint8)
-        starts = np.flatnonzero(signs[:-1] == NEWLINE) + 1
-        starts = np.insert(starts, 0, 0)
-        lines = np.arange(self.line + 1, self.line + 1 + len(starts))
-        self.line += len(starts)
-        pipes = (signs == PIPE).view(np.uint8)
-        # Counted in one byte each, for memory: right but for multiples of 256, and those would show in the sum.
-        counts = np.add.reduceat(pipes, starts, dtype=np.uint8)
-        if is_first:
-            # Some tools leave out the '|' that ends the line: in all lines, so most of them tell and no single one.
-            closed, bare = (int((counts == n % 256).sum()) for n in (self.n_fields, self.n_fields - 1))
-            self.pipes = self.n_fields - (bare > closed)
-        right = np.count_nonzero(pipes) == self.pipes * len(starts) and not (counts != self.pipes % 256).any()
-        if not right or b"\0" in raw or not _files.is_utf8(raw):
-            raw, lines = self._sort_out(raw, lines)
-        self.accepted += len(lines)
-        return raw, lines
-
-    def _sort_out(self, raw: bytes, lines: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-        kept, numbers = [], []
-        for text, number in zip(raw.split(b"\n"), lines.tolist(), strict=False):
-            if not text.strip():
-                continue
-            count = text.count(b"|")
-            problem = None
-            if count != self.pipes:
-                problem = f"{count + (self.pipes != self.n_fields)} fields, but there must be {self.n_fields}"
-            elif b"\0" in text:
-                problem = "a NUL byte in the line"
-            elif not _files.is_utf8(text):
-                problem = "not utf-8"
-            if problem is None:
-                kept.append(text)
-                numbers.append(number)
-            else:
-                shown = text[:100].decode("utf-8", "replace")
-                self.rejects.add(problem, file=self.shown, line=number, value=shown)
-        return b"\n".join([*kept, b""]), np.array(numbers, np.int64)
-
-
-def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fields: int, shown: str) -> pl.DataFrame:
-    names = {place: column for column, place in places.items()}
-    order = sorted(names)
-    frame = pl.read_csv(
-        raw,
-        has_header=False,
-        separator="|",
-        quote_char=None,
-        columns=order,
-        infer_schema=False,
-        schema={f"column_{place + 1}": pl.String for place in range(n_fields)},
-        empty_string_is_null=False,
-        extra_columns="ignore",
-    )
-    frame.columns = [names[place] for place in order]
-    return frame.with_columns(pl.Series("line", lines.astype(np.int32)), file=pl.lit(shown, dtype=pl.Categorical))
 
 
 # Ids whose number is below this find their row by a plain table.
