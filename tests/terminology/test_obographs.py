@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, Rejects
+from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.loaders import obographs
 from alphita.terminology.model import SCOPES
 from alphita.terminology.store import Terminology, load_terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load, Write
 
 GOOD = FIXTURES / "obographs" / "zz.json"
@@ -171,18 +172,5 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=4), st.lists(JSON, max_size=3), JSON, JSON)
 def test_json_of_another_shape(nodes: list[Any], edges: list[Any], meta: Any, sets: Any) -> None:
     parts = {"nodes": [node(1), *nodes], "edges": edges, "meta": meta, "equivalentNodesSets": sets, "id": meta}
-    check(json.dumps({"graphs": [parts, meta]}).encode())
-
-
-def check(content: bytes) -> None:
-    """Load the content: a terminology, or a clear error."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "x.json"
-        path.write_bytes(content)
-        try:
-            tables = obographs.load([path], obographs.Options(), Rejects(Path(folder) / "rejects.csv"))
-            store.save(tables, Path(folder) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert not (Path(folder) / "t.terminology").exists()
-            return
-        assert load_terminology(Path(folder) / "t.terminology").n_concepts
+    content = json.dumps({"graphs": [parts, meta]}).encode()
+    fuzz.check_sound_or_refused(obographs, {"x.json": content}, obographs.Options())

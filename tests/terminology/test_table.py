@@ -13,7 +13,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _files, _table_rows, table
 from alphita.terminology.store import Terminology
 from tests.books import book
-from tests.terminology.conftest import FIXTURES, Load, Write
+from tests.terminology.conftest import FIXTURES, Load, Write, cases
 
 TERMS, RELATIONS = FIXTURES / "terms.csv", FIXTURES / "relations.tsv"
 
@@ -86,11 +86,6 @@ def test_other_column_names_and_bare_codes(load: Load, write: Write) -> None:
         load(table, path, id_column="Code", term_column="Label")
 
 
-def test_a_preferred_column_decides(load: Load, write: Write) -> None:
-    path = write("x.csv", "id,term,preferred\nX:1,One,no\nX:1,Uno,TRUE\n")
-    assert load(table, path)[0].concept("X:1").name == "Uno"
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write, order: tuple[int, int]) -> None:
     paths = [
@@ -102,12 +97,6 @@ def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write
         assert [term.string for term in terminology.concept(concept).terms if term.preferred] == [name]
 
 
-def test_quotes_can_be_switched_off(load: Load, write: Write) -> None:
-    path = write("x.tsv", 'id\tterm\nX:1\t"One\nX:2\tT"wo"\n')
-    terminology, _ = load(table, path, quote="")
-    assert terminology.concept_names.to_pylist() == ['"One', 'T"wo"']
-
-
 @pytest.mark.parametrize("options", [{}, {"definition_column": "gloss"}, {"term_column": "string"}])
 def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, options: dict[str, str]) -> None:
     header = "id,term,x" if options.get("definition_column") else "id,label,x"
@@ -117,13 +106,6 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, optio
     assert repr(header.split(",")) in str(raised.value)
     assert repr(next(iter(options.values()), "term")) in str(raised.value)
     assert raised.value.exit_code == 2
-
-
-def test_lines_are_right_after_cells_of_several_lines(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nX:1,"One\ntwo"\n\nX:2,\n')
-    terminology, [reject] = load(table, path)
-    assert reject[1] == "5"
-    assert terminology.concept("X:1").name == "One\ntwo"
 
 
 def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) -> None:
@@ -145,13 +127,6 @@ def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) ->
     }
 
 
-def test_unknown_scope_and_status(load: Load, write: Write) -> None:
-    path = write("x.csv", "id,term,scope,status\nX:1,One,,\nX:1,Eins,nearly,\nX:1,Uno,exact,perhaps\n")
-    terminology, rejects = load(table, path)
-    assert [row[1:4] for row in rejects] == [["3", "scope", "nearly"], ["4", "status", "perhaps"]]
-    assert len(terminology.concept("X:1").terms) == 1
-
-
 def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
     relations = write("r.csv", "head,tail\nLOCAL:1,LOCAL:2\nLOCAL:1,LOCAL:404\nLOCAL:405,LOCAL:1\n")
     terminology, rejects = load(table, TERMS, relations)
@@ -167,6 +142,14 @@ def test_wrong_encoding(load: Load, write: Write) -> None:
     terminology, [reject] = load(table, path)
     assert (terminology.n_concepts, reject[1]) == (1, "3")
     assert load(table, path, encoding="latin-1")[0].concept("X:2").name == "Ménière"
+
+
+@pytest.mark.parametrize(("name", "chosen", "content", "terms", "refused"), cases("small_tables.tsv"))
+def test_small_tables(load: Load, write: Write, name: str, chosen: str, content: str, terms: str, refused: str) -> None:
+    path = write(name, content.encode("utf-8", "surrogateescape"))
+    terminology, rejects = load(table, path, **dict(pair.split("=") for pair in chosen.split()))
+    assert terminology.terms["string"].to_pylist() == terms.split("|")
+    assert sorted(f"{line} {field}" for _, line, field, *_ in rejects) == (refused.split("|") if refused else [])
 
 
 # --- a quote that is not closed --------------------------------------------------------------------------------------
@@ -185,28 +168,6 @@ def test_a_stray_quote_costs_its_own_row(load: Load, write: Write, end: str) -> 
     assert terminology.n_concepts == 5_998
     wanted = {"": "term number 300", 'L:300,"quoted"\n': "quoted", 'L:300,5"\n': '5"'}.get(end, "two\nlines")
     assert terminology.concept("L:300").name == wanted
-
-
-def test_two_stray_quotes_cost_a_row_each(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nL:1,"One\nL:2,Two\nL:3,"Three\nL:4,Four\n')
-    terminology, rejects = load(table, path)
-    assert [reject[1] for reject in rejects] == ["2", "4"]
-    assert terminology.concept_names.to_pylist() == ["Two", "Four"]
-
-
-def test_a_stray_quote_that_the_next_row_closes(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nL:1,"large vessel\nL:2,5"\nL:3,Three\n')
-    terminology, [reject] = load(table, path)
-    assert reject[1] == "2"
-    assert terminology.concept_names.to_pylist() == ['5"', "Three"]
-
-
-def test_a_bad_row_after_a_stray_quote_costs_its_own(load: Load, write: Write) -> None:
-    rows = [f"L:{n},term {n}\n" for n in range(10)]
-    rows[2], rows[5], rows[8] = 'L:2,"large\n', "L:5,too,many\n", 'L:8,5"\n'
-    terminology, rejects = load(table, write("x.csv", "id,term\n" + "".join(rows)))
-    assert [reject[1] for reject in rejects] == ["4", "7"]
-    assert terminology.n_concepts == 8
 
 
 @pytest.mark.parametrize(
@@ -259,25 +220,6 @@ def test_control_signs_around_a_cell_are_white_space(load: Load, write: Write) -
     assert terminology.n_concepts == 1
 
 
-def test_a_row_of_several_lines_that_lacks_a_cell_is_one_reject(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,language\nL:1,"One\ntwo"\nL:2,Two,en\n')
-    terminology, [reject] = load(table, path)
-    assert (reject[1], reject[4]) == ("2", "2 cells, but the header has 3")
-    assert terminology.concept_names.to_pylist() == ["Two"]
-
-
-def test_what_follows_a_cell_of_several_lines_is_no_row(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,note\nL:1,"One\ntwo",x,more\nL:2,Two,y\n')
-    terminology, [reject] = load(table, path, prefix="L")
-    assert (reject[1], reject[4]) == ("2", "4 cells, but the header has 3")
-    assert terminology.concept_names.to_pylist() == ["Two"]
-
-
-def test_a_header_of_several_lines(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,"a\nnote"\nL:1,One,x\nL:2,Two,"y"\n')
-    assert load(table, path)[0].concept_names.to_pylist() == ["One", "Two"]
-
-
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
@@ -321,13 +263,6 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     assert terminology.n_concepts == 1_000
     assert 502 in read
     assert len(read) < 20
-
-
-def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write) -> None:
-    path = write("x.csv", b"id,term\nL:1,One\nL:2,\xff\nL:3,\0\nL:4,Four\nL:5,\n")
-    terminology, rejects = load(table, path)
-    assert sorted(reject[1] for reject in rejects) == ["3", "4", "6"]
-    assert terminology.concept_names.to_pylist() == ["One", "Four"]
 
 
 def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,28 +205,8 @@ def write_release(content: Content, folder: Path, end: str) -> None:
     for concept, terms in concepts.items():
         for string, language, source, kind, suppressed, code in terms:
             atom = f"A{len(rows['MRCONSO']):07}"
-            rows["MRCONSO"].append(
-                [
-                    concept,
-                    language,
-                    "P",
-                    "",
-                    "PF",
-                    "",
-                    "Y",
-                    atom,
-                    "",
-                    "",
-                    "",
-                    source,
-                    kind,
-                    code,
-                    string,
-                    "0",
-                    suppressed,
-                    "",
-                ]
-            )
+            cells = f"{concept}|{language}|P||PF||Y|{atom}||||{source}|{kind}|{code}|{string}|0|{suppressed}|"
+            rows["MRCONSO"].append(cells.split("|"))
     for second, rel, first, rela, source in relations:
         rows["MRREL"].append([first, "", "", rel, second, "", "", rela, "", "", source, source, "", "", "N", ""])
     rows["MRSTY"] = [[concept, f"T{len(name)}", "", name, "", ""] for concept, name in sorted(types)]
