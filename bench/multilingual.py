@@ -33,7 +33,6 @@ from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError
 from alphita.index.neighbours import unit
 from alphita.progress import say
-from alphita.terminology import scripts
 from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
@@ -41,6 +40,7 @@ from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.report.markdown import table as markdown_table
 from alphita_lab.evaluation.report.markdown import text
 from alphita_lab.evaluation.scoring.results import bootstrap_interval
+from alphita_lab.training.terms import scripts
 from alphita_lab.training.terms.terminology_pairs import speaks
 
 SOURCE, LEAST, BLOCK, SEED = "en", 1000, 256, 0

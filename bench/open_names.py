@@ -22,7 +22,7 @@ from alphita.index.choice import KIND, OURS
 from alphita.index.contradicting import contradicted
 from alphita.index.external_names import EQUIVALENTS, NAMES, SHORT_FORMS, UNLENT, names_of, prepared
 from alphita.progress import say
-from alphita.terminology.loaders import _icd10cm_index, _icd10cm_names
+from alphita.terminology.loaders import _icd10cm_index
 from alphita.terminology.store import load_terminology
 from general_calibration import GENES, SOURCES, read_table
 from open_graph import EXACT_MATCH
@@ -117,8 +117,8 @@ def _of_graph(
 def _index(path: Path) -> pl.DataFrame:
     """Return the names that the alphabetical index of ICD-10-CM has for each code."""
     table = pl.read_csv(path, infer_schema=False).select(_icd10cm_index.COLUMNS).fill_null("")
-    found = _icd10cm_names.names(
-        _icd10cm_names.IndexRow(int(level), term, code) for level, term, code in table.iter_rows()
+    found = _icd10cm_index.names(
+        _icd10cm_index.IndexRow(int(level), term, code) for level, term, code in table.iter_rows()
     )
     codes, names = zip(*found, strict=True)
     ids = [f"ICD10CM:{code}" for code in codes]

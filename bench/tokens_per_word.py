@@ -24,7 +24,7 @@ from alphita import report
 from alphita.artefact import atomic_file
 from alphita.encoder.wordpieces import changed, count_words, fertility, open_wordpiece, words_of
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.report.markdown import text

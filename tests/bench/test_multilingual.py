@@ -12,9 +12,8 @@ import pytest
 
 from alphita.errors import InputError
 from alphita.terminology import store
-from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import Split, hold_out_synonyms
+from alphita.terminology.splits import Split, hold_out_concepts, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from tests.doubles import HashEncoder
 

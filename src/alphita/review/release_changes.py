@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from alphita.errors import InputError
 from alphita.review.records import Decision, ReviewRow
 from alphita.terminology import prefixes
-from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD, Concept
-from alphita.terminology.prefix_changes import changed_prefixes, under
-from alphita.terminology.store import Terminology
+from alphita.terminology.changes import changed_prefixes, under
+from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Concept, Terminology
 from alphita.terminology.text import clean
 
 FOLLOWS, REOPENED = "follows", "reopened"

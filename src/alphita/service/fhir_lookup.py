@@ -16,7 +16,7 @@ from alphita.index.store import Index
 from alphita.review import codings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 
 KNOWN = {
     "code": "code",

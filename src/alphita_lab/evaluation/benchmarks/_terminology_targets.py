@@ -20,7 +20,7 @@ from alphita import progress, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.index.concepts import replacements
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many

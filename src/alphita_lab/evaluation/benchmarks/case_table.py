@@ -16,7 +16,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
 from alphita_lab.evaluation.benchmarks import Info, Source

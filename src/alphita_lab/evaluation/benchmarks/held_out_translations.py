@@ -15,7 +15,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import among, speaks
+from alphita.terminology.languages import among, speaks
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source

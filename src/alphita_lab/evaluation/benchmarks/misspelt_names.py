@@ -19,7 +19,7 @@ from pydantic import Field
 from alphita.calibrate.noise import slip
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.evaluation.benchmarks import Info, Source

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Info, Source
 from alphita_lab.evaluation.scoring.results import Metric, Result
