@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphita_lab.evaluation.report.plots import (
+from alphita_lab.evaluation.report.pictures import (
     COLOURS,
     MARKERS,
     chapters,
@@ -77,7 +77,7 @@ def test_wrong_use_is_named(tmp_path) -> None:
 
 def test_importing_needs_no_plotting_library() -> None:
     code = (
-        "import sys, alphita_lab.evaluation.report.plots, alphita_lab.evaluation.scoring.results; "
+        "import sys, alphita_lab.evaluation.report.pictures, alphita_lab.evaluation.scoring.results; "
         "print([m for m in ('matplotlib', 'openTSNE', 'sklearn', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
