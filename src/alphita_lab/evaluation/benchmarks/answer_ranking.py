@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding
@@ -26,17 +26,7 @@ from alphita_lab.evaluation.scoring.results import Metric, Result
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQA", "cMedQNLI")
-INFO = Info(
-    title="which of the candidates answer a patient's question",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; Zhang et al. 2018 (cMedQA)",
-    where=f"{_chineseblue.WHERE} (cMedQA, cMedQNLI), or your own NAME.train.tsv, NAME.test.tsv, ... with the columns "
-    f"query, answer, label; {_chineseblue.SPLIT}",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("answer_ranking")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

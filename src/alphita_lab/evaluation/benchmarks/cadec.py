@@ -6,18 +6,11 @@ Zero shot: mentions are ranked against the names of the targets, one name a targ
 from __future__ import annotations
 
 from alphita.config import Config
-from alphita_lab.evaluation.benchmarks import Info, Source, _folds, published
+from alphita_lab.evaluation.benchmarks import Source, _folds, about
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="patients' words for drugs' adverse effects -> SNOMED CT (5 folds)",
-    task="normalization",
-    citation="Karimi et al. 2015, Cadec: A corpus of adverse drug event annotations; folds of Tutubalina et al. 2018",
-    where="the folds CADEC_0 ... CADEC_4, each standard.txt, train.txt, test.txt, come with the code of CODER "
-    "(https://github.com/GanjinZero/CODER, test/cadec/data/cadec); Cadec itself is under CSIRO's data licence",
-)
-PUBLISHED = published("cadec")
+INFO, PUBLISHED = about(__name__)
 _FILES = ("CADEC_{fold}/{kind}.txt",)
 
 

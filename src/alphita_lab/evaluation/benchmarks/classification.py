@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, maxima
 from alphita_lab.evaluation.scoring.results import Metric, Result
 
@@ -22,17 +22,7 @@ __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 SETS = ("cMedIC", "cMedTC", "QIC")
 # Labels that F1 does not count.
 UNCOUNTED = {"cMedIC": frozenset(["0"])}
-INFO = Info(
-    title="intents of queries and kinds of clinical sentences",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the query intents of Liu et al. 2022",
-    where=f"{_chineseblue.WHERE} (cMedIC, cMedTC). QIC is not public: give your own QIC.train.tsv, .dev.tsv, .test.tsv "
-    "with the columns query, label",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("classification")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

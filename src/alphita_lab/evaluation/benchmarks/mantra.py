@@ -19,30 +19,19 @@ from xml.etree import ElementTree
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
-INFO = Info(
-    title="mentions in titles, drug labels and patents of five languages -> UMLS, sets of concepts",
-    task="normalization",
-    citation="Kors et al. 2015, A multilingual gold-standard corpus for biomedical concept recognition: the Mantra GSC",
-    where="https://github.com/mi-erasmusmc/Mantra-Gold-Standard-Corpus (GPL-3): unzip Mantra-GSC-brat.zip in the data "
-    "folder; targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-    main_metric="set F1",
-)
+INFO, PUBLISHED = about(__name__)
 _LANGUAGES = {"en": "English", "es": "Spanish", "fr": "French", "nl": "Dutch", "de": "German"}
 _CODES = {name.lower(): code for code, name in _LANGUAGES.items()}
 _CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patents", "patents": "Patents"}
 _TABLE = ("language", "subcorpus", "unit", "span", "mention", "cui", "group")
 _CUI = re.compile(r"C\d{7}")
-
-
-PUBLISHED = published("mantra")
 
 
 class Options(names.NameOptions):

@@ -33,7 +33,7 @@ import polars as pl
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease, published
+from alphita_lab.evaluation.benchmarks import Source, _chineseblue, _pubtator, about, bc5cdr, ncbi_disease
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Options, Set, unquoted
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
@@ -52,18 +52,7 @@ CORPORA = {
         ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
     )
 }
-INFO = Info(
-    title="named entities in health records, patients' questions, queries and abstracts",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the entities in queries of Liu et al. 2022; the corpora of ncbi_disease and "
-    "bc5cdr",
-    where=f"{_chineseblue.WHERE} (cEHRNER, cMedQANER); the corpora of NCBI-Disease and BC5CDR as for ncbi_disease and "
-    "bc5cdr. QNER is not public: give your own QNER.train.tsv, QNER.test.tsv, ... with the columns query, entities",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("ner")
+INFO, PUBLISHED = about(__name__)
 OUTSIDE = "O"
 LINES = "expected lines of a character, a space and B_type, I_type or O, and an empty line between texts"
 COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"

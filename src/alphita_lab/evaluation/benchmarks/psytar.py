@@ -7,19 +7,11 @@ by a spreadsheet; they are taken off and counted.
 from __future__ import annotations
 
 from alphita.config import Config
-from alphita_lab.evaluation.benchmarks import Info, Source, _folds, published
+from alphita_lab.evaluation.benchmarks import Source, _folds, about
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="patients' words for psychiatric drugs' effects -> SNOMED CT (5 folds)",
-    task="normalization",
-    citation="Zolnoori et al. 2019, The PsyTAR dataset; folds of Miftahutdinov and Tutubalina 2019",
-    where="the folds fold_1 ... fold_5, each standard.txt, train.txt, test.txt, come with the code of CODER "
-    "(https://github.com/GanjinZero/CODER, test/cadec/data/psytar_disjoint_folds); PsyTAR itself is CC BY 4.0",
-    tested_on_real_data=True,
-)
-PUBLISHED = published("psytar")
+INFO, PUBLISHED = about(__name__)
 _FILES = ("fold_{fold}/{kind}.txt", "psytar_disjoint_folds/fold_{fold}/{kind}.txt", "fold_{fold}.{kind}.txt")
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding
@@ -32,17 +32,7 @@ __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedIR",)
 LAYOUT = 'expected lines of {"query": ..., "documents": [{"title": ..., "label": ...}, ...]}'
-INFO = Info(
-    title="documents for a medical query, in the order of their relevance",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION,
-    where=f"{_chineseblue.WHERE} (cMedIR, as train.json, dev.json, test.json), or your own NAME.train.tsv, "
-    f"NAME.test.tsv, ... with the columns query, title, label; {_chineseblue.SPLIT}",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="ordered pairs",
-)
-PUBLISHED = published("retrieval")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

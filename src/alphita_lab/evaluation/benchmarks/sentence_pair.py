@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options
 from alphita_lab.evaluation.scoring.finetuning import count_columns, mean_precision, mean_recall
 from alphita_lab.evaluation.scoring.results import Metric, Result
@@ -17,17 +17,7 @@ from alphita_lab.evaluation.scoring.results import Metric, Result
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQQ", "QTRel-easy", "QTRel-hard")
-INFO = Info(
-    title="whether two questions mean the same, whether a product fits a query",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the query-title relevance of Liu et al. 2022",
-    where=f"{_chineseblue.WHERE} (cMedQQ). QTRel is not public: give your own QTRel-easy.train.tsv, "
-    "QTRel-easy.test.tsv, ... with the columns query, title, label",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("sentence_pair")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

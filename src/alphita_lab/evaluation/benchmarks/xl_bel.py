@@ -14,22 +14,14 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
-INFO = Info(
-    title="mentions of Wikipedia in ten languages -> UMLS",
-    task="normalization",
-    citation="Liu et al. 2021, Learning Domain-Specialised Representations for Cross-Lingual Biomedical Entity Linking",
-    where="the files en_1k_test_query.txt, de_1k_test_query.txt, ... come with the code of SapBERT "
-    "(https://github.com/cambridgeltl/sapbert, evaluation/xl_bel); targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-)
-PUBLISHED = published("xl_bel")
+INFO, PUBLISHED = about(__name__)
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
 ANIMALS = ("Animal", "Invertebrate", "Vertebrate", "Amphibian", "Bird", "Fish", "Reptile", "Mammal")
 SPECIES = frozenset({"Plant", "Alga", "Eukaryote", *ANIMALS})
