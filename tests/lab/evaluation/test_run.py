@@ -545,7 +545,7 @@ def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("too few concepts")
 
-    monkeypatch.setattr(pictures.plots, "type_maps", broken)
+    monkeypatch.setattr(pictures, "type_maps", broken)
     out = tmp_path / "report"
     code = alphita(
         "evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path, "--pictures", "-o", out

@@ -17,13 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding
 from alphita_lab.evaluation.scoring.results import Metric, Result
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQA", "cMedQNLI")
 INFO, PUBLISHED = about(__name__)
@@ -34,9 +32,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     return _chineseblue.read_pairs(path, counts, ("query", "answer"), by_query=True)
 
 
-def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+load = _chineseblue.loader(SETS, read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:

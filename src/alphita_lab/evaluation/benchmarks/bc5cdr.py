@@ -13,8 +13,6 @@ from alphita_lab.evaluation.benchmarks.ncbi_disease import BEFORE, Options, rank
 from alphita_lab.evaluation.scoring.results import Result, merge_notes
 from alphita_lab.evaluation.systems import System
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
 INFO, PUBLISHED = about(__name__)
 _FOLDER = "CDR_Data/CDR.Corpus.v010516/"
 CORPUS = {

@@ -19,7 +19,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Source, about
+from alphita_lab.evaluation.benchmarks import Source, _folds, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
@@ -53,13 +53,12 @@ def load(source: Source, options: Options) -> Data:
         [(mention,) for mention in mentions],
         [(frozenset(names),) for names in gold],
         {"standard_names": ["one" if size == 1 else "several" for size in sizes]},
-        names.seen_in(mentions, trained),
+        _folds.seen(((mention,) for mention in mentions), trained),
     )
     distinct = list(dict.fromkeys(standard))
     notes: dict[str, Any] = {"standard names that stand in the list twice": len(standard) - len(distinct)}
     absent = {name for names in gold for name in names} - set(distinct)
-    notes |= {"gold names that the list lacks": len(absent)} if absent else {}
-    notes |= {"queries left out, empty": empty} if empty else {}
+    notes |= names.counted({"gold names that the list lacks": len(absent), "queries left out, empty": empty})
     subsets = ("standard_names",) if max(sizes) > 1 else ()
     return Data(queries, Targets(distinct, distinct), notes | names.repeated(queries), subsets, sizes)
 

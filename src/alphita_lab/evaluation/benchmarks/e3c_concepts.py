@@ -16,10 +16,8 @@ from alphita import textio
 from alphita.errors import InputError
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
 INFO, PUBLISHED = about(__name__)
 _CUI = re.compile(r"C\d{7}")
@@ -53,11 +51,8 @@ def load(source: Source, options: Options) -> Data:
     if not mentions:
         raise InputError(f"holds no mention of {options.layer} with a CUI", file=path)
     dictionary = names.umls_dictionary(source, gold, options)
-    queries = Queries(
-        [(mention,) for mention in mentions],
-        [(dictionary.gold([cui]),) for cui in gold],
-        {"layer": layers, "semantic_type": [dictionary.type_of([cui]) for cui in gold]},
-    )
-    notes = dictionary.notes | names.repeated(queries)
-    notes |= {f"mentions left out, {why}": count for why, count in left_out.items() if count}
-    return Data(queries, dictionary.targets, notes, ("layer",) if options.layer == "all" else ())
+    ids = [[cui] for cui in gold]
+    columns = {"layer": layers, "semantic_type": dictionary.types_of(ids)}
+    data = dictionary.data(mentions, ids, columns, ("layer",) if options.layer == "all" else ())
+    data.notes.update(names.counted({f"mentions left out, {why}": count for why, count in left_out.items()}))
+    return data

@@ -19,10 +19,9 @@ from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 INFO, PUBLISHED = about(__name__)
 

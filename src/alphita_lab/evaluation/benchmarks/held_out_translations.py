@@ -20,10 +20,9 @@ from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import NotGiven, Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.benchmarks.held_out_synonyms import open_split, queries_of, split_notes
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "hold_out_translations", "load"]
 
 INFO, PUBLISHED = about(__name__)
 

@@ -12,10 +12,8 @@ from alphita import textio
 from alphita.errors import InputError
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
 INFO, PUBLISHED = about(__name__)
 _LINE = re.compile(r"\[(\d+)::(\d+)\]\tHP[_:](\d{7}) \| (.+)")
@@ -40,10 +38,6 @@ def load(source: Source, options: Options) -> Data:
         raise InputError("the files hold no annotation", file=source.read[0])
     dictionary = names.terminology_dictionary(terminology, {curie: curie for curie in gold}, options)
     how = [dictionary.how[curie] for curie in gold]
-    queries = Queries(
-        [(mention,) for mention in mentions],
-        [(dictionary.gold([curie]),) for curie in gold],
-        {"id": how, "semantic_type": [dictionary.type_of([curie]) for curie in gold]},
-    )
-    notes = dictionary.notes | {"queries whose id is live": how.count("live")} | names.repeated(queries)
-    return Data(queries, dictionary.targets, notes, ("id",))
+    ids = [[curie] for curie in gold]
+    columns = {"id": how, "semantic_type": dictionary.types_of(ids)}
+    return dictionary.data(mentions, ids, columns, ("id",), {"queries whose id is live": how.count("live")})

@@ -21,10 +21,8 @@ from alphita import textio
 from alphita.errors import InputError
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
 INFO, PUBLISHED = about(__name__)
 _LANGUAGES = {"en": "English", "es": "Spanish", "fr": "French", "nl": "Dutch", "de": "German"}
@@ -67,22 +65,18 @@ def load(source: Source, options: Options) -> Data:
     gold = [list(dict.fromkeys(one.cui for one in found)) for found in sets.values()]
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
-    queries = Queries(
-        [(annotation.mention,) for annotation in first],
-        [(dictionary.gold(cuis),) for cuis in gold],
-        {
-            "part": [f"{annotation.language} {annotation.corpus}" for annotation in first],
-            "language": [annotation.language for annotation in first],
-            "corpus": [annotation.corpus for annotation in first],
-            "group": [annotation.group if re.fullmatch("[A-Z]{4}", annotation.group) else None for annotation in first],
-        },
-    )
-    missing = [name for code, name in _LANGUAGES.items() if code not in {annotation.language for annotation in first}]
-    notes = dictionary.notes | names.repeated(queries)
-    notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
-    notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
-    subsets = ("part", "language", "corpus", "group")
-    return Data(queries, dictionary.targets, notes, subsets, [len(cuis) for cuis in gold])
+    columns = {
+        "part": [f"{one.language} {one.corpus}" for one in first],
+        "language": [one.language for one in first],
+        "corpus": [one.corpus for one in first],
+        "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
+    }
+    sizes = [len(cuis) for cuis in gold]
+    data = dictionary.data([one.mention for one in first], gold, columns, tuple(columns), sizes=sizes)
+    missing = [name for code, name in _LANGUAGES.items() if code not in columns["language"]]
+    data.notes.update(names.counted({"annotations left out for want of a CUI": without_cui}))
+    data.notes.update({"languages that are not there": ", ".join(missing)} if missing else {})
+    return data
 
 
 def _unpacked(path: Path) -> Path:

@@ -25,10 +25,9 @@ from alphita.terminology.text import clean
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._dictionary import terms_in
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 INFO, PUBLISHED = about(__name__)
 # Draws for one name, after which it is left out.

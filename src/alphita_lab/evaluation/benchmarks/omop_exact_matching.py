@@ -18,10 +18,9 @@ from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 INFO, PUBLISHED = about(__name__)
 PREDICATES = ("exactMatch", "broadMatch")

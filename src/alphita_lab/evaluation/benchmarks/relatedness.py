@@ -116,13 +116,8 @@ def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
 def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
     """Return the sets in translation, without the pairs that have none; these are counted in `notes`."""
     lines = textio.held_rows(path, ",")
-    header = [cell.lower() for cell in lines[0][1]] if lines else []
-    for column in TRANSLATED:
-        if column.lower() not in header:
-            raise InputError(
-                f"has no column {column!r}", file=path, line=1, remedy=f"expected the columns {','.join(TRANSLATED)}"
-            )
-    places = [header.index(column.lower()) for column in TRANSLATED]
+    header = lines[0][1] if lines else []
+    places = textio.places(header, TRANSLATED, path, remedy=f"expected the columns {','.join(TRANSLATED)}")
     known: dict[tuple[str, str], tuple[str, str]] = {}
     for number, row in lines[1:]:
         if len(row) <= max(places):

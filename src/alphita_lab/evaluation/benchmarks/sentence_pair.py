@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from alphita_lab.evaluation.benchmarks import Source, _chineseblue, about
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options
 from alphita_lab.evaluation.scoring.finetuning import count_columns, mean_precision, mean_recall
 from alphita_lab.evaluation.scoring.results import Metric, Result
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedQQ", "QTRel-easy", "QTRel-hard")
 INFO, PUBLISHED = about(__name__)
@@ -25,9 +23,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     return _chineseblue.read_pairs(path, counts, ("query", "title"), by_query=False)
 
 
-def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+load = _chineseblue.loader(SETS, read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:

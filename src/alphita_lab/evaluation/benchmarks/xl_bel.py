@@ -8,7 +8,7 @@ for that is where insects and other invertebrates stand.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,10 +16,8 @@ from alphita import textio
 from alphita.errors import InputError, UsageError
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
 INFO, PUBLISHED = about(__name__)
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
@@ -65,18 +63,11 @@ def load(source: Source, options: Options) -> Data:
             "its MRSTY and give it as --terminology"
         )
     missing = sorted(set(LANGUAGES) - set(languages))
-    notes = dictionary.notes | {"queries of unknown semantic type": species.count(None)}
     kept = [row for row, one in enumerate(species) if options.species == "all" or not one]
-    notes |= {"queries left out as plants and animals": len(mentions) - len(kept)} if len(kept) < len(mentions) else {}
+    notes: dict[str, Any] = {"queries of unknown semantic type": species.count(None)}
+    notes |= names.counted({"queries left out as plants and animals": len(mentions) - len(kept)})
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
-    queries = Queries(
-        [(mentions[row],) for row in kept],
-        [(dictionary.gold(gold[row]),) for row in kept],
-        {
-            "language": [languages[row] for row in kept],
-            "semantic_type": [dictionary.type_of(gold[row]) for row in kept],
-            "species": [species[row] for row in kept],
-        },
-    )
+    strings, ids, tongues, kinds = ([every[row] for row in kept] for every in (mentions, gold, languages, species))
+    columns = {"language": tongues, "semantic_type": dictionary.types_of(ids), "species": kinds}
     subsets = ("language", *(["species"] if options.species == "all" and any(species) else []))
-    return Data(queries, dictionary.targets, notes | names.repeated(queries), subsets)
+    return dictionary.data(strings, ids, columns, subsets, notes)

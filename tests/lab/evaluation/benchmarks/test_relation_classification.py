@@ -310,30 +310,6 @@ def test_names_of_a_terminology(terminology: Terminology, tmp_path: Path) -> Non
     assert data.notes["test_pairs_also_in_train"] == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
-        ("x_test.txt", "C1 C2\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\t\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\tC2\tC3\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\tC2\n", "1 lines, but y_test.txt has 8"),
-        ("y_train.txt", "\n" + "may cause\n" * 30, "names no relation"),
-        ("y_train.txt", "\n\n", "holds no line"),
-        ("y_test.txt", b"\xff\n", "not UTF-8"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2\n", r"not head\|relation\|tail\|source"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause||diseasedb\n", r"not head\|relation\|tail\|source"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2|other\n", "no triple of the source diseasedb"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2|diseasedb\n", "needs two relations"),
-    ],
-)
-def test_bad_files(tmp_path: Path, name: str, text: str | bytes, problem: str) -> None:
-    shutil.copytree(FOLDER, tmp_path / "data")
-    (tmp_path / "data" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError, match=problem) as error:
-        benchmark.load(source(tmp_path / "data"), OPTIONS)
-    assert error.value.file is not None
-
-
 def test_gzipped_files(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "data")
     plain = benchmark.load(source(tmp_path / "data"), OPTIONS)
@@ -349,14 +325,3 @@ def test_stratified_split_needs_two_of_each(tmp_path: Path) -> None:
     (tmp_path / "relation_all.txt").write_text("\n".join(lines))
     with pytest.raises(InputError, match="once"):
         benchmark.load(source(tmp_path), benchmark.Options(split="stratified"))
-
-
-def test_missing_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="somewhere"):
-        benchmark.load(source(tmp_path), OPTIONS)
-    with pytest.raises(UsageError, match="--data"):
-        benchmark.load(source(None), OPTIONS)
-    with pytest.raises(UsageError, match="needs a terminology"):
-        benchmark.load(source(None), benchmark.Options(triples="terminology"))
-    with pytest.raises(UsageError, match="vectors of terms or of concepts"):
-        benchmark.evaluate(benchmark.load(source(), OPTIONS), object(), OPTIONS)
