@@ -168,6 +168,15 @@ def test_wrong_use(folds, tmp_path, capsys):
     assert "pictures show a terminology" in error("psytar", "-m", "tfidf", "--pictures", "--data", folds)
 
 
+def test_without_jinja2_nothing_is_scored(folds, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    words = ("evaluate", "psytar", "-m", "tfidf", "--data", folds, "-o", tmp_path / "report")
+    assert alphita(*words) == 1
+    told = capsys.readouterr().err
+    assert "pip install 'alphita[evaluate]'" in told
+    assert "psytar: tfidf" not in told
+
+
 def test_a_missing_file_asked_for_by_name_is_an_error(tmp_path, capsys):
     assert alphita("evaluate", "psytar", "-m", "tfidf", "--data", tmp_path, "-o", tmp_path / "report") == 1
     assert "psytar finds no fold_1" in capsys.readouterr().err

@@ -84,7 +84,7 @@ class Published:
 def about(module: str) -> tuple[Info, tuple[Published, ...]]:
     """Return what one of our own benchmarks is, by its row of _benchmarks.tsv, and what papers report, by NAME.tsv."""
     name = module.rpartition(".")[2]
-    row = next(row for row in textio.packaged(PACKAGE, "_benchmarks.tsv") if row["name"] == name)
+    row = {row["name"]: row for row in textio.packaged(PACKAGE, "_benchmarks.tsv")}[name]
     info = Info(
         row["title"],
         row["task"],
@@ -95,7 +95,7 @@ def about(module: str) -> tuple[Info, tuple[Published, ...]]:
         row["tested_on_real_data"] == "yes",
         row["main_metric"],
     )
-    figures = ()
+    figures: tuple[Published, ...] = ()
     if importlib.resources.files(PACKAGE).joinpath(f"{name}.tsv").is_file():
         figures = tuple(
             Published(

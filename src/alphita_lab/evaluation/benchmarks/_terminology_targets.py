@@ -34,6 +34,8 @@ NAME_FILES = ("open_cui_names.tsv", "open_graph/open_cui_names.tsv", "../open_gr
 NAME_COLUMNS = ("cui", "name")
 UMLS = "UMLS:"
 
+Columns = dict[str, Sequence[Any]]
+
 
 class NameFilter(Config):
     """Which names of a terminology the mentions are ranked against."""

@@ -52,7 +52,7 @@ def load(source: Source, options: Options) -> Data:
         raise InputError(f"holds no mention of {options.layer} with a CUI", file=path)
     dictionary = names.umls_dictionary(source, gold, options)
     ids = [[cui] for cui in gold]
-    columns = {"layer": layers, "semantic_type": dictionary.types_of(ids)}
+    columns: names.Columns = {"layer": layers, "semantic_type": dictionary.types_of(ids)}
     data = dictionary.data(mentions, ids, columns, ("layer",) if options.layer == "all" else ())
     data.notes.update(names.counted({f"mentions left out, {why}": count for why, count in left_out.items()}))
     return data

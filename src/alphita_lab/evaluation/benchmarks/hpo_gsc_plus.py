@@ -39,5 +39,5 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.terminology_dictionary(terminology, {curie: curie for curie in gold}, options)
     how = [dictionary.how[curie] for curie in gold]
     ids = [[curie] for curie in gold]
-    columns = {"id": how, "semantic_type": dictionary.types_of(ids)}
+    columns: names.Columns = {"id": how, "semantic_type": dictionary.types_of(ids)}
     return dictionary.data(mentions, ids, columns, ("id",), {"queries whose id is live": how.count("live")})

@@ -65,7 +65,7 @@ def load(source: Source, options: Options) -> Data:
     gold = [list(dict.fromkeys(one.cui for one in found)) for found in sets.values()]
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
-    columns = {
+    columns: names.Columns = {
         "part": [f"{one.language} {one.corpus}" for one in first],
         "language": [one.language for one in first],
         "corpus": [one.corpus for one in first],

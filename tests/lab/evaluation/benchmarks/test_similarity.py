@@ -25,47 +25,11 @@ from alphita_lab.evaluation.scoring.results import Result, figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.evaluation.systems.tfidf import TfidfSystem
 from tests.doubles import HashEncoder
+from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
 from tests.reference import pairs as slow
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6, allow_subnormal=False))
-
-
-class Hashes:
-    """A system with vectors; strings that hold `unknown` have none."""
-
-    name = "hashes"
-    rules = DEFAULT_RULES
-
-    def __init__(self, unknown: str = "\0") -> None:
-        self.facts: dict[str, object] = {}
-        self.unknown = unknown
-
-    def encode(self, strings):
-        vectors = HashEncoder().encode(strings)
-        vectors[[self.unknown in string for string in strings]] = np.nan
-        return vectors
-
-    def neighbours(self, queries, terms, k):
-        raise AssertionError("pairs are compared")
-
-    def similarity(self, left, right):
-        return (self.encode(left) * self.encode(right)).sum(axis=1)
-
-
-class Concepts:
-    """A system with vectors of ids only."""
-
-    name = "ids"
-
-    def __init__(self, unknown: str = "") -> None:
-        self.facts: dict[str, object] = {}
-        self.unknown = unknown
-
-    def encode_concepts(self, ids):
-        vectors = HashEncoder().encode(ids)
-        vectors[[one == self.unknown for one in ids]] = np.nan
-        return vectors
 
 
 def source(module, folder: Path | None = FIXTURES, terminology: Terminology | None = None) -> Source:
@@ -192,16 +156,6 @@ def test_relatedness_says_which_sets_are_missing(copied) -> None:
         score(relatedness, Hashes(), None)  # type: ignore[arg-type]
 
 
-def test_relatedness_of_a_gzipped_file(copied) -> None:
-    path = copied / "relatedness" / "MayoSRS.csv"
-    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
-    assert "MayoSRS" in set(score(relatedness, Hashes(), copied).rows["dataset"])
-    Path(f"{path}.gz").write_bytes(b"no gzip")
-    with pytest.raises(InputError, match="cannot be read"):
-        score(relatedness, Hashes(), copied)
-
-
 def test_relatedness_of_bytes_that_are_no_text(copied) -> None:
     (copied / "relatedness" / "Bio-SimLex.txt").write_bytes(b"a\xff\tb\t1\n")
     with pytest.raises(InputError, match=r"Bio-SimLex\.txt:1: not UTF-8"):
@@ -240,11 +194,11 @@ def test_pairs_without_an_answer_are_left_out_and_counted() -> None:
 
 
 def test_concept_systems_are_asked_for_ids() -> None:
-    result = score(relatedness, Concepts(unknown="C9000003"))
+    result = score(relatedness, HashedConcepts("C9000003".__eq__))
     assert result.notes["compared"].startswith("by concept")
     rows = result.rows.filter(dataset="UMNSRS similarity")
     assert rows["similarity"].is_null().to_list() == [False, True, False, False, True]
-    one, other = Concepts().encode_concepts(["C9000001", "C9000002"])
+    one, other = HashedConcepts().encode_concepts(["C9000001", "C9000002"])
     assert rows["similarity"][0] == pytest.approx(float(one @ other), abs=1e-6)
     # These have no CUIs, and one pair of EHR-RelB lacks one.
     assert result.rows.filter(dataset="Bio-SimLex")["similarity"].null_count() == 4
