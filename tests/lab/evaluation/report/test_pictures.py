@@ -1,22 +1,12 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphita_lab.evaluation.report.plots import (
-    COLOURS,
-    MARKERS,
-    chapters,
-    choose_concepts,
-    synonym_map,
-    term_maps,
-    type_maps,
-)
+from alphita_lab.evaluation.report.pictures import chapters, choose_concepts, synonym_map, term_maps, type_maps
 
 
 def test_concepts_are_chosen_among_those_with_most_terms() -> None:
@@ -31,10 +21,6 @@ def test_concepts_are_chosen_among_those_with_most_terms() -> None:
     # Only the 10 * number richest are looked at.
     many = np.arange(6, 106)
     assert all((many[choose_concepts(many, number=2, seed=seed)] >= 86).all() for seed in range(20))
-
-
-def test_twelve_colours_and_markers_differ() -> None:
-    assert len(set(COLOURS)) == len(set(MARKERS)) == 12
 
 
 def toy(concepts: int, terms: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
@@ -73,15 +59,6 @@ def test_wrong_use_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="got 4 concepts"):
         synonym_map(vectors, vectors, concept, list("abcd"), out)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_importing_needs_no_plotting_library() -> None:
-    code = (
-        "import sys, alphita_lab.evaluation.report.plots, alphita_lab.evaluation.scoring.results; "
-        "print([m for m in ('matplotlib', 'openTSNE', 'sklearn', 'torch') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_several_encoders_side_by_side(tmp_path) -> None:
