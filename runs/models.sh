@@ -38,7 +38,7 @@ sed -i "${names[@]}" "$here/../docs/results/models_speed.json"
 {
     sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/' | sed "${names[@]}"
 } > "$output/tables.md"
-"$python" "$here/../bench/report_tables.py" "Encoders=$output/tables.md" --out "$here/../docs/results/models.json"
+"$python" "$here/report_tables.py" "Encoders=$output/tables.md" --out "$here/../docs/results/models.json"
 page=$here/../docs/models.md
 {
     # What the page says above its figures stays; of the report it has the summary.
