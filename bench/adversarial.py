@@ -17,7 +17,6 @@ for several concepts as one, is wrong.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 from collections import Counter, defaultdict
@@ -25,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import alphita
-from alphita import artefact, machine
+import harness
+from alphita import artefact
 from alphita.mention.assertion import names_in
 
 HERE = Path(__file__).resolve().parent
@@ -107,27 +107,25 @@ def table(found: dict[str, Any], facts: str, before: dict[str, Any] | None = Non
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("mentions", type=Path)
     parser.add_argument("--to", default="hpo")
     parser.add_argument("--error", type=float, default=0.05)
-    parser.add_argument("-o", "--out", type=Path, default=HERE.parent / "docs" / "results" / "adversarial.json")
-    parser.add_argument("--before", type=Path, help="the JSON of a former report of the same mentions, to stand beside")
+    parser.add_argument("--before", type=Path, help="the JSON of a former report of the same mentions, to compare with")
+    parser.set_defaults(output=HERE.parent / "docs" / "results" / "adversarial.json")
     given = parser.parse_args()
     with given.mentions.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
+    before = json.loads(given.before.read_text(encoding="utf-8")) if given.before is not None else None
     found = measure(rows, given.to, given.error)
-    facts = {"to": given.to, "error": given.error, "mentions": artefact.hash_file(given.mentions)}
-    with artefact.atomic_file(given.out, "w") as file:
-        json.dump({**found, **facts, "machine": machine.describe()}, file, indent=1, ensure_ascii=False)
+    harness.write(given, found, mentions=artefact.hash_file(given.mentions))
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
         f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the "
         "answers; `aside`: too, looked at when it was done; `blind` to `tenth`: strangers, of "
         "whose strings those are kept that were accepted then and judged right or wrong), and all."
     )
-    with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
-        before = json.loads(given.before.read_text(encoding="utf-8")) if given.before is not None else None
+    with artefact.atomic_file(given.output.with_suffix(".md"), "w") as file:
         file.write(table(found, told, before))
     for kind, count in found["counts"].items():
         print(f"{kind:12}", "  ".join(f"{name} {number}" for name, number in count.items()))

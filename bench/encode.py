@@ -1,6 +1,6 @@
 """Encoding speed against sentence-transformers: same model, same terms, same machine, runs interleaved.
 
-    python bench/encode.py [--encoder minilm ...] [--repeats 5] [--threads N] [--out encode.json]
+    python bench/encode.py [--encoder minilm ...] [--rounds 5] [--threads N] [-o encode.json]
 
 Rows: SentenceTransformer.encode with its defaults, and in its own bf16 mode; TermEncoder in auto, fp32 and int8; of
 several encoders TermEncoder in auto for each, the first of them being what the others are compared with. Every
@@ -10,13 +10,9 @@ accuracy@1 of each row on held-out synonyms of the terminology, ranked among the
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
-import json
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,12 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import harness
 from alphita import machine
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import resolve
-from alphita.errors import Rejects
-from alphita.terminology import detect, store
-from alphita.terminology.loaders import obo
+from alphita.terminology import store
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.text import clean_many
 
@@ -84,33 +79,26 @@ def rows(name: str, saved: Path, threads: int) -> dict[str, tuple[str, Encode]]:
     }
 
 
-def measure(names: list[str], repeats: int, threads: int, limit: int | None) -> dict[str, Any]:
+def measure(names: list[str], rounds: int, threads: int, limit: int | None) -> dict[str, Any]:
     """Return the report: seconds, terms a second, ratio to the first row, accuracy@1 by row."""
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch) / "hpo.terminology"
-        with Rejects(None) as rejects:
-            store.save(obo.load([detect.find_packaged("hpo")], obo.Options(), rejects), place, rejects=rejects)
-        terms, concepts, queries, gold = held_out(store.load_terminology(place))
+        terms, concepts, queries, gold = held_out(harness.hpo(Path(scratch)))
         terms, concepts = terms[:limit], concepts[:limit]
         if len(names) == 1:
             compared = rows(names[0], Path(scratch) / "model", threads)
         else:
             opened = {name: TermEncoder.load(name, threads=threads) for name in names}
             compared = {name: (one.precision, one.encode) for name, one in opened.items()}
-        first = next(iter(compared))
-        seconds: dict[str, list[float]] = {label: [] for label in compared}
-        vectors: dict[str, NDArray[np.float32]] = {}
         for _, encode in compared.values():
             encode(terms[:256])
-        for number in range(repeats):
-            for label, (_, encode) in compared.items():
-                start = time.perf_counter()
-                vectors[label] = encode(terms)
-                seconds[label].append(time.perf_counter() - start)
-            print(
-                f"round {number + 1} of {repeats}: " + ", ".join(f"{s[-1]:.1f} s" for s in seconds.values()), flush=True
-            )
+        vectors: dict[str, NDArray[np.float32]] = {}
+
+        def work(label: str, encode: Encode) -> Callable[[], float]:
+            return lambda: harness.timed(lambda: vectors.__setitem__(label, encode(terms)))
+
+        seconds = harness.in_turn({label: work(label, encode) for label, (_, encode) in compared.items()}, rounds)
         median = {label: statistics.median(values) for label, values in seconds.items()}
+        first = next(iter(compared))
         report = {
             label: {
                 "precision": precision,
@@ -126,34 +114,22 @@ def measure(names: list[str], repeats: int, threads: int, limit: int | None) -> 
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table and write the report."""
-    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser = harness.parser(__doc__, rounds=5)
     parser.add_argument("--encoder", nargs="+", default=["minilm"])
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=machine.cores())
     parser.add_argument("--limit", type=int, help="terms to encode; all by default")
-    parser.add_argument("--out", type=Path, help="write the report here as JSON")
-    options = parser.parse_args(words)
-    machine.set_threads(options.threads)
-    where = machine.describe()
-    print(f"{where['processor']}, {options.threads} threads; processor flags: {', '.join(where['flags']) or 'none'}")
-    report = measure(options.encoder, options.repeats, options.threads, options.limit)
-    print(f"{report['terms']:,} terms, {report['queries']:,} held-out synonyms, median of {options.repeats} rounds")
+    given = parser.parse_args(words)
+    machine.set_threads(given.threads)
+    report = measure(given.encoder, given.rounds, given.threads, given.limit)
+    print(f"{report['terms']:,} terms, {report['queries']:,} held-out synonyms, median of {given.rounds} rounds")
     print(f"{'':32}{'precision':>10}{'seconds':>9}{'terms/s':>9}{'times':>7}{'acc@1':>8}")
     for label, row in report["rows"].items():
         print(
             f"{label:32}{row['precision']:>10}{statistics.median(row['seconds']):>9.2f}{row['terms_per_second']:>9,.0f}"
             f"{row['times_the_first']:>6.2f}x{row['accuracy_at_1']:>8.2%}"
         )
-    versions = ("torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers")
-    report |= {
-        "machine": where,
-        "threads": options.threads,
-        "repeats": options.repeats,
-        "load_average": os.getloadavg()[:2],  # well above `threads`: others were using the cores, measure again
-        "versions": {package: importlib.metadata.version(package) for package in versions},
-    }
-    if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    # A load well above `threads`: others were using the cores, measure again.
+    harness.write(given, report | {"load_average": os.getloadavg()[:2]}, ontology="hpo")
 
 
 if __name__ == "__main__":

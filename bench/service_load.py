@@ -14,7 +14,6 @@ stands together in a batch for a few.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -27,11 +26,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from alphita import machine
+import harness
 from alphita.calibrate.noise import noisy
 from alphita.index.store import Index
 
@@ -148,61 +147,61 @@ async def measured(served: Served, requests: list[list[str]], clients: int) -> d
     return figures | {"memory": memory(served.process)}
 
 
-async def compare(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of all checkouts, round by round."""
-    index = Index.open(given.index)
-    chance = random.Random(given.seed)
+async def compare(
+    served: Sequence[tuple[Path, Path]],
+    *,
+    rounds: int = 5,
+    requests: int = 12,
+    rows: int = 256,
+    clients: int = 8,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the figures of checkouts, each with its index, round by round; the first is compared with the others."""
+    index, chance = Index.open(served[0][1]), random.Random(seed)
 
     def draw() -> list[str]:
-        return [noisy(index.strings[row], chance) for row in chance.choices(range(len(index)), k=given.rows)]
+        return [noisy(index.strings[row], chance) for row in chance.choices(range(len(index)), k=rows)]
 
-    checkouts = [(HERE, given.index), *((checkout, given.beside_index or given.index) for checkout in given.beside)]
-    rounds: list[list[dict[str, Any]]] = []
+    found: list[list[dict[str, Any]]] = []
     different: Counter[str] = Counter()
     async with contextlib.AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(serving(*checkout)) for checkout in checkouts]
-        for served in servers:
-            await asyncio.gather(*(ask(served, draw()) for _ in range(4)))
+        servers = [await stack.enter_async_context(serving(*checkout)) for checkout in served]
+        for server in servers:
+            await asyncio.gather(*(ask(server, draw()) for _ in range(4)))
         await asyncio.sleep(WARM_SECONDS)  # further processes come by and by
-        for served in servers:
-            await asyncio.gather(*(ask(served, draw()) for _ in range(4)))
-        for _ in range(given.rounds):
-            requests = [draw() for _ in range(given.requests)]
-            rounds.append([await measured(served, requests, given.clients) for served in servers])
-            answers = [each.pop("answers") for each in rounds[-1]]
+        for server in servers:
+            await asyncio.gather(*(ask(server, draw()) for _ in range(4)))
+        for _ in range(rounds):
+            asked = [draw() for _ in range(requests)]
+            found.append([await measured(server, asked, clients) for server in servers])
+            answers = [each.pop("answers") for each in found[-1]]
             for each in answers[1:]:
                 different.update(differences(answers[0], each))
     ratios = {
-        name: [[turn[0][name][unit] / other[name][unit] for turn in rounds for other in turn[1:]] for unit in UNITS]
-        for name in ("batches", "crowd")
-    }
-    return {"rounds": rounds, "answers": different, "ratios": {
         name: {
             unit: {"median": statistics.median(some), "least": min(some), "most": max(some)}
-            for unit, some in zip(UNITS, every, strict=True)
-            if some
+            for unit in UNITS
+            if (some := [turn[0][name][unit] / other[name][unit] for turn in found for other in turn[1:]])
         }
-        for name, every in ratios.items()
-    }}  # fmt: skip
+        for name in ("batches", "crowd")
+    }
+    return {"rounds": found, "answers": different, "ratios": ratios}
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__, rounds=5, output=True)
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--beside", type=Path, action="append", default=[], help="another checkout")
     parser.add_argument("--beside-index", type=Path, help="the index that the others serve, if not the same")
-    parser.add_argument("--output", "-o", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=12)
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    figures = asyncio.run(compare(given))
-    figures |= {"index": Index.open(given.index).manifest["counts"], "machine": machine.describe()}
-    figures |= {"command": ["bench/service_load.py", *sys.argv[1:]]}
-    given.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    served = [(HERE, given.index), *((checkout, given.beside_index or given.index) for checkout in given.beside)]
+    sizes = {name: getattr(given, name) for name in ("rounds", "requests", "rows", "clients", "seed")}
+    figures = asyncio.run(compare(served, **sizes))
+    harness.write(given, figures, index=Index.open(given.index).manifest["counts"])
     print(json.dumps(figures, indent=1))
 
 

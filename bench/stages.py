@@ -4,18 +4,17 @@
 
 Everything runs on one thread, so that a thread's own clock counts all that a stage costs, and nothing that other
 programs take. A stage's time is that of its functions without the stages that they call; `rest` belongs to none.
-Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `normalize_speed.py` has.
-The mentions are answered once to warm up, 300 of them, then as a file (`normalizer.writing.run`), then one by one.
+Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `release_speed.py` asks.
+The mentions are answered once to warm up, 300 of them, then as a file (`jobs.run`), then one by one.
 
 An instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch), FAISS_OPT_LEVEL=avx2,
 OPENBLAS_CORETYPE=Haswell (NumPy); ONNX Runtime has no such switch.
 
-Below the table stand the constants of the model of docs/capacity.md, for an index of this size.
+Below the table are the constants of the model of docs/capacity.md, for an index of this size.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib
 import json
@@ -29,57 +28,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import harness
 from alphita import machine
 from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index
 
-NORMALIZER = "alphita.normalizer"
-ANSWERING = f"{NORMALIZER}.answering"
 REST = "rest"
-# Stage -> its functions, as "module:name" or "module:Class.name"; those that are imported stand where they are called.
+# Stage -> its functions, "module:name" or "module:Class.name" of alphita; what is imported, where it is called.
 STAGES: dict[str, tuple[str, ...]] = {
-    "reading": (f"{NORMALIZER}.reading.files:MentionFile.rows", f"{NORMALIZER}.writing.run:question"),
-    "cleaning": (f"{ANSWERING}.pipeline:clean_many", f"{ANSWERING}.pipeline:Pipeline._untagged"),
+    "reading": ("jobs.reading.files:MentionFile.rows", "jobs.run:question"),
+    "cleaning": ("answer.pipeline:clean_many", "answer.pipeline:Pipeline._untagged"),
     "short forms": (
-        f"{NORMALIZER}.abbreviations.expanding:Abbreviations.expand_many",
-        f"{ANSWERING}.normalizer:Normalizer.prepare",
+        "mention.abbreviations.expanding:Abbreviations.expand_many",
+        "answer.normalizer:Normalizer.prepare",
     ),
     "spelling": (
-        f"{ANSWERING}.spelling:Speller.readings",
-        f"{ANSWERING}.pipeline:Pipeline._written_otherwise",
-        f"{ANSWERING}.pipeline:Pipeline._read_laboratory",
+        "mention.spelling:Speller.readings",
+        "answer.pipeline:Pipeline._written_otherwise",
+        "answer.pipeline:Pipeline._read_laboratory",
     ),
-    "encoding": ("alphita.encoder.encoder:TermEncoder.encode",),
-    "vectors": ("alphita.index.store:Index.search", f"{ANSWERING}.candidates:_dot"),
-    "letters": (
-        "alphita.index.ngrams:Ngrams.vectorize",
-        "alphita.index.ngrams:Ngrams.search",
-        "alphita.index.ngrams:Ngrams.pairwise",
-    ),
-    "equal strings": ("alphita.index.store:Index.rows", "alphita.index.strings:SortedStrings.rows"),
-    "candidates": (f"{ANSWERING}.pipeline:gather", f"{ANSWERING}.pipeline:collect"),
+    "encoding": ("encoder.encoder:TermEncoder.encode",),
+    "vectors": ("index.store:Index.search", "answer.candidates:_dot"),
+    "letters": ("index.ngrams:Ngrams.vectorize", "index.ngrams:Ngrams.search", "index.ngrams:Ngrams.pairwise"),
+    "equal strings": ("index.store:Index.rows", "index.strings:SortedStrings.rows"),
+    "candidates": ("answer.pipeline:gather", "answer.pipeline:collect"),
     "words": (
-        f"{ANSWERING}.words:Vocabulary.words",
-        f"{ANSWERING}.words:Words.overlap",
-        f"{ANSWERING}.features:ratios",
-        "alphita.index.out_of_scope_names:hits",
-        "alphita.index.out_of_scope_names:shares",
+        "mention.words:Vocabulary.words",
+        "mention.words:Words.overlap",
+        "answer.features:ratios",
+        "index.out_of_scope_names:hits",
+        "index.out_of_scope_names:shares",
     ),
-    "middles and graph": (f"{ANSWERING}.meaning:Meaning.features",),
-    "rules": (
-        f"{NORMALIZER}.rules:Profiler.profile",
-        f"{NORMALIZER}.rules:Profiler.compare",
-        f"{ANSWERING}.features:doubts_of",
-    ),
-    "features": (f"{ANSWERING}.features:Featurizer.__call__",),
-    "ranking": (f"{ANSWERING}.calibration_store:Calibration.__call__",),
-    "results": (
-        f"{ANSWERING}.results:Maker.results",
-        f"{ANSWERING}.results:Maker.named",
-        f"{NORMALIZER}.writing.remembering:answer",
-    ),
-    "writing": (f"{NORMALIZER}.writing.run:_write", f"{NORMALIZER}.writing.answers:AnswerStore.add"),
+    "middles and graph": ("answer.meaning:Meaning.features",),
+    "rules": ("mention.rules:Profiler.profile", "mention.rules:Profiler.compare", "answer.features:doubts_of"),
+    "features": ("answer.features:Featurizer.__call__",),
+    "ranking": ("answer.calibration_store:Calibration.__call__",),
+    "results": ("answer.results:Maker.results", "answer.results:Maker.named", "jobs.remembering:answer"),
+    "writing": ("jobs.run:_write", "jobs.answers:AnswerStore.add"),
 }
+
+
+def place_of(place: str) -> tuple[Any, str]:
+    """Return what holds a function of `STAGES`, and its name there."""
+    module, _, path = place.partition(":")
+    *outer, last = path.split(".")
+    owner: Any = functools.reduce(getattr, outer, importlib.import_module(f"alphita.{module}"))
+    return owner, last
 
 
 class Clock:
@@ -108,16 +102,10 @@ class Clock:
 
 
 def watch(clock: Clock, stages: dict[str, tuple[str, ...]]) -> None:
-    """Have the functions of all stages counted from now on.
-
-    Raises:
-        AttributeError: there is no such function (any more).
-    """
+    """Have the functions of all stages counted from now on."""
     for name, functions in stages.items():
         for place in functions:
-            module, _, path = place.partition(":")
-            *outer, last = path.split(".")
-            owner: Any = functools.reduce(getattr, outer, importlib.import_module(module))
+            owner, last = place_of(place)
             setattr(owner, last, _counted(getattr(owner, last), clock, name))
 
 
@@ -182,21 +170,17 @@ def table(report: dict[str, Any]) -> str:
 
 def main() -> None:
     """Profile and print the table."""
-    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--mentions", type=Path, help="a distinct mention a line; noisy terms by default")
-    parser.add_argument("--distinct", type=int, default=20_000, help="so many of them")
+    parser.add_argument("--distinct", type=int, default=20_000, help="of these mentions, at most")
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the file")
     parser.add_argument("--single", type=int, default=300, help="mentions asked one by one")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--out", type=Path)
     options = parser.parse_args()
     machine.set_threads(1)
     index = Index.open(options.index)
     if options.mentions is None:
-        from normalize_speed import strings_of
-
-        mentions = strings_of(index, options.distinct + 2 * options.single, options.seed)
+        mentions = harness.noisy_terms(index, options.distinct + 2 * options.single, options.seed)
     else:
         mentions = list(dict.fromkeys(options.mentions.read_text(encoding="utf-8").splitlines()))
     warming, singles = mentions[-options.single :], mentions[-2 * options.single : -options.single]
@@ -218,16 +202,9 @@ def main() -> None:
     report["model"] = constants(report["file"], per_row)
     print(json.dumps(report["model"], indent=1))
     switches = ("ONEDNN_MAX_CPU_ISA", "FAISS_OPT_LEVEL", "OPENBLAS_CORETYPE")
-    report |= {
-        "distinct": len(mentions),
-        "rows": options.rows,
-        "ranking": normalizer.ranking,
-        "machine": machine.describe(),
-        "switches": {name: os.environ[name] for name in switches if name in os.environ},
-        "index": index.content_hash,
-    }
-    if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    report |= {"distinct": len(mentions), "ranking": normalizer.ranking}
+    report["switches"] = {name: os.environ[name] for name in switches if name in os.environ}
+    harness.write(options, report, index=index.content_hash)
 
 
 if __name__ == "__main__":

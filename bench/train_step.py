@@ -1,6 +1,6 @@
 """A training step against the published scripts' loop and the sentence-transformers trainer: same model, same rows.
 
-    python bench/train_step.py [--rounds 7] [--output report.json]
+    python bench/train_step.py [--rounds 7] [-o report.json]
 
 The rival is the loop that the released CODER and SapBERT scripts use: every row padded to 32 tokens, fp32, a row that
 stands several times encoded again each time, pytorch-metric-learning's miner and loss, AdamW as torch gives it. Each
@@ -9,22 +9,19 @@ rung of the ladder changes one thing. Rungs run interleaved, round by round, and
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from alphita import machine, report
+import harness
+from alphita import machine
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import Rejects
 from alphita.terminology import store
-from alphita.terminology.detect import find_packaged
-from alphita.terminology.loaders import obo
 from alphita.terminology.text import clean_many
 from alphita_lab.objectives.multi_similarity import term_term
 from alphita_lab.training.engine.forward import TermForward
@@ -36,9 +33,8 @@ ALPHA, BETA, LAM, EPS = 2.0, 50.0, 0.5, 0.1
 Step = Callable[[list[str], torch.Tensor], float]
 
 
-def batches(folder: Path, kind: str, count: int) -> list[tuple[list[str], torch.Tensor]]:
+def batches(terminology: store.Terminology, kind: str, count: int) -> list[tuple[list[str], torch.Tensor]]:
     """Return `count` batches of 256 names with their concepts: "distinct" rows, or "paper": k = 128, m = 8."""
-    terminology = store.load_terminology(folder)
     rows, offsets = terminology.training_terms()
     names = clean_many(terminology.terms["string"].take(rows).to_pylist())
     concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -71,15 +67,7 @@ def metric_learning_loss(e: torch.Tensor, concept: torch.Tensor) -> torch.Tensor
 
 
 def rung(*, padded: bool, repeats: bool, precision: str, own_loss: bool, fused: bool) -> Step:
-    """Return a training step of its own copy of MiniLM.
-
-    Args:
-        padded: every row padded to 32 tokens, through the model's own forward; else without padding.
-        repeats: a row is encoded as often as it stands; else once.
-        precision: "fp32" or "bf16".
-        own_loss: alphita's MS loss; else pytorch-metric-learning's.
-        fused: AdamW's fused form; else torch's default.
-    """
+    """Return a training step of its own copy of MiniLM."""
     encoder = TermEncoder.load("minilm", precision="fp32", max_length=LENGTH)
     forward = TermForward(encoder, precision=precision)
     forward.module.train()
@@ -118,19 +106,21 @@ def rung(*, padded: bool, repeats: bool, precision: str, own_loss: bool, fused: 
     return step
 
 
+PUBLISHED: dict[str, Any] = {"padded": True, "repeats": True, "precision": "fp32", "own_loss": False, "fused": False}
+UNPADDED = PUBLISHED | {"padded": False}
 LADDER = {
-    "published loop": {"padded": True, "repeats": True, "precision": "fp32", "own_loss": False, "fused": False},
-    "+ no padding": {"padded": False, "repeats": True, "precision": "fp32", "own_loss": False, "fused": False},
-    "+ repeats once": {"padded": False, "repeats": False, "precision": "fp32", "own_loss": False, "fused": False},
-    "+ bf16": {"padded": False, "repeats": False, "precision": "auto", "own_loss": False, "fused": False},
-    "+ own loss, fused AdamW": {
-        "padded": False,
-        "repeats": False,
-        "precision": "auto",
-        "own_loss": True,
-        "fused": True,
-    },
+    "published loop": PUBLISHED,
+    "+ no padding": UNPADDED,
+    "+ repeats once": UNPADDED | {"repeats": False},
+    "+ bf16": UNPADDED | {"repeats": False, "precision": "auto"},
+    "+ own loss, fused AdamW": UNPADDED | {"repeats": False, "precision": "auto", "own_loss": True, "fused": True},
 }
+
+
+def drawing(step: Step, drawn: Iterable[tuple[list[str], torch.Tensor]]) -> Callable[[], float]:
+    """Return what takes a step on the next batch."""
+    batches = iter(drawn)
+    return lambda: step(*next(batches))
 
 
 def sentence_transformers_step() -> Step | None:
@@ -188,42 +178,31 @@ def sentence_transformers_step() -> Step | None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--output", type=Path)
-    arguments = parser.parse_args()
+    parser = harness.parser(__doc__, rounds=7)
+    given = parser.parse_args()
     machine.set_threads(None)
-    print(json.dumps(machine.describe()))
     figures: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "hpo.terminology"
-        with Rejects() as rejects:
-            store.save(obo.load([find_packaged("hpo")], obo.Options(), rejects), path)
-        steps: dict[str, Step] = {name: rung(**options) for name, options in LADDER.items()}  # type: ignore[arg-type]
+        terminology = harness.hpo(Path(folder))
+        steps: dict[str, Step] = {name: rung(**options) for name, options in LADDER.items()}
         trainer = sentence_transformers_step()
         if trainer is not None:
             steps["sentence-transformers trainer"] = trainer
         else:
             print("without datasets and accelerate the sentence-transformers trainer is left out")
         for kind in ("distinct", "paper"):
-            seconds: dict[str, list[float]] = {name: [] for name in steps}
-            for number, (strings, concept) in enumerate(batches(path, kind, arguments.rounds + 1)):
-                for name, step in steps.items():
-                    taken = step(strings, concept)
-                    if number > 0:  # the first round warms up
-                        seconds[name].append(taken)
+            # The first round warms up.
+            drawn = batches(terminology, kind, given.rounds + 1)
+            works = {name: drawing(step, drawn) for name, step in steps.items()}
+            seconds = {name: values[1:] for name, values in harness.in_turn(works, given.rounds + 1).items()}
             base = float(np.median(seconds["published loop"]))
-            print(f"\n{kind} rows: {2 * K} a step, median of {arguments.rounds} rounds")
+            print(f"\n{kind} rows: {2 * K} a step, median of {given.rounds} rounds")
             figures[kind] = {}
             for name, values in seconds.items():
                 median = float(np.median(values))
                 figures[kind][name] = {"seconds": median, "rows_per_second": 2 * K / median, "ratio": base / median}
                 print(f"  {name:<32} {median:7.3f} s  {2 * K / median:8.0f} rows/s  {base / median:6.2f}x")
-    if arguments.output:
-        origin = report.provenance(
-            config={"k": K, "m": 8, "max_length": LENGTH, "rounds": arguments.rounds}, seed=0, data={"ontology": "hpo"}
-        )
-        report.write(arguments.output, figures, provenance=origin)
+    harness.write(given, figures, ontology="hpo", k=K, m=8, max_length=LENGTH)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ function drawn({ columns, rows }) {
   return element("table", null, head, element("tbody", null, ...rows.map((row) => line("td", row))));
 }
 
-// The tables of a report, a section at a time, from what bench/report_tables.py wrote and docs/hooks.py put into the page.
+// The tables of a report, a section at a time, from what runs/report_tables.py wrote and docs/hooks.py put into the page.
 function tables(place) {
   const { parts } = JSON.parse(place.querySelector("script").textContent);
   const named = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));

@@ -10,7 +10,7 @@
 #   icd10cm/Index.csv           the alphabetical index of ICD-10-CM: Level, Term, Code
 #
 # Everyday phrases (lay.tsv), short forms (short_forms.tsv) and what is not to be lent (unlent.tsv) are written by hand,
-# and lie in models/alphita-names; bench/open_names.py says which sources are taken, and HPO comes from its package. It
+# and lie in models/alphita-names; runs/open_vocabularies.py says which sources are taken, and HPO comes from its package. It
 # takes seconds.
 set -euo pipefail
 
@@ -30,5 +30,5 @@ index=$(input icd10cm/Index.csv)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 $alphita terminology import obo hpo --packaged -o "$work/hpo.terminology"
-"$python" "$here/../bench/open_names.py" "$terms" "$relations" --hpo "$work/hpo.terminology" --icd10cm "$index" --lay "$lists/lay.tsv" \
+"$python" "$here/open_vocabularies.py" names "$terms" "$relations" --hpo "$work/hpo.terminology" --icd10cm "$index" --lay "$lists/lay.tsv" \
     --unlent "$lists/unlent.tsv" --short "$lists/short_forms.tsv" --card "$lists/README.md" -o "$output"

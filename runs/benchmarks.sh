@@ -43,7 +43,7 @@ $alphita evaluate classification "${systems[@]:0:4}" --data "$data/benchmarks" \
 docs=$here/../docs
 cp "$output/icd10cm/by_concept.png" "$docs/images/icd10cm_by_concept.png"
 cp "$output/icd10cm/by_type.png" "$docs/images/icd10cm_by_type.png"
-"${PYTHON:-python3}" "$here/../bench/report_tables.py" "Benchmarks' own data, and HPO=$output/benchmarks/report.md" \
+"${PYTHON:-python3}" "$here/report_tables.py" "Benchmarks' own data, and HPO=$output/benchmarks/report.md" \
     "On the graph of open ontologies=$output/open/report.md" "On ICD-10-CM=$output/icd10cm/report.md" \
     "Fine-tuned, one run=$output/fine_tuned/report.md" --out "$docs/results/benchmarks.json"
 page=$docs/results/benchmarks.md

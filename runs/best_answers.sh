@@ -15,7 +15,7 @@ python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 
 mkdir -p "$output"
-"$python" "$here/../bench/best_answers.py" "sample:$here/../examples/messy_terms.csv" held_out:hpo held_out:icd10cm clinvar \
+"$python" "$here/best_answers.py" "sample:$here/../examples/messy_terms.csv" held_out:hpo held_out:icd10cm clinvar \
     --data "$data" -o "$output/best_answers.json"
 for benchmark in ncbi_disease psytar; do
     $alphita evaluate "$benchmark" --data "$data/benchmarks" -o "$output/$benchmark" \

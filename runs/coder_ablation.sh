@@ -9,7 +9,7 @@
 #
 # By environment, with what is taken without them:
 #
-#   ROWS=            names with commas between; all. `python bench/coder_ablation.py rows` lists them
+#   ROWS=            names with commas between; all. `python runs/coder.py rows` lists them
 #   SEEDS=0,1,2      the outer loop: seed 0 of every row comes first
 #   STEPS=1000       optimiser steps of every row, a tenth of them warm-up
 #   ENCODER=minilm   what all rows start from
@@ -54,7 +54,7 @@ fi
 options=()
 if [ -n "${DATA:-}" ]; then options+=(--data "$DATA"); fi
 if [ -n "${KEEP_MODELS:-}" ]; then options+=(--keep-models); fi
-exec "$python" "$here/../bench/coder_ablation.py" run --terminology "$english" --split "$split" --output "$output" \
+exec "$python" "$here/coder.py" run --terminology "$english" --split "$split" --output "$output" \
     --rows "${ROWS:-}" --seeds "${SEEDS:-0,1,2}" --steps "${STEPS:-1000}" --m "${M:-2}" \
     --learning-rate "${LEARNING_RATE:-1e-4}" --encoder "${ENCODER:-minilm}" \
     --benchmarks "${BENCHMARKS:-}" ${options[@]+"${options[@]}"}

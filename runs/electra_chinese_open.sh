@@ -59,7 +59,7 @@ threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
 
 # It refuses a folder that was begun with other data or settings.
-"$python" "$here/../bench/chineseblue.py" text "$blue" -o "$output" --set steps="$steps" --set tasks="$tasks" \
+"$python" "$here/chineseblue.py" text "$blue" -o "$output" --set steps="$steps" --set tasks="$tasks" \
     --set train="$train" --set tune="$tune"
 
 # Each of these appears whole or not at all, so what is there is finished.
@@ -98,7 +98,7 @@ for seed in $seeds; do
             $alphita evaluate $tasks --model "$model,name=model" --data "$blue" --output "$model.report" \
                 "${tuning[@]}" ${threads[@]+"${threads[@]}"}
         fi
-        "$python" "$here/../bench/chineseblue.py" table "$output"
+        "$python" "$here/chineseblue.py" table "$output"
     done
 done
 echo "the table is $output/table.md"

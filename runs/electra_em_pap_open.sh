@@ -16,7 +16,7 @@
 # By environment, with what is taken without them, which is small:
 #
 #   SETS='drugs diseases'   which of the two
-#   ROWS=base,em,em_pap     of the tables (`python bench/electra.py rows`); QTREL_ROWS, those fine-tuned on query-title
+#   ROWS=base,em,em_pap     of the tables (`python runs/electra.py rows`); QTREL_ROWS, those fine-tuned on query-title
 #                           relevance and searched with: all of ROWS; none if it is empty
 #   SEEDS=0                 the outer loop; with 0,1,2 the tables have a spread, and the claims are judged
 #   STEPS=1000              of a row of batch 16; those of batch 128 take an eighth
@@ -107,7 +107,7 @@ for setting in ${QTREL-epochs=5 learning_rate=5e-4}; do shared+=(--qtrel "$setti
 electra() {
     local terminology=$1 folder=$2 row
     shift 2
-    "$python" "$here/../bench/electra.py" run -t "$terminology" -o "$folder" "${corpus[@]}" "${shared[@]}" "$@" \
+    "$python" "$here/electra.py" run -t "$terminology" -o "$folder" "${corpus[@]}" "${shared[@]}" "$@" \
         ${threads[@]+"${threads[@]}"}
     for row in ${models//,/ }; do
         if [ ! -e "$folder/$row/${seeds%%,*}/model" ]; then
@@ -115,7 +115,7 @@ electra() {
             return
         fi
     done
-    "$python" "$here/../bench/electra.py" cases "$folder" -t "$terminology" --seed "${seeds%%,*}" \
+    "$python" "$here/electra.py" cases "$folder" -t "$terminology" --seed "${seeds%%,*}" \
         --models "$models" ${threads[@]+"${threads[@]}"}
 }
 

@@ -38,7 +38,7 @@
 #   ELECTRA-Base    95.42/95.55  3.41/3.49    90.61/92.31  83.43/83.78
 #   ELECTRA+EM      96.66/96.78  3.64/3.71    92.48/93.26  83.73/84.00
 #
-# Table 5, F1. QTRel here is made of PRODUCTS (bench/qtrel.py), and the triples that its test parts ask for are held out
+# Table 5, F1. QTRel here is made of PRODUCTS (runs/qtrel.py), and the triples that its test parts ask for are held out
 # of the pre-training; QIC (22 intents) and QNER (28 types) need files of one's own (docs/reference/benchmarks.md).
 #
 #                   QTRel-easy   QTRel-hard   QIC          QNER
@@ -92,12 +92,12 @@ for setting in ${QTREL:-}; do further+=(--qtrel "$setting"); done
 for attribute in ${ATTRIBUTES:-}; do further+=(--attribute "$attribute"); done
 rows=${ROWS:-base_128,em_128,em_pap}
 if [ -n "${DRY_RUN:-}" ]; then further+=(--dry-run); fi
-"$python" "$here/../bench/electra.py" run -t "$terminology" "${corpus[@]}" -o "$output/rows" --language "$language" \
+"$python" "$here/electra.py" run -t "$terminology" "${corpus[@]}" -o "$output/rows" --language "$language" \
     --rows "$rows" --seeds "$seeds" "${further[@]}" ${threads[@]+"${threads[@]}"}
 if [ -n "${DRY_RUN:-}" ]; then exit 0; fi
 seed=${seeds%%,*}
 if [ -e "$output/rows/base_128/$seed/model" ] && [ -e "$output/rows/em_pap/$seed/model" ]; then
-    "$python" "$here/../bench/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \
+    "$python" "$here/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \
         --seed "$seed" ${threads[@]+"${threads[@]}"}
 fi
 

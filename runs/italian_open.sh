@@ -16,13 +16,13 @@
 #
 # By environment, with what is taken without them:
 #
-#   STEPS=300               of a contrastive training; the others follow from it (bench/italian_rows.py); 0: the paper's
+#   STEPS=300               of a contrastive training; the others follow from it (runs/italian.py); 0: the paper's
 #   SEEDS=0,1,2             the outer loop;  GRAPH_SEEDS=0  of the graph models
 #   GRAPH_MODELS=transe,complex,rotate,simple       those that are trained; ROWS may need all
 #   ENCODER=minilm          what all rows start from
 #   EXT='learning_rate=2e-4'    settings of ext_bert, MARGIN='learning_rate=1e-4 accumulation=2' of the contrastive
 #   INJECTION='learning_rate=1e-4 linking=mean'  training, and of the injection: for so few steps, ours. GRAPH=  of graphs
-#   ROWS=                   of the English part; all (`python bench/italian.py rows`)
+#   ROWS=                   of the English part; all (`python runs/italian.py rows`)
 #   ITALIAN_ROWS=base,ext,v1,v2,v3,injected,pipelined
 #   CONCEPTS=20000          concepts that are clustered, the same for all rows
 #   PART=                   of the English part, what is below one concept: PART=HP:0000118, phenotypes, is a quarter
@@ -76,7 +76,7 @@ english="$output/en.terminology"
 if [ ! -e "$open" ]; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    "$python" "$here/../bench/open_graph.py" "$terms" "$relations" -o "$work"
+    "$python" "$here/open_vocabularies.py" graph "$terms" "$relations" -o "$work"
     if [ ! -e "$typed" ]; then
         $alphita terminology import obo hpo --packaged --set semantic_type=HP:0000118 -o "$typed"
     fi
@@ -90,7 +90,7 @@ if [ ! -e "$english" ]; then
     $alphita terminology subset "$open" --language en --no-retired -o "$english"
 fi
 
-bench() { "$python" "$here/../bench/italian.py" "$@" ${threads[@]+"${threads[@]}"}; }
+bench() { "$python" "$here/italian.py" "$@" ${threads[@]+"${threads[@]}"}; }
 
 part=""
 if [ -n "${PART:-}" ]; then
@@ -101,7 +101,7 @@ if [ -n "${PART:-}" ]; then
     english="$output/en$part.terminology"
 fi
 scarce="$output/scarce$part.terminology" cut="$output/cut$part.split"
-"$python" "$here/../bench/italian.py" scarce "$english" -o "$scarce" --held-out "$cut"
+"$python" "$here/italian.py" scarce "$english" -o "$scarce" --held-out "$cut"
 settings=()
 for setting in ${GRAPH:-}; do settings+=(--set "$setting"); done
 bench graph --terminology "$open" -o "$output/graph" --data "$data/benchmarks" --seeds "${GRAPH_SEEDS:-0}" \
@@ -123,7 +123,7 @@ bench run --terminology "$scarce" "${english_text[@]}" -o "$output/english$part"
 
 entities="$output/entities$part"
 if [ -n "${ENTITIES:-}" ] && [ ! -e "$entities" ]; then
-    "$python" "$here/../bench/e3c_entities.py" "$annotations" "$annotated" -o "$output/e3c"
+    "$python" "$here/e3c_entities.py" "$annotations" "$annotated" -o "$output/e3c"
     seeds=${SEEDS:-0,1,2}
     tagging=()
     for row in ${ENTITIES//,/ }; do
@@ -139,14 +139,14 @@ if [ -n "${ENTITIES:-}" ] && [ ! -e "$entities" ]; then
         ${threads[@]+"${threads[@]}"}
 fi
 
-"$python" "$here/../bench/italian.py" bilingual "$open" -o "$output/it.terminology" --held-out "$output/it.split" \
+"$python" "$here/italian.py" bilingual "$open" -o "$output/it.terminology" --held-out "$output/it.split" \
     --language it --target-language en
 bench run --terminology "$output/it.terminology" "${italian_text[@]}" -o "$output/italian" "${shared[@]}" \
     --rows "${ITALIAN_ROWS:-base,ext,v1,v2,v3,injected,pipelined}" --language it --target-language en \
     --split "$output/it.split" --benchmarks held_out_translations,misspelt_names
 
 # Tokens a word. Of the training one step is enough here: the vocabulary is learnt before it.
-tokens=("$python" "$here/../bench/tokens_per_word.py" -o "$output/tokens")
+tokens=("$python" "$here/tokens_per_word.py" -o "$output/tokens")
 for language in it es; do
     if [ $language = it ]; then found=("${italian[@]}"); else found=("${spanish[@]}"); fi
     listed=$(IFS=,; echo "${found[*]}")

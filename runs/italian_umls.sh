@@ -12,14 +12,14 @@
 # DATA     a folder with relatedness/MayoSRS.csv and UMNSRS_relatedness.csv; without it relatedness is left out
 #
 # By environment: ENCODER, a hub name (which needs a network) or a folder; SEEDS=0; ROWS, all; STEPS=0 (the paper's; see
-# bench/italian_rows.py); DEVICE=cpu or cuda, of the graph models (the encoders find a GPU by themselves); TRANSLATIONS,
+# runs/italian.py); DEVICE=cpu or cuda, of the graph models (the encoders find a GPU by themselves); TRANSLATIONS,
 # a CSV file Term1,Term2,Translation1,Translation2 of the pairs of DATA, which the authors made by hand: without it the
 # pairs are compared in English; EXT, MARGIN, INJECTION, GRAPH: further settings, "key=value ...", with an OUTPUT of
 # their own; DRY_RUN=1, only import and say what each training takes whose start is there. The same command goes on with
 # a run that was cut.
 #
-# UMLS_ITA is ICPCITA, MDRITA and MSHITA, and of their concepts those of 13 groups of semantic types (bench/
-# italian_data.py): 123,265 terms of 86,610 concepts in the paper, 415,170 relations of 171 kinds between 69,193 of them
+# UMLS_ITA is ICPCITA, MDRITA and MSHITA, and of their concepts those of 13 groups of semantic types (runs/
+# italian.py): 123,265 terms of 86,610 concepts in the paper, 415,170 relations of 171 kinds between 69,193 of them
 # after the filter. Settings are the recipes' own, which are the paper's (section 4): injection after layer 8, 40,000
 # steps, 4,000 of warm-up, batch 6, 1e-5; losses with 4 prototypes, 20 positives, 30 possible negatives, 4 contexts a
 # term, 8 batches a step, 2e-5, 4 epochs; vocabulary of 15,000 tokens. The length of ext-BERT's training and the graph
@@ -87,7 +87,7 @@ if [ ! -e "$italian" ]; then
     $alphita terminology import umls "$meta" --set languages=ITA --set preferred_language=ITA --set retired=false \
         --set relation_label=rela -o "$italian"
 fi
-"$python" "$here/../bench/italian.py" groups "$italian" -o "$umls" --sources ICPCITA,MDRITA,MSHITA
+"$python" "$here/italian.py" groups "$italian" -o "$umls" --sources ICPCITA,MDRITA,MSHITA
 
 settings=()
 for setting in ${GRAPH:-}; do settings+=(--set "$setting"); done
@@ -95,7 +95,7 @@ further=()
 if [ -n "${DRY_RUN:-}" ]; then
     further+=(--dry-run)
 else
-    "$python" "$here/../bench/italian.py" graph --terminology "$umls" -o "$output/graph" --device "${DEVICE:-cpu}" \
+    "$python" "$here/italian.py" graph --terminology "$umls" -o "$output/graph" --device "${DEVICE:-cpu}" \
         ${scored[@]+"${scored[@]}"} ${settings[@]+"${settings[@]}"}
 fi
 
@@ -106,6 +106,6 @@ if [ -n "${ROWS:-}" ]; then further+=(--rows "$ROWS"); fi
 if [ -n "$data" ] && [ -n "${TRANSLATIONS:-}" ]; then
     further+=(--score "relatedness.translations=$TRANSLATIONS")
 fi
-"$python" "$here/../bench/italian.py" run --terminology "$umls" "${text[@]}" -o "$output" --graphs "$output/graph" \
+"$python" "$here/italian.py" run --terminology "$umls" "${text[@]}" -o "$output" --graphs "$output/graph" \
     --encoder "$encoder" --language it --seeds "${SEEDS:-0}" --steps "${STEPS:-0}" --benchmarks "$benchmarks" \
     ${scored[@]+"${scored[@]}"} ${further[@]+"${further[@]}"}

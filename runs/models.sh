@@ -28,7 +28,7 @@ $alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_o
     --model minilm --model alphita-en --model "$e5,prefix=query:,name=e5-small" --model alphita-multi \
     ${mpnet[@]+"${mpnet[@]}"} --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
     --set held_out_synonyms.split="$output/hpo.split" -o "$output/report" --force
-"$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$e5" alphita-multi ${4:+"$4"} --repeats 3 --limit 4000 \
+"$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$e5" alphita-multi ${4:+"$4"} --rounds 3 --limit 4000 \
     --out "$here/../docs/results/models_speed.json"
 
 # Names for what lies elsewhere on every machine.
@@ -38,7 +38,7 @@ sed -i "${names[@]}" "$here/../docs/results/models_speed.json"
 {
     sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/' | sed "${names[@]}"
 } > "$output/tables.md"
-"$python" "$here/../bench/report_tables.py" "Encoders=$output/tables.md" --out "$here/../docs/results/models.json"
+"$python" "$here/report_tables.py" "Encoders=$output/tables.md" --out "$here/../docs/results/models.json"
 page=$here/../docs/models.md
 {
     # What the page says above its figures stays; of the report it has the summary.

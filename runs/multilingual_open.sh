@@ -70,5 +70,5 @@ for seed in $(echo "${SEEDS:-0,1,2}" | tr ',' ' '); do
     fi
     models+=(--after "$model")
 done
-exec "$python" "$here/../bench/multilingual.py" --terminology "$terminology" --split "$split" --output "$output" \
+exec "$python" "$here/multilingual.py" --terminology "$terminology" --split "$split" --output "$output" \
     --before "$encoder" --before "$student" "${models[@]}" ${threads[@]+"${threads[@]}"}

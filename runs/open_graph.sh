@@ -28,7 +28,7 @@ definitions=$(input definitions.tsv)
 relations=$(input relations.tsv)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$python" "$here/../bench/open_graph.py" "$terms" "$relations" --definitions "$definitions" -o "$work"
+"$python" "$here/open_vocabularies.py" graph "$terms" "$relations" --definitions "$definitions" -o "$work"
 $alphita terminology import table "$work/terms.tsv" "$work/definitions.tsv" "$work/relations.tsv" --set quote= \
     -o "$work/read.terminology"
 $alphita terminology subset "$work/read.terminology" --language en --no-retired -o "$work/en.terminology"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the trained models in models/ learned from: one terminology of open vocabularies that may be given on, in English
 # or in several languages (en,it,de,fr,es,nl,pt,zh,ja,cs,tr). Sources that are share-alike, without a licence or for
-# measuring only are left out by bench/open_knowledge.py, which says what licence each has.
+# measuring only are left out by runs/open_vocabularies.py, which says what licence each has.
 #
 #   runs/open_knowledge.sh FOLDER [OUTPUT [LANGUAGES]]        OUTPUT is open.terminology by default, LANGUAGES en
 #
@@ -31,7 +31,7 @@ definitions=$(input open_graph/definitions.tsv)
 relations=$(input open_graph/relations.tsv)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$python" "$here/../bench/open_knowledge.py" "$terms" "$relations" "$definitions" -o "$work" \
+"$python" "$here/open_vocabularies.py" knowledge "$terms" "$relations" "$definitions" -o "$work" \
     --languages "${3:-en}"
 $alphita terminology import table "$work/terms.tsv" "$work/definitions.tsv" "$work/relations.tsv" "$work/lay.terms.tsv" \
     --set quote= -o "$work/read.terminology"

@@ -11,7 +11,7 @@
 #                      CANDIDATE, CANDIDATE/MT), source
 #   relations.tsv      head, relation, tail, source
 #
-# bench/general_calibration.py says which sources are taken; HPO and ICD-10-CM come from their packages. On two cores it
+# runs/general_calibration.py says which sources are taken; HPO and ICD-10-CM come from their packages. On two cores it
 # takes about an hour; more threads for the small products of the ranker's fitting make it slower, not faster.
 set -euo pipefail
 
@@ -32,8 +32,8 @@ mkdir -p "$output"
 for name in alphita-en alphita-multi; do
     languages=()
     if [ "$name" = alphita-multi ]; then languages=(--languages it de fr es); fi
-    "$python" "$here/../bench/default_model.py" "$here/../models/$name-fp16" -o "$output/$name"
-    OPENBLAS_NUM_THREADS=1 "$python" "$here/../bench/general_calibration.py" "$output/$name" "$terms" "$relations" \
+    "$python" "$here/default_model.py" "$here/../models/$name-fp16" -o "$output/$name"
+    OPENBLAS_NUM_THREADS=1 "$python" "$here/general_calibration.py" "$output/$name" "$terms" "$relations" \
         --work "$work/$name" ${languages[@]+"${languages[@]}"}
     # It answers: an index keeps the model and its calibration.
     $alphita index hpo --model "$output/$name" -o "$work/$name.index"

@@ -1,4 +1,4 @@
-"""Compare Alphita with scispaCy, gilda, rapidfuzz, BM25 and sentence-transformers: the same names, queries and scoring.
+"""Compare Alphita with scispaCy, gilda, rapidfuzz, BM25 and sentence-transformers: the same names, queries and
 
     bench/peers/setup.sh VENVS
     python bench/peers/compare.py --terminology X.terminology --split S.split --venvs VENVS -o report/
@@ -16,14 +16,14 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import protocol
-import scoring
 import tables
+from scipy.stats import binomtest
 
 from alphita import machine
 from alphita.errors import AlphitaError, UsageError
@@ -74,11 +74,7 @@ class Outcome:
 
 
 def python_of(peer: Peer, venvs: Path | None) -> Path:
-    """Return the Python that runs a peer.
-
-    Raises:
-        UsageError: its environment is not there.
-    """
+    """Return the Python that runs a peer."""
     if peer.environment is None:
         return Path(sys.executable)
     if venvs is None:
@@ -92,11 +88,7 @@ def python_of(peer: Peer, venvs: Path | None) -> Path:
 def run_once(
     peer: Peer, python: Path, more: Sequence[str], queries: Path, folder: Path, threads: int
 ) -> tuple[dict[str, Any], bytes]:
-    """Run a peer once and return its measures and its answers' file.
-
-    Raises:
-        RuntimeError: it failed; the message is the last of what it said.
-    """
+    """Run a peer once and return its measures and its answers' file."""
     folder.mkdir(parents=True, exist_ok=True)
     answers, measures = folder / "answers.tsv", folder / "measures.json"
     # Sets of strings are gone through in the order of their hashes, in scispaCy when it indexes them.
@@ -149,11 +141,7 @@ def ours_only(options: argparse.Namespace) -> list[str]:
 
 
 def queries_wanted(given: Sequence[str], peers: Sequence[str]) -> dict[str, int | None]:
-    """Return how many queries each peer gets: of "500" and "NAME=500" the latter wins; None: all.
-
-    Raises:
-        UsageError: no such peer, or no number above 0.
-    """
+    """Return how many queries each peer gets: of "500" and "NAME=500" the latter wins; None: all."""
     wanted: dict[str, int | None] = dict.fromkeys(peers)
     for item in sorted(given, key=lambda item: "=" in item):
         name, equals, number = item.rpartition("=")
@@ -163,6 +151,55 @@ def queries_wanted(given: Sequence[str], peers: Sequence[str]) -> dict[str, int 
             raise UsageError(f"--most-queries {item!r}: give a number above 0, or PEER=NUMBER")
         wanted |= {one: int(number) for one in ([name] if equals else peers) if one in wanted}
     return wanted
+
+
+# Parts of a query: mentions, each with the ids any of which is right.
+Query = Sequence[tuple[str, frozenset[str]]]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of n with its Wilson interval, as fractions."""
+
+    right: int
+    n: int
+    value: float
+    low: float
+    high: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def share(right: int, n: int) -> Share:
+    """Return right / n with the 95% score interval of Wilson 1927."""
+    interval = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
+    return Share(right, n, right / n, float(interval.low), float(interval.high))
+
+
+def ranked(lines: Iterable[Sequence[str]], mentions: Sequence[str]) -> dict[str, list[str]]:
+    """Return the distinct concepts of each mention, in order of first appearance by rank."""
+    answers: dict[int, list[tuple[int, str]]] = {}
+    for query, rank, one, _ in lines:
+        answers.setdefault(int(query), []).append((int(rank), one))
+    if strange := [query for query in answers if not 0 <= query < len(mentions)]:
+        raise ValueError(f"an answer to query {strange[0]}, of {len(mentions)}")
+    return {
+        mention: list(dict.fromkeys(one for _, one in sorted(answers.get(number, []), key=lambda answer: answer[0])))
+        for number, mention in enumerate(mentions)
+    }
+
+
+def right_at(queries: Iterable[Query], found: Mapping[str, Sequence[str]], k: int) -> list[bool]:
+    """Tell of each query whether every part has a right concept among its first k."""
+    return [all(gold.intersection(found[mention][:k]) for mention, gold in parts) for parts in queries]
+
+
+def answered(queries: Iterable[Query], found: Mapping[str, Sequence[str]]) -> list[bool]:
+    """Tell of each query whether every part has an answer."""
+    return [all(found[mention] for mention, _ in parts) for parts in queries]
 
 
 def scored(data: tables.Tables, outcomes: dict[str, Outcome]) -> dict[str, dict[str, Any]]:
@@ -190,24 +227,20 @@ def scored(data: tables.Tables, outcomes: dict[str, Outcome]) -> dict[str, dict[
 
 
 def score(data: tables.Tables, outcome: Outcome) -> tuple[dict[str, Any], dict[int, dict[int, bool]]]:
-    """Return one peer's row, and for each k whether each query was right.
-
-    Raises:
-        ValueError: its answers are no table of answers.
-    """
+    """Return one peer's row, and for each k whether each query was right."""
     queries = [data.queries[number] for number in outcome.numbers]
     mentions = data.mentions(outcome.numbers)
     head, *lines = outcome.answers.decode("utf-8").removesuffix("\n").split("\n")
     if head != "query\trank\tid\tscore":
         raise ValueError(f"the head line is {head[:80]!r}")
-    found = scoring.ranked([line.split("\t") for line in lines], mentions)
-    right = {k: scoring.right_at(queries, found, k) for k in KS}
+    found = ranked([line.split("\t") for line in lines], mentions)
+    right = {k: right_at(queries, found, k) for k in KS}
     seconds = {name: [one[f"{name}_seconds"] for one in outcome.measures] for name in ("build", "query")}
     row = {
         "queries": len(queries),
         "distinct_mentions": len(mentions),
-        **{f"accuracy@{k}": scoring.share(sum(right[k]), len(queries)).as_json() for k in KS},
-        "answered": scoring.share(sum(scoring.answered(queries, found)), len(queries)).as_json(),
+        **{f"accuracy@{k}": share(sum(right[k]), len(queries)).as_json() for k in KS},
+        "answered": share(sum(answered(queries, found)), len(queries)).as_json(),
         "build_seconds": seconds["build"],
         "query_seconds": seconds["query"],
         "median_build_seconds": statistics.median(seconds["build"]),
@@ -256,11 +289,7 @@ def _percent(one: dict[str, Any]) -> str:
 
 
 def data_of(options: argparse.Namespace) -> tables.Tables:
-    """Return the dictionary and the queries that the options name.
-
-    Raises:
-        UsageError: not exactly one kind of input was given.
-    """
+    """Return the dictionary and the queries that the options name."""
     given = {
         "--terminology and --split": (options.terminology, options.split),
         "--benchmark and --data": (options.benchmark, options.data),
@@ -277,12 +306,7 @@ def data_of(options: argparse.Namespace) -> tables.Tables:
 
 
 def compare(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
-    """Run and score the peers; write report.json and report.md, and return the report.
-
-    Raises:
-        UsageError: the options do not fit together, or the output exists.
-        InputError: an input cannot be read.
-    """
+    """Run and score the peers; write report.json and report.md, and return the report."""
     for name in options.only:
         if name not in PEERS:
             raise UsageError(unknown("peer", name, PEERS))

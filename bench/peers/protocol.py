@@ -61,11 +61,7 @@ Build = Callable[[Dictionary, argparse.Namespace], Search]
 
 
 def rows(path: Path, columns: Sequence[str]) -> list[list[str]]:
-    """Return the cells of a table's lines.
-
-    Raises:
-        ValueError: its head line or a line's number of cells is another.
-    """
+    """Return the cells of a table's lines."""
     head, *lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     if head.split("\t") != list(columns):
         raise ValueError(f"{path}: the head line is {head!r}, not {' '.join(columns)!r}")
@@ -98,13 +94,7 @@ def peak_bytes() -> int:
 
 
 def run(build: Build, packages: Sequence[str], parser: argparse.ArgumentParser | None = None) -> None:
-    """Run a peer: `build` over the dictionary, then one search of all mentions.
-
-    Args:
-        build: makes the peer's index and returns its search.
-        packages: distributions whose versions are told.
-        parser: with the runner's own arguments, if it has any.
-    """
+    """Run a peer: `build` over the dictionary, then one search of all mentions."""
     parser = parser or argparse.ArgumentParser()
     for name in ("dictionary", "queries", "answers", "measures"):
         parser.add_argument(name, type=Path)

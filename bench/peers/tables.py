@@ -84,14 +84,7 @@ class Tables:
 
 
 def from_split(terminology: Path, split: Path) -> Tables:
-    """Return the test strings of a split, and the names of the live concepts without all that the split holds out.
-
-    Names of retired concepts count as names of what replaced them, as in an index of the terminology.
-
-    Raises:
-        InputError: an artefact is damaged, or they do not belong together.
-        UsageError: the split has no test strings.
-    """
+    """Return the test strings of a split, and the names of the live concepts without all that the split holds out."""
     module, opened, held_out = held_out_synonyms, load_terminology(terminology), Split.load(split)
     data = module.load(Source(terminology=opened), module.Options(split=split))
     content = segment.collect(opened, DEFAULT_RULES, held_out.cleaned)
@@ -109,17 +102,7 @@ def from_split(terminology: Path, split: Path) -> Tables:
 
 
 def from_benchmark(name: str, data: Path, sets: Sequence[str] = ()) -> Tables:
-    """Return the mentions and the names of one of Alphita's normalization benchmarks.
-
-    Args:
-        name: as for `alphita evaluate`.
-        data: the folder with its files.
-        sets: the benchmark's options, "key=value".
-
-    Raises:
-        InputError: a file is missing or of another layout.
-        UsageError: it is none of normalization, or has several dictionaries.
-    """
+    """Return the mentions and the names of one of Alphita's normalization benchmarks."""
     module = load_benchmark(name)
     if module.INFO.task != "normalization":
         raise UsageError(f"the benchmark {name} is not one of normalization but of {module.INFO.task}")
@@ -133,14 +116,7 @@ def from_benchmark(name: str, data: Path, sets: Sequence[str] = ()) -> Tables:
 
 
 def from_files(dictionary: Path, queries: Path) -> Tables:
-    """Read a dictionary (id, name) and queries (mention, id; or query, mention, id as `Tables.write` writes them).
-
-    An id cell may hold several joined by "|", any of which is right. Lines of the same number in the column query are
-    the parts of one query.
-
-    Raises:
-        InputError: a file cannot be read or is of another layout.
-    """
+    """Read a dictionary (id, name) and queries (mention, id; or query, mention, id as `Tables.write` writes them)."""
     names = _read(dictionary, DICTIONARY_COLUMNS)
     numbered = _first_line(queries).startswith(QUERY_COLUMNS[0] + "\t")
     lines = _read(queries, QUERY_COLUMNS if numbered else QUERY_COLUMNS[1:])

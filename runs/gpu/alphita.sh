@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the encoders of models/ on one GPU, by the recipe alphita: twice from MiniLM, with and without names that lie
-# near as negatives, whose mean is alphita-en-fp16 (bench/default_model.py), and once from a multilingual base.
+# near as negatives, whose mean is alphita-en-fp16 (runs/default_model.py), and once from a multilingual base.
 #
 #   runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]
 #

@@ -4,11 +4,11 @@
 #   runs/gpu/speed.sh OUT.json [VECTORS] [SECONDS] [ROWS]
 #
 # VECTORS, SECONDS of each measurement and ROWS a step may be small, to try it on a processor: 20000 1 32. What OUT.json
-# holds is said in bench/gpu_speed.py; docs/speed.md shows it.
+# holds is said in runs/gpu/speed.py; docs/speed.md shows it.
 set -euo pipefail
 
 output=${1:?usage: runs/gpu/speed.sh OUT.json [VECTORS] [SECONDS] [ROWS]}
-here=$(cd "$(dirname "$0")/../.." && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
-"$python" "$here/bench/gpu_speed.py" --output "$output" --vectors "${2:-15000000}" --seconds "${3:-30}" \
+"$python" "$here/speed.py" --output "$output" --vectors "${2:-15000000}" --seconds "${3:-30}" \
     --rows "${4:-256,2048}"

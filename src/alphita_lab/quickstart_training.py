@@ -290,7 +290,7 @@ def _plot(paths: Paths) -> str:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.store import load_terminology
     from alphita.terminology.text import clean_many
-    from alphita_lab.evaluation.report.plots import choose_concepts, synonym_map
+    from alphita_lab.evaluation.report.pictures import choose_concepts, synonym_map
 
     terminology = load_terminology(paths.terminology)
     rows, offsets = terminology.training_terms()

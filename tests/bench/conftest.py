@@ -1,20 +1,9 @@
-"""What the tests of several scripts share."""
+"""The folders whose files the tests here import."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.bench.commands import CALLS, in_process
-
-sys.path.append(str(Path(__file__).parents[2] / "bench"))
-
-
-@pytest.fixture
-def commands_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the cells of a table call commands in this process; their calls are kept."""
-    monkeypatch.setattr(importlib.import_module("cells"), "caller", in_process)
-    CALLS.clear()
+BENCH = Path(__file__).parents[2] / "bench"
+sys.path += [str(BENCH), str(BENCH / "peers")]

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-SPEC = importlib.util.spec_from_file_location("bench_adversarial", Path(__file__).parents[2] / "bench/adversarial.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-adversarial = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(adversarial)
+import adversarial
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compare
+import protocol
 import pytest
+import run_alphita
+import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,12 +22,6 @@ from alphita.terminology.text import clean_many
 from tests.tiny import tiny_model, tiny_terminology
 
 PEERS = Path(__file__).parents[2] / "bench" / "peers"
-sys.path.insert(0, str(PEERS))
-import compare  # noqa: E402
-import protocol  # noqa: E402
-import run_alphita  # noqa: E402
-import scoring  # noqa: E402
-import tables  # noqa: E402
 
 # Answers with the concepts of the names that share most words with the mention, and nothing to one without any.
 FAKE = """
@@ -195,14 +193,14 @@ def test_distinct_concepts_in_order_of_first_appearance():
         ("0", "2", "C", "2"),
         ("0", "10", "A", "0"),
     ]
-    assert scoring.ranked(lines, ["x", "y", "z"]) == {"x": ["C", "B", "A"], "y": ["A"], "z": []}
+    assert compare.ranked(lines, ["x", "y", "z"]) == {"x": ["C", "B", "A"], "y": ["A"], "z": []}
 
 
 @given(st.integers(1, 5000), st.data())
 def test_wilson_interval_is_where_the_score_test_is_at_its_quantile(n, data):
     """Its ends are the p0 at which |p - p0| = z sqrt(p0 (1 - p0) / n), which is what Wilson solved for."""
     right = data.draw(st.integers(0, n))
-    found = scoring.share(right, n)
+    found = compare.share(right, n)
     p = right / n
     assert 0 <= found.low <= p + 1e-12
     assert p - 1e-12 <= found.high <= 1
@@ -227,8 +225,8 @@ def test_right_at_k_is_what_the_loops_say(found, k):
                 hit = hit or found[mention][place] in gold
             every = every and hit
         expected.append(every)
-    assert scoring.right_at(ASKED, found, k) == expected
-    assert scoring.answered(ASKED, found) == [bool(found["x"]), bool(found["x"] and found["y"]), bool(found["z"])]
+    assert compare.right_at(ASKED, found, k) == expected
+    assert compare.answered(ASKED, found) == [bool(found["x"]), bool(found["x"] and found["y"]), bool(found["z"])]
 
 
 CHILD = "import protocol; print(protocol.peak_bytes())"

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+import harness
+import stages
 from alphita import machine
 from alphita.answer.normalizer import Normalizer
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import Rejects
 from alphita.index.store import Index, build
-from alphita.terminology import detect, store
-from alphita.terminology.loaders import obo
 from alphita.terminology.text import clean_many
-
-sys.path.append(str(Path(__file__).parents[2] / "bench"))
-normalize_speed, stages = (importlib.import_module(name) for name in ("normalize_speed", "stages"))
 
 STRINGS, MENTIONS, SINGLE, ROUNDS = 6_000, 1_200, 60, 5
 # Thread seconds of normalising, in those of `reference`, as below; in three runs 3.14 to 3.27 and 0.70 to 0.73.
@@ -35,10 +28,7 @@ MOST_LOSS = 0.25
 def index(tmp_path_factory) -> Index:
     """Return an index of a part of HPO, with the shipped encoder and its general calibration."""
     folder = tmp_path_factory.mktemp("speed")
-    with Rejects(None) as rejects:
-        read = obo.load([detect.find_packaged("hpo")], obo.Options(), rejects)
-        store.save(read, folder / "hpo.terminology", rejects=rejects)
-    terminology = store.load_terminology(folder / "hpo.terminology")
+    terminology = harness.hpo(folder)
     strings = sorted(set(clean_many(terminology.terms.column("string").to_pylist())))
     kept = set(strings[:: -(-len(strings) // STRINGS)])
     encoder = TermEncoder.load("alphita-en", precision="int8")
@@ -76,7 +66,7 @@ def seconds(work: Callable[[], object]) -> float:
 @pytest.mark.slow
 def test_normalising_is_no_quarter_slower_than_recorded(index):
     """Fails where it is; a figure far below the recorded one is a gain: record it."""
-    mentions = normalize_speed.strings_of(index, MENTIONS * ROUNDS + SINGLE * (ROUNDS + 1), seed=0)
+    mentions = harness.noisy_terms(index, MENTIONS * ROUNDS + SINGLE * (ROUNDS + 1), seed=0)
     blocks = [mentions[start : start + MENTIONS] for start in range(0, MENTIONS * ROUNDS, MENTIONS)]
     rest = mentions[MENTIONS * ROUNDS :]
     singles = [rest[start : start + SINGLE] for start in range(0, len(rest), SINGLE)]
@@ -105,11 +95,7 @@ def test_the_profile_s_functions_are_there_and_its_stages_are_counted_apart(monk
     clock = stages.Clock()
     for functions in stages.STAGES.values():
         for place in functions:
-            module, _, path = place.partition(":")
-            owner = importlib.import_module(module)
-            for name in path.split("."):
-                owner = getattr(owner, name)
-            assert callable(owner), place
+            assert callable(getattr(*stages.place_of(place))), place
 
     times = iter([0.0, 2.0, 6.0, 7.0])
     monkeypatch.setattr(stages.time, "thread_time", lambda: next(times))

@@ -25,8 +25,8 @@ from tests.docs.given import give
 from tests.doubles import HashEncoder, small_terminology
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.append(str(DOCS.parent / "bench"))
-italian_table = importlib.import_module("italian_table")
+sys.path.append(str(DOCS.parent / "runs"))
+italian = importlib.import_module("italian")
 report_tables = importlib.import_module("report_tables")
 
 
@@ -134,9 +134,9 @@ def italian_figures(part: str) -> dict:
 def test_the_italian_systems_tables_in_the_docs_are_those_of_its_figures(part: str) -> None:
     found = italian_figures(part)
     # The paper's tables have these rows; those of other graph models and lengths are among all tables.
-    rows = italian_table.table(found["rows"][:7], [one for one in italian_table.COLUMNS if one.name in SHOWN])
+    rows = italian.table(found["rows"][:7], [one for one in italian.COLUMNS if one.name in SHOWN])
     if part == "open":
-        rows = italian_table.table(found["graphs"], italian_table.GRAPH_COLUMNS)
+        rows = italian.table(found["graphs"], italian.GRAPH_COLUMNS)
     check(DOCS / "results" / "italian.md", f"figures: {part}", "\n".join(rows))
 
 
@@ -152,11 +152,11 @@ def test_all_tables_of_the_italian_system_are_those_of_its_figures() -> None:
     for title, (kind, part) in sections.items():
         found = italian_figures(part)
         if kind == "rows":
-            lines = italian_table.table(found["rows"], italian_table.COLUMNS)
+            lines = italian.table(found["rows"], italian.COLUMNS)
         elif kind == "types":
-            lines = italian_table.table_by_type(found["rows"][:7])
+            lines = italian.table_by_type(found["rows"][:7])
         else:
-            lines = italian_table.table_of_orderings(found["orderings"])
+            lines = italian.table_of_orderings(found["orderings"], italian.COLUMNS)
         text += "\n".join([f"# {title}", *lines, ""])
     made = {"parts": [{"name": "Open data", "sections": report_tables.sections(text)}]}
     path = DOCS / "results" / "italian_tables.json"

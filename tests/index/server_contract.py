@@ -21,7 +21,7 @@ import pytest
 from alphita.errors import UsageError
 from alphita.index.neighbours import unit
 from alphita.index.servers import Content, ServerIndex, ServerTerm
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 
 # Of a cosine whose vectors are float16 on the server.
 HALF = 5e-4

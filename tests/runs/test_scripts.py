@@ -128,12 +128,14 @@ $alphita evaluate mcsm "${systems[@]:0:2}" -o x --set mcsm.candidates=types --se
     assert wrong(text) == []
 
 
-def bench_calls(text: str) -> list[list[str]]:
-    """Return the words of each call of a script of bench/, its name first, but of those that take words of an array."""
+def python_calls(text: str) -> list[list[str]]:
+    """Return the words of each call of a Python file, its name first, except calls that take words of an array."""
     values = {name: default or plain for name, default, plain in ASSIGNED.findall(text)}
     found = []
     for line, words in commands(text):
-        start = next((place for place, word in enumerate(words) if "/bench/" in word and word.endswith(".py")), None)
+        start = next(
+            (place for place, word in enumerate(words) if word.startswith("$here/") and word.endswith(".py")), None
+        )
         into_array = re.match(r"\s*\w+=\(", text.splitlines()[line])
         if start is None or into_array or any("@" in word for word in words):
             continue
@@ -144,11 +146,11 @@ def bench_calls(text: str) -> list[list[str]]:
     return found
 
 
-BENCH_CALLS = [(path.name, call) for path in SCRIPTS for call in bench_calls(path.read_text(encoding="utf-8"))]
+PYTHON_CALLS = [(path.name, call) for path in SCRIPTS for call in python_calls(path.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize(("script", "call"), BENCH_CALLS, ids=lambda one: one if isinstance(one, str) else one[0])
-def test_a_script_of_bench_takes_what_it_is_called_with(script: str, call: list[str], monkeypatch) -> None:
+@pytest.mark.parametrize(("script", "call"), PYTHON_CALLS, ids=lambda one: one if isinstance(one, str) else one[0])
+def test_a_python_file_takes_what_it_is_called_with(script: str, call: list[str], monkeypatch) -> None:
     class Parsed(Exception):
         pass
 
@@ -157,15 +159,16 @@ def test_a_script_of_bench_takes_what_it_is_called_with(script: str, call: list[
         raise Parsed
 
     read = argparse.ArgumentParser.parse_args
-    monkeypatch.syspath_prepend(RUNS.parent / "bench")
+    for folder in (RUNS, RUNS / "gpu", RUNS.parent / "bench"):
+        monkeypatch.syspath_prepend(folder)
     module = importlib.import_module(call[0])
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
     with pytest.raises(Parsed):
         module.main(call[1:])
 
 
-def test_calls_of_bench_are_found() -> None:
-    assert {"shipped_models.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in BENCH_CALLS}
+def test_calls_of_python_files_are_found() -> None:
+    assert {"shipped_models.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in PYTHON_CALLS}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -42,13 +42,6 @@ def edited(draw: st.DrawFn, good: bytes, most: int, new: st.SearchStrategy[bytes
     return good[:start] + draw(new) + good[end:]
 
 
-@st.composite
-def edited_or_random(draw: st.DrawFn, good: bytes) -> bytes:
-    """Draw `good` with a piece replaced by random bytes, or random bytes alone."""
-    mutated = draw(edited(good, 60, st.binary(max_size=40)))
-    return draw(st.binary(max_size=200)) if draw(st.booleans()) else mutated
-
-
 def saved_and_opened(loader: Any, folder: Path, options: Any) -> Terminology:
     """Return the terminology of a folder's files; every row of them must be good.
 
@@ -64,40 +57,24 @@ def saved_and_opened(loader: Any, folder: Path, options: Any) -> Terminology:
     return terminology
 
 
-def check_sound_or_refused(loader: Any, files: Mapping[str, bytes], options: Any) -> None:
-    """Check that files give a sound terminology, or a clear error and nothing half written.
-
-    Args:
-        loader: module of the format.
-        files: name -> content, of one folder.
-        options: the loader's.
-    """
+@contextmanager
+def folder_of(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Write files, by their places, into a new folder."""
     with tempfile.TemporaryDirectory() as name:
-        release = Path(name) / "release"
-        release.mkdir()
-        _write(release, files)
+        for place, content in files.items():
+            path = Path(name) / "release" / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        yield Path(name) / "release"
+
+
+def check_sound_or_refused(loader: Any, files: Mapping[str, bytes], options: Any) -> None:
+    """Check that files, by their places, give a sound terminology, or a clear error and nothing half written."""
+    with folder_of(files) as release:
         try:
             tables = loader.load([release], options, Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
+            store.save(tables, release.parent / "t.terminology", rejects=Rejects(None))
         except AlphitaError:
-            assert [file.name for file in Path(name).iterdir()] == ["release"]
+            assert [file.name for file in release.parent.iterdir()] == ["release"]
             return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
-
-
-def check_refused(loader: Any, files: Mapping[str, bytes]) -> None:
-    """Check that files give an error that names their place.
-
-    Args:
-        loader: module of the format.
-        files: name -> content, of one folder.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        _write(Path(name), files)
-        with pytest.raises(AlphitaError, match=name):
-            loader.load([Path(name)], loader.Options(), Rejects(None))
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+        check_csr(store.load_terminology(release.parent / "t.terminology"))

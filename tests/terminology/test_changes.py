@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -16,118 +15,11 @@ from alphita.errors import Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.changes import COLUMNS, KINDS, Changes, changes
 from alphita.terminology.loaders import obo
-from alphita.terminology.store import Terminology
+from tests.terminology.conftest import FIXTURES, Build
 from tests.terminology.test_cli import run
 from tests.terminology.test_properties import Random, as_obo, terminologies
 
-OLD = """format-version: 1.2
-data-version: demo/1
-
-[Term]
-id: X:1
-name: All
-
-[Term]
-id: X:2
-name: Ear trouble
-synonym: "Otopathy" EXACT []
-synonym: "Bad ear" RELATED []
-is_a: X:1
-
-[Term]
-id: X:3
-name: Otitis
-is_a: X:1
-
-[Term]
-id: X:4
-name: Ear pain
-synonym: "Otalgia" EXACT []
-is_a: X:2
-
-[Term]
-id: X:5
-name: Deafness
-
-[Term]
-id: X:6
-name: Wax
-
-[Term]
-id: X:7
-name: obsolete Tinnitus
-is_obsolete: true
-
-[Term]
-id: X:8
-name: obsolete Vertigo
-is_obsolete: true
-consider: X:1
-
-[Term]
-id: X:9
-name: Drum
-"""
-NEW = """format-version: 1.2
-data-version: demo/2
-
-[Term]
-id: X:1
-name: All
-
-[Term]
-id: X:2
-name: Disorder of the ear
-alt_id: X:6
-synonym: "Ear trouble" EXACT []
-synonym: "Bad ear" BROAD []
-synonym: "Aural disease" NARROW []
-is_a: X:1
-
-[Term]
-id: X:3
-name: Otitis
-is_a: X:2
-
-[Term]
-id: X:4
-name: Otalgia
-is_a: X:2
-
-[Term]
-id: X:5
-name: obsolete Deafness
-is_obsolete: true
-replaced_by: X:10
-consider: X:2
-
-[Term]
-id: X:7
-name: Tinnitus
-
-[Term]
-id: X:8
-name: obsolete Vertigo
-is_obsolete: true
-replaced_by: X:1
-
-[Term]
-id: X:10
-name: Hearing loss
-is_a: X:2
-"""
-Build = Callable[[str, str], Terminology]
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Build:
-    def make(name: str, text: str) -> Terminology:
-        file = tmp_path / f"{name}.obo"
-        file.write_text(text)
-        store.save(obo.load([file], obo.Options(), Rejects(None, strict=True)), tmp_path / f"{name}.terminology")
-        return store.load_terminology(tmp_path / f"{name}.terminology")
-
-    return make
+OLD, NEW = ((FIXTURES / "changes" / f"{name}.obo").read_text() for name in ("old", "new"))
 
 
 @pytest.fixture

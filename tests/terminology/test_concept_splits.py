@@ -8,9 +8,8 @@ import pytest
 
 from alphita.errors import UsageError
 from alphita.terminology import store
-from alphita.terminology.concept_splits import hold_out_concepts, names_of
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import Split
+from alphita.terminology.splits import Split, hold_out_concepts, names_of
 from alphita.terminology.store import Terminology
 
 N = 300

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ from alphita.terminology.detect import PACKAGED, detect, find_packaged
 from alphita.terminology.loaders import PACKAGE, _look
 from alphita.terminology.loaders._look import look
 from tests.books import book
-from tests.terminology.conftest import FIXTURES
-from tests.terminology.test_icd10cm import order_file
+from tests.terminology.conftest import FIXTURES, Write, cases
+from tests.terminology.test_icd10cm import ORDER
 
-Write = Callable[[str, str | bytes], Path]
 EXAMPLES = {
     "obo": FIXTURES / "small.obo",
     "obographs": FIXTURES / "obographs" / "zz.json",
@@ -130,8 +129,8 @@ def test_umls_in_parts(tmp_path: Path) -> None:
 
 
 def test_an_order_file(write: Write) -> None:
-    check_read(write("icd10cm_order_2025.txt", order_file()), "icd10cm")
-    check_read(write("codes.txt", order_file()), "icd10cm")
+    check_read(write("icd10cm_order_2025.txt", ORDER), "icd10cm")
+    check_read(write("codes.txt", ORDER), "icd10cm")
 
 
 @pytest.mark.parametrize(
@@ -181,59 +180,14 @@ def test_no_more_than_the_beginning_is_read(write: Write, monkeypatch: pytest.Mo
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "settings"),
-    [
-        ("id,term\nX:1,Fever", {}),
-        ("ID;Term\nX:1;Fever", {"id_column": "ID", "term_column": "Term"}),
-        ("Code,Description\nA01,Fever", {"id_column": "Code", "term_column": "Description", "prefix": "MY_LIST"}),
-        (
-            "concept_id|concept_name\n7|Fever",
-            {"id_column": "concept_id", "term_column": "concept_name", "prefix": "MY_LIST"},
-        ),
-        ("n\tCURIE\tPreferred Name\n1\tHP:1\tFever", {"id_column": "CURIE", "term_column": "Preferred Name"}),
-        ("label,id\nFever,12", {"term_column": "label", "prefix": "MY_LIST"}),
-        # Of some of the ids alone: the loader leaves the others as they are.
-        ("id,term\nHP:1,Fever\n7,Cough", {"prefix": "MY_LIST"}),
-        # The column says whose codes they are.
-        (
-            "SNOMED code,SNOMED term\n386661006,Fever",
-            {"id_column": "SNOMED code", "term_column": "SNOMED term", "prefix": "SNOMEDCT"},
-        ),
-        ("cui,name\nC0015967,Fever", {"id_column": "cui", "term_column": "name", "prefix": "UMLS"}),
-        ("icd10cm_code,label\nICD10CM:R50,Fever", {"id_column": "icd10cm_code", "term_column": "label"}),
-        # A better name goes before one that may be of something else.
-        ("id,term,preferred_term\nX:1,Fever,Fever", {}),
-        ("id,description,name\nX:1,it is hot,Fever", {"term_column": "name"}),
-        ("id,code,term\nX:1,1,Fever", {}),
-        # Other columns, called as the loader's own.
-        (
-            "id,term,Lang,Semantic Type\nX:1,Fever,en,Sign",
-            {"language_column": "Lang", "semantic_type_column": "Semantic Type"},
-        ),
-        # Of other things than the loader's columns of these names.
-        ("id,term,status,retired\nX:1,Fever,active,2020-01-01", {"status_column": "", "retired_column": ""}),
-        ("id,term,status\nX:1,Fever,official\nX:2,Cough,active", {}),
-    ],
-)
-def test_columns_of_a_table_are_told(write: Write, text: str, settings: dict[str, str]) -> None:
+@pytest.mark.parametrize(("text", "settings"), cases("detected_columns.tsv"))
+def test_columns_of_a_table_are_told(write: Write, text: str, settings: str) -> None:
     path = write("my-list.csv", text + "\n")
-    assert detect(path).settings == settings
+    assert detect(path).settings == json.loads(settings)
     assert check_read(path, "table").terms["string"].to_list()[0] == "Fever"
 
 
-@pytest.mark.parametrize(
-    ("name", "prefix"),
-    [
-        ("lab codes.csv", "LAB_CODES"),
-        ("lab_2025-01-31.csv.gz", "LAB"),
-        ("lab.20250131.csv", "LAB"),
-        ("icd10.csv", "ICD10"),
-        ("2025.csv", "LOCAL"),
-        ("!.csv", "LOCAL"),
-        ("città.csv", "CITTÀ"),
-    ],
-)
+@pytest.mark.parametrize(("name", "prefix"), cases("detected_prefixes.tsv"))
 def test_the_prefix_of_bare_codes(write: Write, name: str, prefix: str) -> None:
     path = write(name, "code,name\n1,Fever\n")
     assert detect(path).settings["prefix"] == prefix
@@ -269,28 +223,7 @@ def test_tables_of_terms_and_of_relations_together(tmp_path: Path) -> None:
         detect(folder)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem", "command"),
-    [
-        (
-            "mention,n\nfever,1\n",
-            r"no column of ids, and no column of terms, among the columns \['mention', 'n'\]",
-            "id_column=COLUMN --set term_column=COLUMN",
-        ),
-        ("mention,concept_id\nfever,HP:1\n", "no column of terms", "id_column=concept_id --set term_column=COLUMN"),
-        ("code,it,en\n001,COLERA,cholera\n", "no column of terms", "id_column=code --set term_column=COLUMN"),
-        ("row,name\n1,fever\n", "no column of ids", "id_column=COLUMN --set term_column=name"),
-        ("id,concept_id,name\n1,HP:1,fever\n", "'id' and 'concept_id' may both be the id", "id_column=id"),
-        ("code,snomed_code,name\n1,2,fever\n", "'code' and 'snomed_code' may both be the id", "term_column=name"),
-        ("id,name,label\nA:1,fever,f\n", "'name' and 'label' may both be the term", "term_column=name"),
-        ("id,term,term\nA:1,fever,f\n", "'term' and 'term' may both be the term", "term_column=term"),
-        (
-            "id,term,lang\nA:1,fever,english\n",
-            "unknown language.*field 'lang', value 'english'",
-            "language_column= --set language=TAG",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem", "command"), cases("detected_not.tsv"))
 def test_a_header_that_does_not_tell(write: Write, text: str, problem: str, command: str) -> None:
     path = write("of wards.csv", text)
     with pytest.raises(InputError, match=problem) as raised:
@@ -354,17 +287,7 @@ def test_what_is_no_terminology_is_called_by_its_name(write: Write, name: str, c
     assert name in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "problem"),
-    [
-        ("umls", "MRREL.RRF", r"MRREL\.RRF of a release, without the terms in MRCONSO\.RRF; give the folder"),
-        ("rxnorm", "rrf/RXNSAT.RRF", r"without the terms in RXNCONSO\.RRF"),
-        ("snomed_ct", "International/Full", "no Concept snapshot among the files"),
-        ("snomed_ct", "International/Snapshot/Terminology/sct2_Concept_Snapshot_INT_20260101.txt", "no Description"),
-        ("omop", "CONCEPT_SYNONYM.csv", "no column of terms"),
-        ("loinc", "LoincTable/MapTo.csv", "no column of ids"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "name", "problem"), cases("detected_parts.tsv"))
 def test_a_part_of_a_release(kind: str, name: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         detect(EXAMPLES[kind] / name)

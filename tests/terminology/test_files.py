@@ -2,89 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from alphita import config
-from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import store
-from alphita.terminology.loaders import _files, babelon, hpoa, icd10cm, obo, obographs, omop, products, table
+from alphita.errors import InputError, Rejects
+from alphita.terminology.loaders import _files, obo, obographs, table
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load
-
-Write = Callable[[str, str | bytes], Path]
-CASES: list[tuple[Any, list[str], dict[str, Any]]] = [
-    (babelon, ["zz-fr.babelon.tsv", "zz-de.babelon.tsv", "zz-cs.synonyms.tsv", "zz-fr.synonyms.tsv"], {}),
-    (hpoa, ["phenotype.hpoa"], {}),
-    (obographs, ["zz.json"], {}),
-    (products, ["products.csv"], {}),
-    (table, ["terms.csv", "relations.tsv"], {}),
-    (obo, ["small.obo"], {}),
-    (icd10cm, ["small_tabular.xml"], {}),
-]
-
-
-def word(loader: Any) -> str:
-    return str(loader.__name__).rpartition(".")[2]
-
-
-def fixture(loader: Any, name: str) -> Path:
-    folder = FIXTURES / word(loader)
-    return folder / name if (folder / name).exists() else FIXTURES / name
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the terminologies that formats add to."""
-    found = {}
-    for name in ("babelon", "hpoa"):
-        path = tmp_path_factory.mktemp("bases") / f"{name}.terminology"
-        store.save(obo.load([FIXTURES / name / "base.obo"], obo.Options(), Rejects(None)), path)
-        found[name] = str(path)
-    return found
-
-
-def facts(found: tuple[Terminology, list[list[str]]]) -> tuple[Any, ...]:
-    """Return what must not depend on where the files lay."""
-    terminology, rejects = found
-    return terminology.manifest["files"], [reject[1:] for reject in rejects]
-
-
-@pytest.mark.parametrize(("loader", "names", "options"), CASES, ids=[word(case[0]) for case in CASES])
-def test_members_of_an_archive_and_files_of_a_folder(
-    load: Load, bases: dict[str, str], tmp_path: Path, loader: Any, names: list[str], options: dict[str, Any]
-) -> None:
-    if word(loader) in bases:
-        options = options | {"onto": bases[word(loader)]}
-    files = sorted(fixture(loader, name) for name in names)
-    wanted = facts(load(loader, *files, **options))
-    folder, archive = tmp_path / "folder", tmp_path / "release.zip"
-    (folder / "sub").mkdir(parents=True)
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("release/README.md", "Not to be read.")
-        for place, file in enumerate(files):
-            # One of them packed twice.
-            content = gzip.compress(file.read_bytes()) if place == 0 else file.read_bytes()
-            packed.writestr(f"release/{file.name}{'.gz' if place == 0 else ''}", content)
-            shutil.copy(file, folder / "sub" / file.name)
-    found = load(loader, archive, **options)
-    assert facts(found) == wanted
-    manifest = found[0].manifest
-    assert manifest["dropped"]["file README.md"] == 1
-    entries = [source for source in manifest["sources"] if source["file"].startswith("release.zip/release/")]
-    assert len(entries) == len(files)
-    assert {entry["sha256"] for entry in entries} == {_files.source(archive, name="")["sha256"]}
-    assert all(reject[0].startswith(f"{archive}/release/") for reject in found[1])
-    assert facts(load(loader, folder, **options)) == wanted
+from tests.terminology.conftest import FIXTURES, Load, Write
 
 
 def test_parquet_in_an_archive(load: Load, tmp_path: Path) -> None:
@@ -143,16 +71,3 @@ def test_unknown_languages_in_rows(load: Load, write: Write) -> None:
         [str(path), "6", "language", "english"],
     ]
     assert all("unknown language" in reject[4] for reject in rejects)
-
-
-@pytest.mark.parametrize("loader", [babelon, hpoa, obo, obographs, omop, products, table], ids=word)
-def test_unknown_languages_in_options(loader: Any) -> None:
-    assert config.resolve(loader.Options, sets=["language=GER"]).language == "de"
-    with pytest.raises(UsageError, match="option 'language': unknown language"):
-        config.resolve(loader.Options, sets=["language=english"])
-
-
-def test_unknown_languages_of_omop_concepts() -> None:
-    for option in ("77=xx", "77", "x=de"):
-        with pytest.raises(UsageError, match="option languages"):
-            omop.load([FIXTURES / "omop"], omop.Options(languages=option), Rejects(None))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.terminology import store
-from alphita.terminology.language_ranges import among, by_tag, primary, speaks
+from alphita.terminology.languages import among, by_tag, primary, speaks
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology
 

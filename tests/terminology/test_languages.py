@@ -9,6 +9,7 @@ from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.terminology import languages
 from alphita.terminology.languages import Language
+from tests.terminology.conftest import cases
 
 
 def test_the_table_is_sound() -> None:
@@ -23,26 +24,7 @@ def test_the_table_is_sound() -> None:
     assert len({name.lower() for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("written", "tag"),
-    [
-        ("en", "en"),
-        ("EN", "en"),
-        ("eng", "en"),
-        ("ger", "de"),
-        ("deu", "de"),
-        ("pt_br", "pt-BR"),
-        ("SCR", "hr"),
-        ("zh-HANT-tw", "zh-Hant-TW"),
-        ("dtp", "dtp"),
-        ("und", "und"),
-        ("qaa-x-Lay", "qaa-x-lay"),
-        ("de-DE-1996", "de-DE-1996"),
-        (" fr ", "fr"),
-        ("es-419", "es-419"),
-        ("en-US-u-CA-gregory", "en-US-u-ca-gregory"),
-    ],
-)
+@pytest.mark.parametrize(("written", "tag"), cases("language_tags.tsv"))
 def test_tags_have_one_spelling(written: str, tag: str) -> None:
     assert languages.normalize(written) == tag
     assert languages.normalize(tag) == tag

@@ -6,7 +6,6 @@ import csv
 import json
 import random as random_module
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -19,99 +18,13 @@ import alphita
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import merge as merging
 from alphita.terminology import store
-from alphita.terminology.loaders import obo, snomed_ct, table
+from alphita.terminology.loaders import snomed_ct, table
 from alphita.terminology.merge import Merged, Options
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES
+from tests.terminology.conftest import FIXTURES, Build
 from tests.terminology.test_cli import run
 
-AA = """format-version: 1.2
-data-version: a/1
-ontology: aa
-
-[Term]
-id: AA:1
-name: Common cold
-alt_id: AA:91
-synonym: "Head cold" EXACT []
-def: "A cold of the head." [x:1]
-xref: UMLS:C0000001
-xref: ICD10CM:J00
-
-[Term]
-id: AA:2
-name: Flu
-is_a: AA:1
-xref: UMLS:C0000002
-property_value: skos:closeMatch BB:6
-
-[Term]
-id: AA:3
-name: Sick
-is_a: AA:1
-xref: BB:3
-xref: BB:4
-
-[Term]
-id: AA:4
-name: obsolete Grippe
-is_obsolete: true
-replaced_by: AA:2
-
-[Term]
-id: AA:5
-name: Sore toe
-property_value: skos:broadMatch BB:6
-"""
-BB = """format-version: 1.2
-data-version: b/1
-ontology: bb
-
-[Term]
-id: BB:1
-name: common cold
-synonym: "Coryza" EXACT []
-xref: UMLS:C0000001
-xref: ICD10CM:J00
-subset: everyday
-
-[Term]
-id: BB:2
-name: Influenza
-synonym: "flu" EXACT []
-xref: AA:4
-is_a: BB:1
-is_a: BB:5
-
-[Term]
-id: BB:3
-name: Illness
-
-[Term]
-id: BB:4
-name: Malady
-
-[Term]
-id: BB:5
-name: Respiratory disease
-xref: UMLS:C0000002
-
-[Term]
-id: BB:6
-name: Foot pain
-"""
-Build = Callable[[str, str], Terminology]
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Build:
-    def make(name: str, text: str) -> Terminology:
-        file = tmp_path / f"{name}.obo"
-        file.write_text(text)
-        store.save(obo.load([file], obo.Options(), Rejects(None)), tmp_path / f"{name}.terminology")
-        return store.load_terminology(tmp_path / f"{name}.terminology")
-
-    return make
+AA, BB = ((FIXTURES / "merge" / f"{name}.obo").read_text() for name in ("aa", "bb"))
 
 
 @pytest.fixture
@@ -236,22 +149,9 @@ def test_mappings_that_do_not_join_become_relations(both: list[Terminology], tmp
     assert found.concept("AA:5").parents == []
 
 
-CODES = """id,term,source,code,type
-UMLS:C0000001,Common cold,AA,1,
-UMLS:C0000001,Coryza,BB,1,
-UMLS:C0000002,Flu,AA,91,
-UMLS:C0000002,Influenza,BB,2,obsolete
-UMLS:C0000003,Malady,BB,4,
-UMLS:C0000004,Bad health,BB,4,
-UMLS:C0000005,Sore toe,AA,5,
-UMLS:C0000005,Own,UMLS,C0000005,
-UMLS:C0000006,Elsewhere,ZZ,1,
-"""
-
-
 def test_codes_of_terms(both: list[Terminology], tmp_path: Path) -> None:
-    (tmp_path / "codes.csv").write_text(CODES)
-    store.save(table.load([tmp_path / "codes.csv"], table.Options(), Rejects(None)), tmp_path / "codes.terminology")
+    codes = table.load([FIXTURES / "merge" / "codes.csv"], table.Options(), Rejects(None))
+    store.save(codes, tmp_path / "codes.terminology")
     opened = [both[0], both[1], store.load_terminology(tmp_path / "codes.terminology")]
     options = Options(exact="ignore", close="ignore", xref="ignore", classification="ignore")
     merged = merging.merge(opened, options=options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -13,17 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.loaders import products
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.conftest import FIXTURES, Load, Write
 
-Write = Callable[[str, str | bytes], Path]
 FOLDER = FIXTURES / "products"
 LONG, WIDE = FOLDER / "products.csv", FOLDER / "wide.tsv"
-COLD = 'Demo Cold Granules, "extra" 10 g'
 WIDE_OPTIONS = {"id_column": "code", "title_column": "name", "attributes": "ingredient, company", "empty": "_"}
 
 
@@ -31,43 +28,6 @@ def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
     """Return (title, attribute, value) by name."""
     names, labels = terminology.concept_names.to_pylist(), terminology.relation_labels
     return {(names[head], labels[label], names[tail]) for head, label, tail in terminology.triples.tolist()}
-
-
-def test_one_attribute_a_row(load: Load) -> None:
-    terminology, rejects = load(products, LONG)
-    assert triples(terminology) == {
-        (COLD, "syndrome", "headache"),
-        (COLD, "syndrome", "fever"),
-        (COLD, "syndrome", "nasal congestion"),
-        (COLD, "main_ingredient", "Blue root"),
-        ("Ear Drops Demo", "syndrome", "headache"),
-        ("Ear Drops Demo", "syndrome", 'ear "bell" pain'),
-        ("示例感冒颗粒", "syndrome", "发热"),
-        ("示例感冒颗粒", "syndrome", "头痛"),
-    }
-    assert [(reject[1], reject[2], reject[4]) for reject in rejects] == [
-        ("7", "attribute_values", "no value"),
-        ("8", "title", "an empty cell"),
-        ("9", "attribute_name", "not a name of an attribute"),
-        ("10", "", "2 cells, but the header has 3"),
-    ]
-
-
-def test_products_and_values_are_concepts(load: Load) -> None:
-    terminology, _ = load(products, LONG, language="zh")
-    [row] = terminology.search("headache")
-    value = terminology.concept(row)
-    assert value.id.startswith("VALUE:")
-    assert (value.source, value.semantic_types) == ("VALUE", ["syndrome"])
-    assert [(term.string, term.preferred, term.language, term.code) for term in value.terms] == [
-        ("headache", True, "zh", value.id[6:]),
-        ("Headache", False, "zh", value.id[6:]),
-    ]
-    [row] = terminology.search(COLD)
-    assert terminology.concept(row).semantic_types == ["product"]
-    assert terminology.concept_id(row).startswith("PRODUCT:")
-    # Without a value of its own a product is one still.
-    assert terminology.search("Lonely Plaster")
 
 
 def test_a_stray_quote_costs_its_own_row(load: Load, write: Write) -> None:
@@ -85,30 +45,6 @@ def test_numbers_of_a_parquet_file_are_values(load: Load, tmp_path: Path, values
     frame = pl.DataFrame({"title": titles, "attribute_name": ["weight"] * 2, "attribute_values": values})
     frame.write_parquet(path)
     assert {value for _, _, value in triples(load(products, path)[0])} == names
-
-
-def test_one_product_a_row(load: Load) -> None:
-    terminology, rejects = load(products, WIDE, **WIDE_OPTIONS)
-    assert rejects == []
-    assert triples(terminology) == {
-        ("Demo Cold Granules", "ingredient", "Blue root"),
-        ("Demo Cold Granules", "ingredient", "Red root"),
-        ("Demo Cold Granules", "company", "Sock & Sons"),
-        ("Ear Drops Demo", "company", "Sock & Sons"),
-        ("Ear Drops Demo", "ingredient", "Water"),
-    }
-    assert [term.string for term in terminology.concept("PRODUCT:2").terms] == ["Ear Drops Demo", "Ear drops, demo"]
-    assert terminology.concept("ZZ:3").name == "Plaster"
-    assert terminology.manifest["dropped"] == {"column 'shelf' of wide.tsv": 1}
-
-
-def test_all_columns_as_attributes_and_no_separator(load: Load) -> None:
-    options = WIDE_OPTIONS | {"attributes": "*", "separator": "", "prefix": "SHOP", "value_prefix": "WORD"}
-    terminology, _ = load(products, WIDE, **options)
-    found = triples(terminology)
-    assert ("Demo Cold Granules", "ingredient", "Blue root|Red root") in found
-    assert ("Demo Cold Granules", "shelf", "7") in found
-    assert {concept.partition(":")[0] for concept in terminology.concept_ids.to_pylist()} == {"SHOP", "WORD", "ZZ"}
 
 
 def test_what_means_nothing_is_no_id_and_no_attribute(load: Load, write: Write) -> None:
@@ -172,16 +108,6 @@ def test_columns_of_one_name_are_one_attribute(load: Load, write: Write, attribu
     assert terminology.manifest["dropped"] == ({} if named else {"column 'b' of p.csv": 1})
 
 
-def test_ids_are_the_same_in_another_order(load: Load, write: Write) -> None:
-    first, _ = load(products, LONG)
-    before = {concept: first.concept(concept).name for concept in first.concept_ids.to_pylist()}
-    header, *lines = LONG.read_text().splitlines()
-    again, _ = load(products, write("p.csv", "\n".join([header, *reversed(lines)])))
-    after = {concept: again.concept(concept).name for concept in again.concept_ids.to_pylist()}
-    assert before.keys() == after.keys()
-    assert {clean(name) for name in before.values()} == {clean(name) for name in after.values()}
-
-
 def test_gzip_parquet_and_several_files(load: Load, write: Write, tmp_path: Path) -> None:
     plain, _ = load(products, WIDE, **WIDE_OPTIONS)
     wanted = triples(plain)
@@ -194,15 +120,6 @@ def test_gzip_parquet_and_several_files(load: Load, write: Write, tmp_path: Path
     assert (triples(both), both.n_terms) == (wanted, plain.n_terms)
 
 
-def test_counts_against_an_independent_count(load: Load) -> None:
-    terminology, _ = load(products, LONG)
-    with open(LONG, encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if len(row) == 3 and row[0] and row[1] != "***"][1:]
-    wanted = {(row[0], row[1], value.strip().lower()) for row in rows for value in row[2].split("|") if value}
-    assert terminology.n_relations == len(wanted)
-    assert terminology.n_concepts == len({row[0] for row in rows}) + len({value for *_, value in wanted})
-
-
 def test_wrong_columns_name_those_that_are_there(write: Write) -> None:
     path = write("x.csv", "product,company\nOne,Two\n")
     for options, problem in (
@@ -212,44 +129,6 @@ def test_wrong_columns_name_those_that_are_there(write: Write) -> None:
     ):
         with pytest.raises(UsageError, match=problem):
             products.load([path], products.Options(**options), Rejects(None))
-
-
-@pytest.mark.parametrize(
-    ("line", "field", "problem"),
-    [
-        ("x" * 10_001 + ",colour,red", "title", "10,001 characters"),
-        ("One,colour," + "x" * 10_001, "colour", "10,001 characters"),
-        ("One,,red", "attribute_name", "not a name"),
-        ("One,colour,a\0b", "", "NUL"),
-        ('One,colour,"red', "", "a quote that is not closed"),
-    ],
-)
-def test_bad_rows_are_set_aside_with_their_place(load: Load, write: Write, line: str, field: str, problem: str) -> None:
-    path = write("bad.csv", "title,attribute_name,attribute_values\nTwo,colour,blue\n" + line + "\n")
-    terminology, [reject] = load(products, path)
-    assert reject[:3] == [str(path), "3", field]
-    assert problem in reject[4]
-    assert ("Two", "colour", "blue") in triples(terminology)
-    with pytest.raises(InputError, match=r"bad\.csv:3"):
-        products.load([path], products.Options(), Rejects(None, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "empty"),
-        (b"title\n", "not a table of that kind"),
-        (b"title,attribute_name,attribute_values\n", "no usable row"),
-        (b"title,attribute_name,attribute_values\n,,\n", "no usable row"),
-        (gzip.compress(b"title,attribute_name,attribute_values\n" * 100)[:-20], "cut short"),
-        ("title,attribute_name,attribute_values\n".encode("utf-16"), "UTF-16"),
-    ],
-)
-def test_a_file_of_another_kind_is_an_error(write: Write, content: bytes, problem: str) -> None:
-    path = write("bad.csv", content)
-    with pytest.raises(InputError, match=problem) as raised:
-        products.load([path], products.Options(), Rejects(None))
-    assert str(path) in str(raised.value)
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -279,32 +158,3 @@ def test_written_and_loaded_it_is_the_same(rows: list[tuple[str, str, list[str]]
         strings = set(terminology.terms["string"].to_pylist())
     assert found == {(same(title), label, same(value)) for title, label, values in rows for value in values}
     assert strings == {title for title, *_ in rows} | {value for *_, values in rows for value in values}
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from([LONG, WIDE]), st.data())
-def test_mutated_files_give_a_clear_error_or_a_terminology(good: Path, data: st.DataObject) -> None:
-    content = good.read_bytes()
-    start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(start, min(len(content), start + 40)))
-    options = products.Options(**WIDE_OPTIONS) if good == WIDE else products.Options()
-    check(content[:start] + data.draw(st.binary(max_size=30)) + content[end:], options)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.binary(max_size=300))
-def test_random_bytes_give_a_clear_error(content: bytes) -> None:
-    check(content, products.Options())
-
-
-def check(content: bytes, options: products.Options) -> None:
-    """Load the content: a terminology, or a clear error."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "x.tsv"
-        path.write_bytes(content)
-        try:
-            store.save(products.load([path], options, Rejects(None)), Path(folder) / "t", rejects=Rejects(None))
-        except AlphitaError:
-            assert [file.name for file in Path(folder).iterdir()] == [path.name]
-            return
-        assert load_terminology(Path(folder) / "t").n_concepts

@@ -11,14 +11,13 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, Rejects
+from alphita.errors import Rejects
 from alphita.terminology import store
-from alphita.terminology.loaders import icd10cm, obo, table
+from alphita.terminology.loaders import obo, table
 from alphita.terminology.model import SCOPES
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from tests.terminology.conftest import FIXTURES
 
 SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
 WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(
@@ -139,43 +138,3 @@ def test_written_loaded_saved_and_opened_it_is_the_same(content: Random, seed: i
                 live = [row for row in terminology.search(string) if not terminology.retired[row]]
                 assert [terminology.concept_id(row) for row in live] == [owner]
                 assert clean(string) != clean(terminology.concept(owner).name)
-
-
-GOOD = {
-    obo: (FIXTURES / "small.obo").read_bytes(),
-    icd10cm: (FIXTURES / "small_tabular.xml").read_bytes(),
-    table: (FIXTURES / "terms.csv").read_bytes(),
-}
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(list(GOOD)), st.data())
-def test_mutated_files_give_a_clear_error_or_a_terminology(loader: object, data: st.DataObject) -> None:
-    good = GOOD[loader]  # type: ignore[index]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 40)))
-    mutated = good[:start] + data.draw(st.binary(max_size=30)) + good[end:]
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "x"
-        path.write_bytes(mutated)
-        try:
-            tables = loader.load([path], loader.Options(), Rejects(None))  # type: ignore[attr-defined]
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [file.name for file in Path(name).iterdir()] == ["x"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(list(GOOD)), st.binary(max_size=300))
-def test_random_bytes_give_a_clear_error(loader: object, content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "x"
-        path.write_bytes(content)
-        message = str(path)
-        try:
-            loader.load([path], loader.Options(), Rejects(None))  # type: ignore[attr-defined]
-        except AlphitaError as error:
-            message = str(error)
-        assert str(path) in message

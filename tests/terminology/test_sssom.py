@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology import sssom
 from alphita.terminology.sssom import Mapping
-from tests.terminology.conftest import FIXTURES, read_rejects
+from tests.terminology.conftest import FIXTURES, Write, cases, read_rejects
 
 DEMO = FIXTURES / "sssom" / "demo.sssom.tsv"
-Write = Callable[[str, str | bytes], Path]
 
 
 def test_every_kind_of_row(tmp_path: Path) -> None:
@@ -138,23 +136,12 @@ def test_random_and_mutated_files_give_a_clear_error_or_mappings(data: st.DataOb
         assert found is None or all(0 <= mapping.confidence <= 1 for mapping in found.mappings)
 
 
-@pytest.mark.parametrize(
-    ("block", "line"),
-    [
-        ("#curie_map:\n#  odd: [\n", 2),
-        ("#license: 'open\n", 1),
-        ('#license: "open\\"\n', 1),
-        ("#creator_id: {a: 1\n#  more: 2\n", 1),
-        ("#license: x\n#no key\n", 2),
-        ("#license: @x\n", 1),
-        ("#  no key\n", 1),
-    ],
-)
-def test_metadata_that_are_no_yaml_are_an_error(write: Write, block: str, line: int) -> None:
+@pytest.mark.parametrize(("block", "line"), cases("sssom_no_yaml.tsv"))
+def test_metadata_that_are_no_yaml_are_an_error(write: Write, block: str, line: str) -> None:
     path = write("a.sssom.tsv", block + "subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n")
     with pytest.raises(InputError, match=r"the metadata are no YAML: .*; each line of the block") as caught:
         sssom.read(path, Rejects())
-    assert caught.value.line == line
+    assert caught.value.line == int(line)
 
 
 def test_metadata_that_are_yaml_are_read(write: Write) -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -11,12 +10,11 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _delimited_rows, _files, _table_rows, _text_blocks, table
+from alphita.terminology.loaders import _files, _table_rows, table
 from alphita.terminology.store import Terminology
 from tests.books import book
-from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.conftest import FIXTURES, Load, Write, cases
 
-Write = Callable[[str, str | bytes], Path]
 TERMS, RELATIONS = FIXTURES / "terms.csv", FIXTURES / "relations.tsv"
 
 
@@ -27,26 +25,6 @@ def small_table(load: Load) -> Terminology:
     return terminology
 
 
-def test_all_columns_are_read(small_table: Terminology) -> None:
-    headache = small_table.concept("LOCAL:1")
-    assert headache.name == "Headache"
-    found = [(term.string, term.language, term.scope, term.type, term.status) for term in headache.terms]
-    assert found == [
-        ("Headache", "en", "exact", None, "official"),
-        ("Cephalgia", "en", "exact", None, "official"),
-        ('mal di "testa"', "it", "exact", "layperson", "machine"),
-    ]
-    assert [term.preferred for term in headache.terms] == [True, False, False]
-    assert {(term.source, term.code) for term in headache.terms} == {("LOCAL", "1")}
-    assert [definition.text for definition in headache.definitions] == ["Pain, in the head"]
-    assert headache.semantic_types == ["Sign or Symptom"]
-    assert [target for _, target in headache.xrefs] == ["MESH:D006261", "UMLS:C0018681"]
-    assert small_table.concept("LOCAL:2").parents == ["LOCAL:1"]
-    assert small_table.concept("LOCAL:2").terms[1].status == "candidate"
-    old = small_table.concept("LOCAL:3")
-    assert (old.retired, old.replaced_by) == (True, ["LOCAL:1"])
-
-
 def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: Load, tmp_path: Path) -> None:
     rows = "X:1,obsolete fever\nX:1,fever\nX:2,Cough\nX:2,obsolete cough\nX:3,obsoleteness\n"
     (tmp_path / "terms.csv").write_text(f"id,term\n{rows}", encoding="utf-8")
@@ -55,19 +33,6 @@ def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: 
     (tmp_path / "said.csv").write_text("id,term,retired\nX:1,obsolete fever,no\n", encoding="utf-8")
     terminology, _ = load(table, tmp_path / "said.csv")
     assert not terminology.concept("X:1").retired
-
-
-def test_relations(small_table: Terminology) -> None:
-    found = [
-        (small_table.concept_id(head), small_table.relation_labels[label], small_table.concept_id(tail))
-        for head, label, tail in small_table.triples.tolist()
-    ]
-    assert sorted(found) == [
-        ("LOCAL:1", "related_to", "LOCAL:2"),
-        ("LOCAL:2", "has_finding", "LOCAL:1"),
-        ("LOCAL:2", "is_a", "LOCAL:1"),
-    ]
-    assert small_table.manifest["dropped"] == {"column 'note' of terms.csv": 1, "repeated rows": 1}
 
 
 def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table: Terminology, write: Write) -> None:
@@ -121,11 +86,6 @@ def test_other_column_names_and_bare_codes(load: Load, write: Write) -> None:
         load(table, path, id_column="Code", term_column="Label")
 
 
-def test_a_preferred_column_decides(load: Load, write: Write) -> None:
-    path = write("x.csv", "id,term,preferred\nX:1,One,no\nX:1,Uno,TRUE\n")
-    assert load(table, path)[0].concept("X:1").name == "Uno"
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write, order: tuple[int, int]) -> None:
     paths = [
@@ -137,12 +97,6 @@ def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write
         assert [term.string for term in terminology.concept(concept).terms if term.preferred] == [name]
 
 
-def test_quotes_can_be_switched_off(load: Load, write: Write) -> None:
-    path = write("x.tsv", 'id\tterm\nX:1\t"One\nX:2\tT"wo"\n')
-    terminology, _ = load(table, path, quote="")
-    assert terminology.concept_names.to_pylist() == ['"One', 'T"wo"']
-
-
 @pytest.mark.parametrize("options", [{}, {"definition_column": "gloss"}, {"term_column": "string"}])
 def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, options: dict[str, str]) -> None:
     header = "id,term,x" if options.get("definition_column") else "id,label,x"
@@ -152,41 +106,6 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, optio
     assert repr(header.split(",")) in str(raised.value)
     assert repr(next(iter(options.values()), "term")) in str(raised.value)
     assert raised.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("row", "line", "problem"),
-    [
-        ("X:2,Two", 3, "2 cells, but the header has 3"),
-        ("X:2,Two,en,more", 3, "4 cells"),
-        (",Two,en", 3, "empty id"),
-        ("X:2,,en", 3, "empty term"),
-        ("X 2:1,Two,en", 3, "not an id"),
-        ("two,Two,en", 3, "without prefix"),
-        ("X:2,T\0wo,en", 3, "NUL"),
-        ("X:2," + "x" * 100_000 + ",en", 3, "100,000 characters"),
-        # Python's csv module has one cell limit a process; above it the row cannot be told at all.
-        ("X:2," + "x" * 200_000 + ",en", 3, "not a row|200,000 characters"),
-        ('X:2,"Two"2,en', 3, "not a row"),
-        ('"X:2","Two\nlines\nno end,en', 3, "cells|not a row"),
-    ],
-)
-def test_bad_rows_are_set_aside_with_their_line(load: Load, write: Write, row: str, line: int, problem: str) -> None:
-    tail = "" if "no end" in row else "X:9,Nine,en\n"
-    path = write("bad.csv", f"id,term,language\nX:1,One,en\n{row}\n{tail}")
-    terminology, rejects = load(table, path)
-    assert len(rejects) == 1
-    assert rejects[0][0] == str(path)
-    assert int(rejects[0][1]) == line
-    assert re.search(problem, rejects[0][4])
-    assert terminology.concept_names.to_pylist() == ["One", "Nine"] if tail else ["One"]
-
-
-def test_lines_are_right_after_cells_of_several_lines(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nX:1,"One\ntwo"\n\nX:2,\n')
-    terminology, [reject] = load(table, path)
-    assert reject[1] == "5"
-    assert terminology.concept("X:1").name == "One\ntwo"
 
 
 def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) -> None:
@@ -208,13 +127,6 @@ def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) ->
     }
 
 
-def test_unknown_scope_and_status(load: Load, write: Write) -> None:
-    path = write("x.csv", "id,term,scope,status\nX:1,One,,\nX:1,Eins,nearly,\nX:1,Uno,exact,perhaps\n")
-    terminology, rejects = load(table, path)
-    assert [row[1:4] for row in rejects] == [["3", "scope", "nearly"], ["4", "status", "perhaps"]]
-    assert len(terminology.concept("X:1").terms) == 1
-
-
 def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
     relations = write("r.csv", "head,tail\nLOCAL:1,LOCAL:2\nLOCAL:1,LOCAL:404\nLOCAL:405,LOCAL:1\n")
     terminology, rejects = load(table, TERMS, relations)
@@ -225,30 +137,19 @@ def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
     assert terminology.n_relations == 2
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "empty"),
-        (b"only one column\nx\n", "no ','"),
-        (b"id,term\n", "no usable row"),
-        ("id,term\nX:1,One\n".encode("utf-16"), "UTF-16"),
-        (b"PAR1 and nothing more", "not a readable Parquet"),
-        (b"\x1f\x8bnonsense", "cut short"),
-        (b'"id,term\nX:1,One', "no header"),
-    ],
-)
-def test_a_file_that_is_no_table_is_an_error(write: Write, content: bytes, problem: str) -> None:
-    path = write("bad.csv", content)
-    with pytest.raises(InputError, match=problem) as raised:
-        table.load([path], table.Options(), Rejects(None))
-    assert str(path) in str(raised.value)
-
-
 def test_wrong_encoding(load: Load, write: Write) -> None:
     path = write("x.csv", "id,term\nX:1,One\nX:2,Ménière\n".encode("latin-1"))
     terminology, [reject] = load(table, path)
     assert (terminology.n_concepts, reject[1]) == (1, "3")
     assert load(table, path, encoding="latin-1")[0].concept("X:2").name == "Ménière"
+
+
+@pytest.mark.parametrize(("name", "chosen", "content", "terms", "refused"), cases("small_tables.tsv"))
+def test_small_tables(load: Load, write: Write, name: str, chosen: str, content: str, terms: str, refused: str) -> None:
+    path = write(name, content.encode("utf-8", "surrogateescape"))
+    terminology, rejects = load(table, path, **dict(pair.split("=") for pair in chosen.split()))
+    assert terminology.terms["string"].to_pylist() == terms.split("|")
+    assert sorted(f"{line} {field}" for _, line, field, *_ in rejects) == (refused.split("|") if refused else [])
 
 
 # --- a quote that is not closed --------------------------------------------------------------------------------------
@@ -267,28 +168,6 @@ def test_a_stray_quote_costs_its_own_row(load: Load, write: Write, end: str) -> 
     assert terminology.n_concepts == 5_998
     wanted = {"": "term number 300", 'L:300,"quoted"\n': "quoted", 'L:300,5"\n': '5"'}.get(end, "two\nlines")
     assert terminology.concept("L:300").name == wanted
-
-
-def test_two_stray_quotes_cost_a_row_each(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nL:1,"One\nL:2,Two\nL:3,"Three\nL:4,Four\n')
-    terminology, rejects = load(table, path)
-    assert [reject[1] for reject in rejects] == ["2", "4"]
-    assert terminology.concept_names.to_pylist() == ["Two", "Four"]
-
-
-def test_a_stray_quote_that_the_next_row_closes(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term\nL:1,"large vessel\nL:2,5"\nL:3,Three\n')
-    terminology, [reject] = load(table, path)
-    assert reject[1] == "2"
-    assert terminology.concept_names.to_pylist() == ['5"', "Three"]
-
-
-def test_a_bad_row_after_a_stray_quote_costs_its_own(load: Load, write: Write) -> None:
-    rows = [f"L:{n},term {n}\n" for n in range(10)]
-    rows[2], rows[5], rows[8] = 'L:2,"large\n', "L:5,too,many\n", 'L:8,5"\n'
-    terminology, rejects = load(table, write("x.csv", "id,term\n" + "".join(rows)))
-    assert [reject[1] for reject in rejects] == ["4", "7"]
-    assert terminology.n_concepts == 8
 
 
 @pytest.mark.parametrize(
@@ -316,16 +195,16 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
-    monkeypatch.setattr("alphita.terminology.loaders._delimited_rows.MOST_LINES", 10)
+    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MOST_LINES", 10)
     taken = 0
-    following = _delimited_rows.Feed.__next__
+    following = _table_rows.Feed.__next__
 
-    def counted(feed: _delimited_rows.Feed) -> str:
+    def counted(feed: _table_rows.Feed) -> str:
         nonlocal taken
         taken += 1
         return following(feed)
 
-    monkeypatch.setattr(_delimited_rows.Feed, "__next__", counted)
+    monkeypatch.setattr(_table_rows.Feed, "__next__", counted)
     rejects = Rejects(None)
     tables = table.load([path], table.Options(), rejects)
     assert tables.concepts["id"].to_list() == ["L:2"]
@@ -339,25 +218,6 @@ def test_control_signs_around_a_cell_are_white_space(load: Load, write: Write) -
     assert [one.string for one in terminology.concept("HP:1").terms] == ["a", "b"]
     assert [(reject[1], reject[2]) for reject in rejects] == [("4", "id"), ("5", "term")]
     assert terminology.n_concepts == 1
-
-
-def test_a_row_of_several_lines_that_lacks_a_cell_is_one_reject(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,language\nL:1,"One\ntwo"\nL:2,Two,en\n')
-    terminology, [reject] = load(table, path)
-    assert (reject[1], reject[4]) == ("2", "2 cells, but the header has 3")
-    assert terminology.concept_names.to_pylist() == ["Two"]
-
-
-def test_what_follows_a_cell_of_several_lines_is_no_row(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,note\nL:1,"One\ntwo",x,more\nL:2,Two,y\n')
-    terminology, [reject] = load(table, path, prefix="L")
-    assert (reject[1], reject[4]) == ("2", "4 cells, but the header has 3")
-    assert terminology.concept_names.to_pylist() == ["Two"]
-
-
-def test_a_header_of_several_lines(load: Load, write: Write) -> None:
-    path = write("x.csv", 'id,term,"a\nnote"\nL:1,One,x\nL:2,Two,"y"\n')
-    assert load(table, path)[0].concept_names.to_pylist() == ["One", "Two"]
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -374,8 +234,8 @@ def test_a_file_of_many_blocks_is_read_as_one(
     path = write("x.csv", ("id,term,note\n" + "".join(rows)).encode(encoding))
     options = {} if encoding == "utf-8" else {"encoding": encoding}
     whole, one = load(table, path, **options)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(_text_blocks, "_LINES_AT_ONCE", 7)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_files, "_LINES_AT_ONCE", 7)
     parts, [reject] = load(table, path, **options)
     assert one == [reject]
     assert reject[1:] == ["503", "", "L:500,too short", "2 cells, but the header has 3"]
@@ -388,15 +248,15 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    one_by_one = _delimited_rows.Delimited._rows
+    one_by_one = _table_rows.Delimited._rows
 
-    def recorded(self: _delimited_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
+    def recorded(self: _table_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
         for line, cells in one_by_one(self):
             read.append(line)
             yield line, cells
 
-    monkeypatch.setattr(_delimited_rows.Delimited, "_rows", recorded)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_table_rows.Delimited, "_rows", recorded)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     rows = [f"L:{n},term {n}\n" for n in range(1_000)]
     rows[500] = 'L:500,"quoted"\n'
     terminology, _ = load(table, write("x.csv", "id,term\n" + "".join(rows)))
@@ -405,16 +265,9 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     assert len(read) < 20
 
 
-def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write) -> None:
-    path = write("x.csv", b"id,term\nL:1,One\nL:2,\xff\nL:3,\0\nL:4,Four\nL:5,\n")
-    terminology, rejects = load(table, path)
-    assert sorted(reject[1] for reject in rejects) == ["3", "4", "6"]
-    assert terminology.concept_names.to_pylist() == ["One", "Four"]
-
-
 def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_files, "MAX_LINE_BYTES", 1_000)
-    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
     with pytest.raises(InputError, match=r"x\.csv:3: a line of more than 16 MB"):
         table.load([path], table.Options(), Rejects(None))

@@ -20,7 +20,7 @@ from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.registry import unknown
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.prefixes import canonical
 
 

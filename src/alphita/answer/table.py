@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita.answer.candidates import EXACT, CandidatePairs
 from alphita.index.segment import SCOPES, STATUSES, Segment
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 
 # Concepts kept of a request, the most similar ones.
 MOST_CONCEPTS = 24

@@ -126,7 +126,7 @@ def split_(
     force: Force = False,
 ) -> None:
     """Hold out synonyms and triples, by a seeded hash: not trained on, and synonyms not indexed in an evaluation."""
-    from alphita.terminology import concept_splits, splits
+    from alphita.terminology import splits
     from alphita.terminology.store import load_terminology
 
     artefact.refuse_same({"the terminology": terminology, "the output": output})
@@ -134,7 +134,7 @@ def split_(
         raise UsageError("--assign and --concepts exclude each other")
     terms = load_terminology(terminology)
     if concepts > 0:
-        split = concept_splits.hold_out_concepts(terms, fraction=concepts, seed=seed)
+        split = splits.hold_out_concepts(terms, fraction=concepts, seed=seed)
     elif assign:
         try:
             train, calibrate, test = (float(share) for share in assign.split(","))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.terminology import prefixes
-from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD
+from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology

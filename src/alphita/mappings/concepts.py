@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import TargetInfo
 from alphita.terminology import prefixes
-from alphita.terminology.loaders import _files, _text_blocks
+from alphita.terminology.loaders import _files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,7 @@ def _frames(member: _files.Member) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     head = ""
-    for _, text in _text_blocks.blocks(member, "utf-8", Rejects(strict=True)):
+    for _, text in _files.blocks(member, "utf-8", Rejects(strict=True)):
         head, rows = (head, text) if head else (text[: text.index("\n") + 1], text[text.index("\n") + 1 :])
         try:
             frame = pl.read_csv((head + rows).encode(), separator="\t", quote_char=None, infer_schema=False)

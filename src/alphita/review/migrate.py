@@ -32,9 +32,8 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings import record
 from alphita.review.records import FINAL, Decision, Project, Rebase, ReviewRow, Standing
 from alphita.terminology import prefixes
-from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD, Concept
-from alphita.terminology.prefix_changes import changed_prefixes, under
-from alphita.terminology.store import Terminology
+from alphita.terminology.changes import changed_prefixes, under
+from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Concept, Terminology
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.text import clean, clean_many
 
 if TYPE_CHECKING:

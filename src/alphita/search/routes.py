@@ -10,7 +10,7 @@ leaves out `predicted` where that does not even tell which of the table's produc
 
 Why the greatest: a query is a title or a value, seldom both, and the route that is not meant only adds noise to a sum.
 Reciprocal ranks would lose more: hundreds of products share a value, and so its rank, and that they are at 1 and the
-next at 0.5 would not show. `bench/qtrel.py` measures each route.
+next at 0.5 would not show. `runs/qtrel.py` measures each route.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from alphita.review import files
 from alphita.service.concepts import Finder
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.text import clean
 
 LOOKUP = {

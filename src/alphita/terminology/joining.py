@@ -18,11 +18,8 @@ class Claim(NamedTuple):
     """A statement that two concepts are the same.
 
     Attributes:
-        first: number of a concept.
-        second: number of another.
         level: how strong it is; 0 is the strongest.
         order: settles which of one level goes first; any values that compare.
-        evidence: what says so; opaque here.
     """
 
     first: int
@@ -37,8 +34,6 @@ class Refusal:
     """A claim that was not followed.
 
     Attributes:
-        kind: "taken" (a stronger claim joined another), "contested", "chain" or "vetoed".
-        claim: the claim refused.
         kept_apart: the two concepts that it would have put together: of one source, or declared not to be the same.
         chain: claims that lead from one of these to the other, the refused one among them.
     """
@@ -55,8 +50,6 @@ class Joined:
 
     Attributes:
         root: (n,) for each concept the smallest number of those it was joined with.
-        used: the claims that joined.
-        refused: those that did not, in the order they were looked at.
     """
 
     root: list[int]

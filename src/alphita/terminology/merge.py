@@ -28,23 +28,15 @@ from alphita import machine
 from alphita.errors import Rejects, UsageError
 from alphita.terminology import joining, model, sssom
 from alphita.terminology.joining import Claim, Refusal
-from alphita.terminology.merge_claims import Claims, Evidence, names_agree
+from alphita.terminology.merge_claims import Claims, Evidence, Nodes, names_agree
 from alphita.terminology.merge_claims import Options as Options
-from alphita.terminology.merge_nodes import Nodes
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
 
 @dataclass
 class Merged:
-    """What came of a merge.
-
-    Attributes:
-        tables: the merged terminology, to be saved.
-        joined: a row for each claim that joined two concepts, `JOINED_COLUMNS`.
-        conflicts: a row for each claim that was refused, `CONFLICT_COLUMNS`.
-        counts: what was read, joined, refused and left out.
-    """
+    """What came of a merge."""
 
     tables: Tables
     joined: list[dict[str, str]] = field(default_factory=list)
@@ -216,11 +208,7 @@ SIDE_TABLES = ("definitions", "semantic_types", "xrefs", "replacements", "proper
 
 
 def merged_tables(nodes: Nodes, claims: Claims, root: NDArray[np.int64]) -> Tables:
-    """Return the merged terminology.
-
-    Args:
-        root: (n_nodes,) of each node the first of those it was joined with.
-    """
+    """Return the merged terminology."""
     return _Gatherer(nodes, claims).tables(root)
 
 
@@ -232,11 +220,7 @@ class _Gatherer:
         self.dropped: Counter[str] = claims.dropped
 
     def tables(self, root: NDArray[np.int64]) -> Tables:
-        """Gather all tables: the concepts are the roots, in the order of the nodes.
-
-        Args:
-            root: (n_nodes,) of each node the first of those it was joined with.
-        """
+        """Gather all tables: the concepts are the roots, in the order of the nodes."""
         real = root[: self.nodes.n_real]
         is_root = real == np.arange(self.nodes.n_real)
         row_of_node = (np.cumsum(is_root) - 1)[real]

@@ -39,62 +39,33 @@ TERM_TYPES = {
     "deprecated": "obsolete",
 }
 
-_REF = pl.String
-# table -> column -> (type, default). A default of None means null; columns without default must be given.
 _REQUIRED = object()
+# table -> its columns, and the default of those that may be left out, "-" for null. References are ids or rows.
+_COLUMNS = {
+    "concepts": "id source retired=False",
+    "terms": "concept string language scope=exact preferred=False type=- status=official source code=- term_type=- "
+    "reference=-",
+    "relations": "head relation tail source",
+    "definitions": "concept text language source reference=-",
+    "semantic_types": "concept semantic_type code=- source",
+    "xrefs": f"concept predicate={XREF} object source",
+    "aliases": "concept alias source",
+    "replacements": f"concept predicate={REPLACED_BY} object source",
+    "properties": "concept name value source",
+}
+
+
+def _column(written: str) -> tuple[str, tuple[Any, Any]]:
+    """Return a column's name, type and default."""
+    name, given, default = written.partition("=")
+    if default == "False":
+        return name, (pl.Boolean, False)
+    return name, (pl.String, None if default == "-" else default if given else _REQUIRED)
+
+
+# table -> column -> (type, default); columns without default must be given.
 SCHEMAS: dict[str, dict[str, tuple[Any, Any]]] = {
-    "concepts": {"id": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED), "retired": (pl.Boolean, False)},
-    "terms": {
-        "concept": (_REF, _REQUIRED),
-        "string": (pl.String, _REQUIRED),
-        "language": (pl.String, _REQUIRED),
-        "scope": (pl.String, "exact"),
-        "preferred": (pl.Boolean, False),
-        "type": (pl.String, None),
-        "status": (pl.String, "official"),
-        "source": (pl.String, _REQUIRED),
-        "code": (pl.String, None),
-        "term_type": (pl.String, None),
-        "reference": (pl.String, None),
-    },
-    "relations": {
-        "head": (_REF, _REQUIRED),
-        "relation": (pl.String, _REQUIRED),
-        "tail": (_REF, _REQUIRED),
-        "source": (pl.String, _REQUIRED),
-    },
-    "definitions": {
-        "concept": (_REF, _REQUIRED),
-        "text": (pl.String, _REQUIRED),
-        "language": (pl.String, _REQUIRED),
-        "source": (pl.String, _REQUIRED),
-        "reference": (pl.String, None),
-    },
-    "semantic_types": {
-        "concept": (_REF, _REQUIRED),
-        "semantic_type": (pl.String, _REQUIRED),
-        "code": (pl.String, None),
-        "source": (pl.String, _REQUIRED),
-    },
-    "xrefs": {
-        "concept": (_REF, _REQUIRED),
-        "predicate": (pl.String, XREF),
-        "object": (pl.String, _REQUIRED),
-        "source": (pl.String, _REQUIRED),
-    },
-    "aliases": {"concept": (_REF, _REQUIRED), "alias": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED)},
-    "replacements": {
-        "concept": (_REF, _REQUIRED),
-        "predicate": (pl.String, REPLACED_BY),
-        "object": (pl.String, _REQUIRED),
-        "source": (pl.String, _REQUIRED),
-    },
-    "properties": {
-        "concept": (_REF, _REQUIRED),
-        "name": (pl.String, _REQUIRED),
-        "value": (pl.String, _REQUIRED),
-        "source": (pl.String, _REQUIRED),
-    },
+    table: dict(map(_column, columns.split())) for table, columns in _COLUMNS.items()
 }
 PLACE = {"file": pl.String, "line": pl.Int64}
 REFERENCES = ("concept", "head", "tail")

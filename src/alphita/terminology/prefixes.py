@@ -26,11 +26,6 @@ class Prefix:
     """One row of the table.
 
     Attributes:
-        prefix: as Alphita writes it.
-        name: of the terminology.
-        uri: what a local id is appended to; "" where unknown.
-        fhir_system: the `system` of FHIR codings; "" where unknown.
-        omop_vocabulary_id: "" where unknown.
         aliases: other spellings of the prefix, found in files; compared without regard to case.
     """
 

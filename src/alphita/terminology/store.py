@@ -13,6 +13,7 @@ import bisect
 import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,79 @@ from numpy.typing import NDArray
 from alphita import artefact, textio
 from alphita.errors import InputError
 from alphita.terminology import prefixes, text
-from alphita.terminology.concept import Concept, Definition, Term
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.text import clean
+
+# What OMOP says of a concept: a property, the predicate of an xref, the code of a semantic type.
+STANDARD, MAPS_TO, DOMAIN = "standard_concept", "OMOP:maps_to", "domain_id"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One string that names a concept; the fields are those of `Terminology.terms`."""
+
+    string: str
+    language: str
+    scope: str
+    preferred: bool
+    type: str | None
+    status: str
+    source: str
+    code: str | None
+    term_type: str | None
+    reference: str | None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One definition of a concept, with where the source took it from."""
+
+    text: str
+    language: str
+    source: str
+    reference: str | None
+
+
+@dataclass(frozen=True)
+class Concept:
+    """All that a terminology knows of one concept.
+
+    Attributes:
+        id: CURIE.
+        row: its row; of no use outside the folder it was read from.
+        name: the preferred term.
+        source: prefix of the terminology it comes from.
+        retired: no longer to be used.
+        terms: all terms, the preferred one first.
+        definitions: of all sources and languages.
+        semantic_types: names of its categories.
+        parents: CURIEs.
+        children: CURIEs.
+        relations: (label, CURIE of the tail) of every triple with this concept as head, parents included.
+        xrefs: (predicate, CURIE in another terminology).
+        alt_ids: other ids it answers to.
+        replaced_by: what to use instead of it, if retired.
+        consider: what to look at instead of it, if retired.
+        properties: (name, value): subset, comment, level, ...
+    """
+
+    id: str
+    row: int
+    name: str
+    source: str
+    retired: bool
+    terms: list[Term]
+    definitions: list[Definition]
+    semantic_types: list[str]
+    parents: list[str]
+    children: list[str]
+    relations: list[tuple[str, str]]
+    xrefs: list[tuple[str, str]]
+    alt_ids: list[str]
+    replaced_by: list[str]
+    consider: list[str]
+    properties: list[tuple[str, str]]
+
 
 if TYPE_CHECKING:
     from alphita.terminology.writing import save as save

@@ -19,7 +19,7 @@ from alphita import textio
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.loaders import _files
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from alphita import artefact, config, progress, registry, report
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.report import KIND, file_name
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
@@ -67,6 +67,8 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
     """Score every system on every benchmark and write the report folder, whole or not at all."""
     if plan.pictures and plan.terminology is None:
         raise UsageError("pictures show a terminology: --terminology X.terminology")
+    # The page needs it: better said now than when all is scored.
+    require("jinja2", "evaluate")
     tasks, systems = _read(plan)
     baseline = _baseline(plan, systems)
     shown = None

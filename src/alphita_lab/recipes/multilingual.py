@@ -184,7 +184,7 @@ def _gather(run: Run, config: Config, terminology: Terminology, split: Split | N
 
 
 def _batches(config: Config, data: Translations) -> PairBatches:
-    from alphita.terminology.language_ranges import by_tag
+    from alphita.terminology.languages import by_tag
     from alphita_lab.training.terms.translation_data import PairBatches
 
     return PairBatches(

@@ -168,6 +168,15 @@ def test_wrong_use(folds, tmp_path, capsys):
     assert "pictures show a terminology" in error("psytar", "-m", "tfidf", "--pictures", "--data", folds)
 
 
+def test_without_jinja2_nothing_is_scored(folds, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    words = ("evaluate", "psytar", "-m", "tfidf", "--data", folds, "-o", tmp_path / "report")
+    assert alphita(*words) == 1
+    told = capsys.readouterr().err
+    assert "pip install 'alphita[evaluate]'" in told
+    assert "psytar: tfidf" not in told
+
+
 def test_a_missing_file_asked_for_by_name_is_an_error(tmp_path, capsys):
     assert alphita("evaluate", "psytar", "-m", "tfidf", "--data", tmp_path, "-o", tmp_path / "report") == 1
     assert "psytar finds no fold_1" in capsys.readouterr().err
@@ -545,7 +554,7 @@ def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("too few concepts")
 
-    monkeypatch.setattr(pictures.plots, "type_maps", broken)
+    monkeypatch.setattr(pictures, "type_maps", broken)
     out = tmp_path / "report"
     code = alphita(
         "evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path, "--pictures", "-o", out

@@ -14,9 +14,8 @@ from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology import store
-from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.splits import hold_out_concepts, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.encoder import vocabulary

@@ -16,7 +16,7 @@ from alphita.index.encoding import Encoder
 from alphita.index.neighbours import unit
 from alphita.index.servers import FORMAT, Probes, ServerTerm
 from alphita.index.store import Index
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 
 # What must be the same for an update: the vectors of the strings that stay were made so.
 SAME = ("format", "dim", "model_hash", "tokenizer_hash", "cleaning_rules_hash")

@@ -31,7 +31,7 @@ from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
 from alphita.mappings.record import Mapping, bare
 from alphita.terminology import prefixes
-from alphita.terminology.sssom_file import LITERAL, NO_TERM, SssomFile
+from alphita.terminology.sssom import LITERAL, NO_TERM, SssomFile
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv",)

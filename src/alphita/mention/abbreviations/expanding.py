@@ -28,7 +28,7 @@ from alphita.mention.abbreviations.abbreviation_list import inside
 from alphita.mention.abbreviations.from_terms import TeachingTerms
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
 from alphita.mention.abbreviations.short_forms import COMMON, TOKEN, Clinic, Meaning, ShortForms, is_shouted, written
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:

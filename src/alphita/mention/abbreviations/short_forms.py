@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from alphita.mention.abbreviations.schwartz_hearst import singular
-from alphita.terminology.language_ranges import primary
+from alphita.terminology.languages import primary
 from alphita.terminology.text import DEFAULT_RULES, clean
 
 if TYPE_CHECKING:

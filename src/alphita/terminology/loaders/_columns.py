@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from alphita.errors import UsageError
+from alphita.errors import Rejects, UsageError
 from alphita.terminology import model, prefixes
 from alphita.terminology.text import whole_characters
 
@@ -22,14 +22,17 @@ ROWS_AT_ONCE = 20_000
 
 
 class Columns:
-    """Rows of the tables of `model.SCHEMAS`, gathered one by one.
+    """Rows of the tables of `model.SCHEMAS`, gathered one by one; what of a file is refused, and what is left out.
 
-    Attributes:
-        rows: by table, those that were not put into a frame yet. A loader may append rows here that it still changes;
-            a table that is filled so must not be given to `add`.
+    Rows that are appended to `rows` may still be changed; a table that is filled so must not be given to `add`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rejects: Rejects) -> None:
+        self.rejects = rejects
+        self.dropped: Counter[str] = Counter()
+        # That is being read.
+        self.file = ""
+        self._seen: set[tuple[str, ...]] = set()
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in _SCHEMAS}
         self._packed: dict[str, list[pl.DataFrame]] = {table: [] for table in _SCHEMAS}
 
@@ -40,6 +43,27 @@ class Columns:
         if len(rows) >= ROWS_AT_ONCE:
             self._packed[table].append(_packed(table, rows))
             rows.clear()
+
+    def put(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
+        """Add a row of a line of the file."""
+        self.add(table, line=line, file=self.file, **values)
+
+    def refuse(self, problem: str, line: int, field: str | None, value: str | None = None) -> None:
+        """Report what is wrong in a line of the file."""
+        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
+
+    def fits(self, string: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
+        """Tell whether a string has words, and no more than are read; report one that does not."""
+        problem = model.too_long(string, limit) if string.strip() else "an empty string"
+        if problem:
+            self.refuse(problem, line, field, string if string.strip() else None)
+        return not problem
+
+    def is_new(self, *values: str) -> bool:
+        """Tell whether this was not asked of the same values before."""
+        n_seen = len(self._seen)
+        self._seen.add(values)
+        return len(self._seen) > n_seen
 
     def frame(self, table: str) -> pl.DataFrame:
         """Return a table; columns that no row has are left out."""
@@ -52,9 +76,9 @@ class Columns:
         """Return the tables."""
         return {table: self.frame(table) for table in _SCHEMAS}
 
-    def tables(self, sources: list[dict[str, Any]], dropped: Counter[str]) -> model.Tables:
+    def tables(self, sources: list[dict[str, Any]]) -> model.Tables:
         """Return what a loader hands over: the tables, the files they were read from, and what was left out of them."""
-        return model.Tables(**self.frames(), sources=sources, dropped=dict(dropped))  # type: ignore[arg-type]
+        return model.Tables(**self.frames(), sources=sources, dropped=dict(self.dropped))  # type: ignore[arg-type]
 
 
 def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:

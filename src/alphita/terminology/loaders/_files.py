@@ -8,14 +8,19 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
+
+import polars as pl
 
 from alphita import artefact, textio, workbooks
 from alphita.errors import InputError, Rejects, UsageError
@@ -68,12 +73,7 @@ def reading(place: Path | str, line: int | None = None, *, packing: str = GZIP) 
 
 @dataclass(frozen=True)
 class Member:
-    """A file to read: a plain one, or one inside a zip archive.
-
-    Attributes:
-        path: the file, or the archive.
-        inside: its name in the archive; "" for a plain file.
-    """
+    """A file to read: a plain one, or one inside a zip archive."""
 
     path: Path
     inside: str = ""
@@ -167,16 +167,18 @@ def source(file: Path | Member, *, name: str, version: str | None = None, licenc
     return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}
 
 
-def whole_lines(pieces: Iterable[bytes], place: str) -> Iterator[bytes]:
+def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -> Iterator[bytes]:
     """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed."""
-    rest = b""
+    rest, number = b"", 1
     for piece in pieces:
         if end := piece.rfind(b"\n") + 1:
             yield rest + piece[:end]
             rest = b""
+            number += piece.count(b"\n")
         rest += piece[end:]
         if len(rest) > MAX_LINE_BYTES:
-            raise InputError("a line of more than 16 MB: this is not a text file of the format", file=place)
+            problem = "a line of more than 16 MB: this is not a text file of the format"
+            raise InputError(problem, file=place, line=number if counted else None)
     if rest:
         yield rest + b"\n"
 
@@ -219,16 +221,9 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
                         "this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16"
                     )
                 raw = raw.removeprefix(codecs.BOM_UTF8)
-            if b"\0" in raw:
-                rejects.add("a NUL byte in the line", file=member.place, line=number, value=_shown(raw))
-                continue
-            try:
-                line = raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                problem = f"not {encoding}: byte 0x{raw[error.start]:02x}; name the right one: encoding=latin-1, say"
-                rejects.add(problem, file=member.place, line=number, value=_shown(raw))
-                continue
-            yield number, line.rstrip("\r\n")
+            line = _decoded(raw, number, member, encoding, rejects)
+            if line is not None:
+                yield number, line.rstrip("\r\n")
 
 
 def _lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
@@ -259,5 +254,115 @@ def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tup
             raise InputError(f"not {encoding}: {error}", file=member.place) from None
 
 
-def _shown(raw: bytes) -> str:
-    return raw[:100].decode("ascii", "replace")
+def no_text(raw: bytes, encoding: str) -> str:
+    """Return why a line is no text, or ""."""
+    if b"\0" in raw:
+        return "a NUL byte in the line"
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        return f"not {encoding}: byte 0x{raw[error.start]:02x}"
+    return ""
+
+
+def _decoded(raw: bytes, number: int, member: Member, encoding: str, rejects: Rejects) -> str | None:
+    """Return a line as text; None: it is none, and reported."""
+    problem = no_text(raw, encoding)
+    if not problem:
+        return raw.decode(encoding)
+    remedy = "; name the right one: encoding=latin-1, say" if b"\0" not in raw else ""
+    shown = raw[:100].decode("ascii", "replace")
+    rejects.add(problem + remedy, file=member.place, line=number, value=shown)
+    return None
+
+
+BLOCK_BYTES = 8 * 2**20
+_LINES_AT_ONCE = 50_000
+Block = tuple[int, str]
+
+
+class Split:
+    """Splits blocks of bytes in which every line has its number of cells, through polars at once."""
+
+    def __init__(self, delimiter: str, n_cells: int) -> None:
+        self.delimiter, self.n_cells = delimiter, n_cells
+        marks = delimiter.encode() + b"\n"
+        self._others = bytes(set(range(256)) - set(marks))
+        self._marks_of_a_line = delimiter.encode() * (n_cells - 1) + b"\n"
+
+    def frame(self, raw: bytes, first: int, places: Sequence[int]) -> pl.DataFrame | None:
+        """Return the cells at `places`, in columns called by these, and `line`; None: a line has not its number."""
+        n_lines = raw.count(b"\n")
+        if raw.translate(None, self._others) != self._marks_of_a_line * n_lines:
+            return None
+        cells = pl.read_csv(
+            raw,
+            has_header=False,
+            schema={str(place): pl.String for place in range(self.n_cells)},
+            columns=sorted(set(places)),
+            separator=self.delimiter,
+            quote_char=None,
+            empty_string_is_null=False,
+        )
+        if len(cells) != n_lines:
+            return None
+        return cells.with_columns(pl.int_range(first, first + n_lines, dtype=pl.Int64).alias("line"))
+
+
+def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
+    """Yield (number of the first line, text of whole lines, each ended by a line feed)."""
+    encoding = check_encoding(encoding)
+    if encoding.startswith(("utf-16", "utf-32")):
+        yield from _joined(lines(member, encoding, rejects))
+        return
+    # The checks of a file's beginning; what they refuse is met again below and reported then.
+    next(lines(member, encoding, Rejects(None)), None)
+    number = 1
+    with member.open() as file:
+        pieces = iter(partial(_next_block, file, member), b"")
+        for raw in whole_lines(pieces, member.place, counted=True):
+            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            try:
+                text = raw.decode(encoding)
+            except UnicodeDecodeError:
+                text = "\0"
+            if "\0" in text:
+                found = enumerate(raw.replace(b"\r\n", b"\n").split(b"\n")[:-1], number)
+                texts = ((at, _decoded(line, at, member, encoding, rejects)) for at, line in found)
+                yield from _joined((at, line) for at, line in texts if line is not None)
+            else:
+                yield number, text
+            number += raw.count(b"\n")
+
+
+def block_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without the line's end), as `lines` does and several times as fast."""
+    for block in blocks(member, encoding, rejects):
+        yield from numbered(block)
+
+
+def numbered(block: Block) -> Iterator[tuple[int, str]]:
+    """Yield (number, text without the line's end) of a block's lines."""
+    first, text = block
+    return ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n")[:-1], first))
+
+
+def _next_block(file: IO[bytes], member: Member) -> bytes:
+    with reading(member.place, packing=member.packing):
+        data = file.read(BLOCK_BYTES)
+        if data.endswith(b"\r"):
+            data += file.read(1)
+    # Old files end their lines by CR alone.
+    is_lone = data.count(b"\r") > data.count(b"\r\n")
+    return re.sub(rb"\r(?!\n)", b"\n", data) if is_lone else data
+
+
+def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[Block]:
+    """Put lines that follow one another into blocks."""
+    lines = iter(lines)
+    while some := list(islice(lines, _LINES_AT_ONCE)):
+        start = 0
+        for end in range(1, len(some) + 1):
+            if end == len(some) or some[end][0] != some[end - 1][0] + 1:
+                yield some[start][0], "".join(f"{line}\n" for _, line in some[start:end])
+                start = end

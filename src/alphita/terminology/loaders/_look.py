@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _delimited_rows, _files, _table_rows
+from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._files import Member
 
 HEAD_BYTES = 64 * 1024
@@ -79,7 +79,7 @@ class Beginning(Member):
         format_ = _table_rows.Format("", '"', self.settings.get("encoding", "utf-8"), "")
         if self.is_table_file:
             return _table_rows.opened(Member(self.path, self.inside), format_, Rejects(None), fractions=True)
-        is_table = any(sign in self.first_line for sign in _delimited_rows.DELIMITERS)
+        is_table = any(sign in self.first_line for sign in _table_rows.DELIMITERS)
         return _table_rows.opened(self, format_, Rejects(None)) if is_table else None
 
     @functools.cached_property
@@ -91,12 +91,7 @@ class Beginning(Member):
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen without reading all of it.
-
-    Attributes:
-        path: the file or folder.
-        members: the files that it means: itself, or those in a folder or zip archive.
-    """
+    """What is seen without reading all of it."""
 
     path: Path
     members: tuple[Beginning, ...]

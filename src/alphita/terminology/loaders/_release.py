@@ -9,17 +9,96 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files, _text_blocks
+from alphita.terminology import model
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import UTF16, Member
+
+
+def listed(option: str) -> list[str]:
+    """Return the values of an option that takes several, separated by commas."""
+    return [part.strip() for part in option.split(",") if part.strip()]
+
+
+class Sieve:
+    """Takes rows out of frames: the bad ones are reported, the unwanted ones counted.
+
+    A frame has the columns `file` and `line`, which say where a row stands.
+    """
+
+    def __init__(self, rejects: Rejects) -> None:
+        self.rejects = rejects
+        self.dropped: Counter[str] = Counter()
+
+    def refuse(self, frame: pl.DataFrame, field: str, bad: pl.Expr, problem: str) -> pl.DataFrame:
+        """Report the rows for which `bad` holds or is null, with the value of `field`; return the others."""
+        mask = frame.select(bad.fill_null(True).alias("bad"))["bad"]
+        if not mask.any():
+            return frame
+        for value, line, file in frame.filter(mask).select(field, "line", "file").iter_rows():
+            self.rejects.add(problem, file=file, line=line, field=field, value=value)
+        return frame.filter(~mask)
+
+    def count(self, reason: str, number: int) -> None:
+        """Count rows that were left out on purpose."""
+        if number:
+            self.dropped[reason] += number
+
+    def drop(self, frame: pl.DataFrame, unwanted: pl.Expr | pl.Series, reason: str) -> pl.DataFrame:
+        """Leave rows out on purpose, and count them under `reason`."""
+        kept = frame.filter(~unwanted)
+        self.count(reason, len(frame) - len(kept))
+        return kept
+
+    def once(self, frame: pl.DataFrame, columns: Sequence[str], reason: str) -> pl.DataFrame:
+        """Keep the first of the rows that are alike in some columns, in order; count the others under `reason`."""
+        kept = frame.unique(columns, keep="first", maintain_order=True)
+        self.count(reason, len(frame) - len(kept))
+        return kept
+
+    def strings(
+        self, frame: pl.DataFrame, field: str, what: str, limit: int = model.MAX_TERM_CHARACTERS
+    ) -> pl.DataFrame:
+        """Refuse rows whose `field`, which messages call `what`, is blank or has more than `limit` characters."""
+        cell = pl.col(field)
+        frame = self.refuse(frame, field, cell.str.strip_chars() == "", f"an empty {what}")
+        # Bytes are there already, characters must be counted.
+        long = (cell.str.len_bytes() > limit) & (cell.str.len_chars() > limit)
+        return self.refuse(frame, field, long, f"longer than {limit:,} characters")
+
+    def dates(self, frame: pl.DataFrame, *fields: str) -> pl.DataFrame:
+        """Refuse rows in which a field is not a date of the form YYYYMMDD."""
+        for field in fields:
+            cell = pl.col(field)
+            # The calendar alone would take fewer digits, too.
+            bad = ~cell.str.contains(r"^[0-9]{8}$") | cell.str.to_date("%Y%m%d", strict=False).is_null()
+            frame = self.refuse(frame, field, bad, "not a date of the form YYYYMMDD")
+        return frame
+
+    def at_concepts(
+        self, frame: pl.DataFrame, field: str, ids: NDArray[np.int64], left_out: NDArray[np.int64], reason: str
+    ) -> pl.DataFrame:
+        """Replace the numbers of concepts by their rows, and refuse rows with a number that no concept has."""
+        wanted = frame[field].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+        rows = np.searchsorted(ids, wanted).clip(max=max(len(ids) - 1, 0)).astype(np.int32)
+        known = ids[rows] == wanted
+        frame = frame.with_columns(_row=pl.Series(rows), _known=pl.Series(known))
+        if not known.all():
+            frame = self.drop(frame, pl.Series(np.isin(wanted, left_out) & ~known), reason)
+            frame = self.refuse(frame, field, ~pl.col("_known"), "no concept has this id")
+        return frame.with_columns(pl.col("_row").alias(field)).drop("_row", "_known")
+
 
 BLOCK_BYTES = 32 * 2**20
 DELIMITER = "\t"
@@ -49,9 +128,18 @@ def read_unquoted(
         header = _header(file, member)
         pieces = iter(partial(file.read, BLOCK_BYTES), b"")
         wanted = _places(header, columns, optional, member)
-        parser = _Parser(member, header, wanted, rejects)
+        fewest = len(header) - (header[-1] == "")
+
+        def check(raw: bytes) -> str | None:
+            n_cells = raw.count(DELIMITER.encode()) + 1
+            right = fewest <= n_cells <= len(header)
+            wrong = "" if right else f"{n_cells} cells, but the header has {len(header)}"
+            return _files.no_text(raw, "UTF-8") or wrong if raw else None
+
+        split = _files.Split(DELIMITER, len(header))
+        lines = Lines(member.place, split, wanted, rejects, check, line=2, shown="ascii")
         asked = _asked(wanted, (*columns, *optional), member)
-        frames = [prepare(parser.frame(block).select(asked)) for block in _files.whole_lines(pieces, member.place)]
+        frames = [prepare(lines.frame(block).select(asked)) for block in _files.whole_lines(pieces, member.place)]
     return pl.concat(frames or [prepare(_frame(wanted, [], []).select(asked))])
 
 
@@ -74,7 +162,7 @@ def _asked(wanted: dict[str, int], names: Sequence[str], member: Member) -> list
     return [*there, pl.lit(member.place, dtype=pl.Categorical).alias("file"), pl.col("line")]
 
 
-def _frame(wanted: dict[str, int], lines: list[int], rows: Sequence[Sequence[str]]) -> pl.DataFrame:
+def _frame(wanted: Mapping[str, int], lines: list[int], rows: Sequence[Sequence[str]]) -> pl.DataFrame:
     columns = {name: [row[place] for row in rows] for name, place in wanted.items()}
     return pl.DataFrame({**columns, "line": lines}, schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64})
 
@@ -92,56 +180,57 @@ def _header(file: IO[bytes], member: Member) -> list[str]:
     return [name.strip() for name in line.rstrip("\r\n").split(DELIMITER)]
 
 
-class _Parser:
-    """Turns blocks of lines into frames, counting lines on the way."""
+class Lines:
+    """Turns blocks of lines, which have one delimiter and no quotes, into frames of the wanted cells; counts lines.
 
-    def __init__(self, member: Member, header: list[str], wanted: dict[str, int], rejects: Rejects) -> None:
-        self.member, self.n_cells, self.rejects = member, len(header), rejects
-        self.fewest = len(header) - (header[-1] == "")
-        # Two wanted names are never one place.
-        self.wanted = wanted
-        self.split = _text_blocks.Split(DELIMITER, self.n_cells)
-        self.line = 2
+    Args:
+        wanted: column -> place; no two of them at one place.
+        check: says of a line what is wrong with it, "" for a good one; None: it is blank.
+        line: number of the first one.
+        shown: encoding in which a bad line is shown.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        split: _files.Split,
+        wanted: Mapping[str, int],
+        rejects: Rejects,
+        check: Callable[[bytes], str | None],
+        *,
+        line: int,
+        shown: str,
+    ) -> None:
+        self.place, self.split, self.wanted, self.rejects = place, split, wanted, rejects
+        self.check, self.line, self.shown = check, line, shown
+        self.accepted = 0
 
     def frame(self, block: bytes) -> pl.DataFrame:
         """Return the wanted cells of the block's lines, with their line numbers."""
-        if b"\r" in block:
+        if b"\r" in block:  # one byte is found far faster than two
             block = block.replace(b"\r\n", b"\n")
         first = self.line
         self.line += block.count(b"\n")
+        cells = None
         if b"\0" not in block and _files.is_utf8(block):
             cells = self.split.frame(block, first, list(self.wanted.values()))
-            if cells is not None:
-                return cells.select(*(pl.col(str(place)).alias(name) for name, place in self.wanted.items()), "line")
-        lines, good = self._good_lines(block, first)
-        return _frame(self.wanted, lines, [line.split(DELIMITER) for line in good])
+        if cells is not None:
+            cells = cells.select(*(pl.col(str(place)).alias(name) for name, place in self.wanted.items()), "line")
+        else:
+            cells = _frame(self.wanted, *self._good_lines(block, first))
+        self.accepted += len(cells)
+        return cells
 
-    def _good_lines(self, block: bytes, first: int) -> tuple[list[int], list[str]]:
+    def _good_lines(self, block: bytes, first: int) -> tuple[list[int], list[list[str]]]:
         numbers, good = [], []
         for number, raw in enumerate(block.split(b"\n")[:-1], first):
-            if not raw:
-                continue
-            problem, line = self._check(raw)
-            if problem:
-                shown = raw[:100].decode("ascii", "replace")
-                self.rejects.add(problem, file=self.member.place, line=number, value=shown)
-            else:
+            if problem := self.check(raw):
+                shown = raw[:100].decode(self.shown, "replace")
+                self.rejects.add(problem, file=self.place, line=number, value=shown)
+            elif problem is not None:
                 numbers.append(number)
-                good.append(line)
+                good.append(raw.decode().split(self.split.delimiter))
         return numbers, good
-
-    def _check(self, raw: bytes) -> tuple[str, str]:
-        """Return (what is wrong with the line or "", the line)."""
-        if b"\0" in raw:
-            return "a NUL byte in the line", ""
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            return f"not UTF-8: byte 0x{raw[error.start]:02x}", ""
-        n_cells = line.count(DELIMITER) + 1
-        if not self.fewest <= n_cells <= self.n_cells:
-            return f"{n_cells} cells, but the header has {self.n_cells}", ""
-        return "", line
 
 
 # --- with quotes -----------------------------------------------------------------------------------------------------
@@ -186,24 +275,14 @@ def _csv_rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]
 def _text(data: bytes, member: Member, rejects: Rejects) -> str:
     """Return a file's text; lines that are not text are reported and left empty, so that lines keep their numbers."""
     data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = data.decode()
-        if "\0" not in text:
-            return text
-    except UnicodeDecodeError:
-        pass
-    lines = []
-    for number, raw in enumerate(data.split(b"\n"), 1):
-        try:
-            line = raw.decode()
-            problem = "a NUL byte in the line" if "\0" in line else ""
-        except UnicodeDecodeError as error:
-            line, problem = "", f"not UTF-8: byte 0x{raw[error.start]:02x}"
-        if problem:
-            rejects.add(problem, file=member.place, line=number, value=raw[:100].decode("ascii", "replace"))
-            line = ""
-        lines.append(line)
-    return "\n".join(lines)
+    if b"\0" not in data and _files.is_utf8(data):
+        return data.decode()
+    lines = data.split(b"\n")
+    for number, raw in enumerate(lines):
+        if problem := _files.no_text(raw, "UTF-8"):
+            rejects.add(problem, file=member.place, line=number + 1, value=raw[:100].decode("ascii", "replace"))
+            lines[number] = b""
+    return b"\n".join(lines).decode()
 
 
 def release_date(member: Member) -> str | None:

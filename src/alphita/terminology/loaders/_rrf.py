@@ -1,33 +1,512 @@
-"""Rich Release Format, in which UMLS and RxNorm come: from the files of a release to the tables.
-
-`_rrf_release` finds and reads the files, `_rrf_sieve` says what to take of them, `_rrf_terms` makes the table of terms;
-here come the relations (88 million of them in UMLS) and the rest.
-"""
+"""Rich Release Format, in which UMLS and RxNorm come: from the files of a release to the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import codecs
+import fnmatch
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.errors import Rejects
+from alphita import textio
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
-from alphita.terminology import model, prefixes
-from alphita.terminology.loaders._rrf_release import Release as Release
-from alphita.terminology.loaders._rrf_release import recognised as recognised
-from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Int32, not_an_id
-from alphita.terminology.loaders._rrf_sieve import Dialect as Dialect
-from alphita.terminology.loaders._rrf_sieve import Filters as Filters
-from alphita.terminology.loaders._rrf_sieve import language_codes as language_codes
-from alphita.terminology.loaders._rrf_terms import Terms
-from alphita.terminology.loaders._sieve import Sieve
-from alphita.terminology.loaders._sieve import listed as listed
+from alphita.terminology import languages, model, prefixes
+from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
+from alphita.terminology.loaders._release import Lines, Sieve, listed
 from alphita.terminology.model import Tables
 
-COLUMNS = ["CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"]
+BLOCK_BYTES = 32 * 2**20
+M = TypeVar("M", bound=Member)
+
+
+class Release:
+    """The files of one release.
+
+    Attributes:
+        rows: how many rows MRFILES.RRF says that each file has.
+    """
+
+    def __init__(self, paths: Sequence[Path], layouts: Mapping[str, str], rejects: Rejects) -> None:
+        self.rejects = rejects
+        self.layouts = {name: tuple(columns.split()) for name, columns in layouts.items()}
+        self.rows: dict[str, int] = {}
+        self.parts: dict[str, list[Member]] = {}
+        self.all_parts = _files.members(paths)
+        for name in layouts:
+            self.parts[name] = parts_of(self.all_parts, name)
+        self._hashing = ThreadPoolExecutor(max_workers=1)
+        self._hashed: dict[Member, Future[dict[str, Any]]] = {}
+
+    def __enter__(self) -> Release:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread that hashes."""
+        self._hashing.shutdown(cancel_futures=True)
+
+    def has(self, name: str) -> bool:
+        """Tell whether the release has that file."""
+        return bool(self.parts[name])
+
+    def shown(self, name: str) -> str:
+        """Return how messages call a file of the release; one in several parts by its whole name."""
+        parts = self.parts[name]
+        return parts[0].place if len(parts) == 1 else parts[0].place.rsplit(".", 2)[0]
+
+    def require(self, name: str) -> None:
+        """Check that a file is there."""
+        if not self.has(name):
+            shown = sorted({part.name.upper() for part in self.all_parts})
+            where = self.all_parts[0].path.parent if self.all_parts else None
+            raise InputError(
+                f"no file {name}.RRF (or {name}.RRF.gz) was given; found {shown[:8] or 'none'}",
+                file=where,
+                remedy="give the folder of the release, its zip file, or the files themselves",
+            )
+
+    def read_layouts(self, name: str) -> None:
+        """Take columns and row counts of all files from MRFILES.RRF, where there is one."""
+        for block in self.blocks(name, ["FIL", "FMT", "RWS"]):
+            for file, columns, rows in block.select("FIL", "FMT", "RWS").iter_rows():
+                stem = Path(file).name.upper().removesuffix(".RRF")
+                if stem in self.layouts and stem != name:
+                    self.layouts[stem] = tuple(column.strip().upper() for column in columns.split(","))
+                    if (number := textio.whole_number(rows)) is not None:
+                        self.rows[stem] = number
+
+    def rename(self, name: str, old: str, new: str) -> None:
+        """Call a column of a file otherwise."""
+        self.layouts[name] = tuple(new if column == old else column for column in self.layouts[name])
+
+    def sources(
+        self, name: str, version: str | None, licence: str, versions: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """Return the manifest's entries, one a file on disk; the first one also holds the sources' versions."""
+        common = {"name": name, "version": version, "licence": licence}
+        entries = [{**future.result(), **common} for future in self._hashed.values()]
+        if entries and versions:
+            entries[0]["sources"] = dict(sorted(versions.items()))
+        return entries
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def blocks(self, name: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield a file's rows, block by block: the wanted columns as strings ("" where empty), `file` and `line`."""
+        parts = self.parts[name]
+        if not parts:
+            return
+        for part in parts:
+            if part.path not in {other.path for other in self._hashed}:
+                self._hashed[part] = self._hashing.submit(_files.source, part.path, name=name)
+        shown = self.shown(name)
+        layout = self.layouts[name]
+        for column in columns:
+            if column not in layout:
+                raise InputError(f"MRFILES gives {name}.RRF no column {column}; it has {list(layout)}", file=shown)
+        places = {column: layout.index(column) for column in columns}
+        n_fields, lines = len(layout), None
+        for raw in _files.whole_lines(_pieces(parts), shown):
+            if lines is None:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+                lines = self._lines(raw, n_fields, places, shown)
+            frame = lines.frame(raw)
+            if len(frame):
+                yield frame.with_columns(pl.col("line").cast(pl.Int32), file=pl.lit(shown, dtype=pl.Categorical))
+        n_lines = lines.line - 1 if lines else 0
+        if lines and not lines.accepted:
+            raise InputError(
+                f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'",
+                file=shown,
+                remedy="is it another file, or in another format (ORF)?",
+            )
+        if n_lines != self.rows.get(name, n_lines):
+            problem = f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {n_lines:,}: cut short, or filtered?"
+            self.rejects.add(problem, file=shown)
+
+    def _lines(self, first: bytes, n_fields: int, places: Mapping[str, int], shown: str) -> Lines:
+        """Return what makes frames of the lines of a file, of which `first` is the first block."""
+        # Some tools leave out the '|' that ends the line: in all lines, so most of them tell and no single one.
+        counts = Counter(line.count(b"|") for line in first.split(b"\n")[:-1])
+        n_pipes = n_fields - (counts[n_fields - 1] > counts[n_fields])
+
+        def check(raw: bytes) -> str | None:
+            n_found = raw.count(b"|")
+            if not raw.strip():
+                return None
+            if n_found != n_pipes:
+                return f"{n_found + (n_pipes != n_fields)} fields, but there must be {n_fields}"
+            return "a NUL byte in the line" if b"\0" in raw else "" if _files.is_utf8(raw) else "not utf-8"
+
+        return Lines(shown, _files.Split("|", n_pipes + 1), places, self.rejects, check, line=1, shown="utf-8")
+
+
+def parts_of(members: Sequence[M], name: str) -> list[M]:
+    """Return the file of that name: plain, gzipped, or cut into MRCONSO.RRF.aa.gz, .ab.gz, ..."""
+    for pattern in (f"{name}.RRF", f"{name}.RRF.[A-Z][A-Z]*"):
+        chosen = [part for part in members if fnmatch.fnmatchcase(part.name.upper(), pattern)]
+        # The one nearest to the top: RxNorm has a second, smaller release in the folder `prescribe`.
+        folders = {part: part.place.rpartition("/")[0] for part in chosen}
+        if chosen:
+            top = min(folders.values(), key=lambda folder: (folder.count("/"), "prescrib" in folder, folder))
+            return sorted((part for part in chosen if folders[part] == top), key=lambda part: part.name)
+    return []
+
+
+def recognised(seen: Look, layouts: Mapping[str, str], terms: str) -> dict[str, str] | None:
+    """Tell by its file of terms whether a release is there; see `Loader.recognises`."""
+    if parts := parts_of(seen.members, terms):
+        return {} if "|" in parts[0].first_line else None
+    others = [f"{name}.RRF" for name in layouts if parts_of(seen.members, name)]
+    if not others:
+        return None
+    raise InputError(
+        f"{', '.join(others)} of a release, without the terms in {terms}.RRF",
+        file=seen.path,
+        remedy="give the folder of the release, or its zip file",
+    )
+
+
+def _pieces(parts: Sequence[Member]) -> Iterator[bytes]:
+    """Yield the bytes of the parts one after another, whatever line they are cut in."""
+    for part in parts:
+        # A file may have no rows; where it was cut into parts, an empty one has lost its rows.
+        with part.open(may_be_empty=len(parts) == 1) as file:
+            yield from iter(partial(file.read, BLOCK_BYTES), b"")
+
+
+# Ids whose number is below this find their row by a plain table.
+MAX_NUMBER = 200_000_000
+
+Int32 = NDArray[np.int32]
+
+
+class IdRows:
+    """From ids to their places in a list.
+
+    Ids of one letter or none and a number (C0000005, 161) are looked up in a plain table, 40 times as fast as strings
+    by their hash; any others fall back on that.
+    """
+
+    def __init__(self, ids: pl.Series) -> None:
+        self.ids = ids
+        self.start = ids[0][:1] if len(ids) and ids[0][:1].isalpha() else ""
+        self.lengths = ids.str.len_bytes().to_numpy().astype(np.int32)
+        self.table: Int32 | None = None
+        numbers = self._numbers(ids)
+        if numbers.null_count() or not len(ids) or int(numbers.max()) > MAX_NUMBER:  # type: ignore[arg-type]
+            return
+        table = np.full(int(numbers.max()) + 2, -1, np.int32)  # type: ignore[arg-type]
+        table[numbers.to_numpy()] = np.arange(len(ids), dtype=np.int32)
+        if len(ids) == numbers.n_unique():  # else 7 and 007 are two ids
+            self.table = table
+
+    def _numbers(self, ids: pl.Series) -> pl.Series:
+        digits = ids.str.strip_prefix(self.start) if self.start else ids
+        # "+7" and "CC7" would pass as numbers.
+        plain = ids.str.starts_with(self.start) & ~ids.str.contains("+", literal=True)
+        return digits.cast(pl.UInt32, strict=False).set(~plain, None)
+
+    def of(self, ids: pl.Series) -> Int32:
+        """Return each id's place; -1 where it is not among them."""
+        if self.table is None:
+            known = pl.DataFrame({"id": self.ids, "row": pl.int_range(len(self.ids), dtype=pl.Int32, eager=True)})
+            found = ids.alias("id").to_frame().join(known, on="id", how="left", maintain_order="left")["row"]
+            return found.fill_null(-1).to_numpy()
+        numbers = self._numbers(ids).fill_null(len(self.table)).to_numpy()
+        rows = self.table[np.minimum(numbers, len(self.table) - 1)]
+        # The last place of the table is never filled; lengths tell 7 from 007.
+        same = self.lengths[rows] == ids.str.len_bytes().to_numpy()
+        return np.where(same, rows, np.int32(-1))
+
+
+# LAT, a code of ISO 639-2, most often the older of two -> BCP-47.
+LANGUAGES = {code.upper(): tag for code, tag in languages.by_code().items() if len(code) == 3}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What to take; an empty list takes all."""
+
+    languages: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    term_types: list[str] = field(default_factory=list)
+    suppression: list[str] = field(default_factory=list)
+    semantic_types: list[str] = field(default_factory=list)
+
+    def passed(self, name: str, frame: pl.DataFrame, sieve: Sieve) -> pl.DataFrame:
+        """Return the rows of a file that pass by source and suppression, where it has such columns."""
+        if self.sources and "SAB" in frame.columns:
+            frame = sieve.drop(frame, ~pl.col("SAB").is_in(self.sources), f"{name}: source not chosen")
+        if self.suppression and "SUPPRESS" in frame.columns:
+            # An empty one says no more than N.
+            values = [*self.suppression, *([""] if "N" in self.suppression else [])]
+            frame = sieve.drop(frame, ~pl.col("SUPPRESS").is_in(values), f"{name}: suppressed")
+        return frame
+
+
+def language_codes(option: str, value: str) -> list[str]:
+    """Return LAT codes for a list of LAT codes or BCP-47 tags."""
+    found = []
+    for name in listed(value):
+        codes = [code for code, tag in LANGUAGES.items() if name.upper() == code or name.lower() == tag]
+        if not codes:
+            raise UsageError(
+                f"{option}: unknown language {name!r}; give LAT codes or BCP-47 tags: ENG, en, SPA, es, ..."
+            )
+        found += codes
+    return found
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a distribution differs from another.
+
+    Attributes:
+        terms: stem of the file with the terms (MRCONSO); the others likewise. "" where there is none.
+        atom_relations: relations may name atoms (AUI1, AUI2) instead of concepts.
+        retire_obsolete: a concept all of whose terms are obsolete (SUPPRESS = O) is retired.
+    """
+
+    prefix: str
+    terms: str
+    relations: str
+    types: str
+    definitions: str
+    sources: str
+    ranks: str
+    atom_relations: bool = False
+    retire_obsolete: bool = False
+
+    @property
+    def unknown(self) -> str:
+        """What is wrong with the id of no concept."""
+        return f"no term of {self.terms} has this id"
+
+
+def not_an_id(column: str) -> pl.Expr:
+    """Hold where a cell is empty or has white space in it."""
+    return (pl.col(column) == "") | pl.col(column).str.contains(r"\s")
+
+
+TERM_COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "AUI", "SAB", "TTY", "CODE", "STR", "SUPPRESS"]
+# Term types whose meaning is the same in every source.
+TERM_TYPES = {
+    "AB": "abbreviation",
+    "ACR": "abbreviation",
+    "MTH_ACR": "abbreviation",
+    "BN": "brand_name",
+    "PTGB": "uk_spelling",
+    "SYGB": "uk_spelling",
+    "MTH_PTGB": "uk_spelling",
+    "MTH_SYGB": "uk_spelling",
+    "ETCF": "layperson",
+}
+LAYPERSON_SOURCES = ("CHV",)
+MAX_RANK = 2**20
+# RxNorm writes N, older releases nothing.
+UNSUPPRESSED = ["N", ""]
+
+
+class Terms:
+    """The terms and concepts of a release.
+
+    Attributes:
+        place: of each row the concept's place in `concepts`; -1 for one that was left out.
+        atom_rows: every atom's id, where relations may name atoms; `atom_concept` has the row of its concept.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        dialect: Dialect,
+        filters: Filters,
+        sieve: Sieve,
+        languages: dict[str, str],
+        ranks: pl.DataFrame,
+    ) -> None:
+        self.release, self.dialect, self.filters, self.sieve = release, dialect, filters, sieve
+        self.languages, self.ranks = languages, ranks
+
+    def read(self, preferred_language: str) -> None:
+        """Read the terms, choose each concept's preferred one, and settle which concepts there are."""
+        dialect, name = self.dialect, self.dialect.terms
+        self.release.require(name)
+        self._read_ranks()
+        self._first_languages = language_codes("preferred_language", preferred_language)
+        ids, atoms, live, kept = [], [], [], []
+        for frame in self.release.blocks(name, TERM_COLUMNS):
+            frame = self._good_terms(frame)
+            ids.append(frame["CUI"].unique(maintain_order=True))
+            # The hash is 8 bytes, the atom's id with its view 16 or more.
+            atoms.append(
+                frame.select("line", "CUI", "AUI")
+                if dialect.atom_relations
+                else frame.select("line", AUI=pl.col("AUI").hash())
+            )
+            if dialect.retire_obsolete:
+                live.append(frame.filter(pl.col("SUPPRESS") != "O")["CUI"].unique())
+            for source, language in frame.select("SAB", "LAT").unique().iter_rows():
+                self.languages.setdefault(source, LANGUAGES[language])
+            kept.append(self._chosen_terms(frame))
+        if not ids:
+            raise InputError("the file is empty", file=self.release.shown(name))
+        self.rows = IdRows(pl.concat(ids).unique(maintain_order=True))
+        terms = self._distinct_atoms(pl.concat(atoms), pl.concat(kept))
+        del ids, atoms, kept
+        terms = terms.with_columns(concept=pl.Series(self.rows.of(terms["CUI"]))).drop("CUI", "line")
+        self._choose_concepts(terms["concept"].to_numpy())
+        place = pl.Series(self.place[terms["concept"].to_numpy()])
+        terms = self.sieve.drop(
+            terms.with_columns(concept=place), pl.col("concept") < 0, f"{name}: semantic type not chosen"
+        )
+        if terms.is_empty():
+            raise InputError("no term is left: no row passes the filters", file=self.release.shown(name))
+        preferred = _best(terms["concept"].to_numpy(), terms["score"].to_numpy(), terms["atom"], self.n)
+        self.terms = terms.drop("score", "atom").with_columns(preferred=pl.Series(preferred))
+        known = self.rows.ids.filter(pl.Series(self.place >= 0))
+        self.concepts = pl.DataFrame({"id": dialect.prefix + ":" + known}).with_columns(
+            source=pl.lit(dialect.prefix).cast(pl.Categorical), retired=pl.lit(False)
+        )
+        if dialect.retire_obsolete:
+            is_live = np.zeros(len(self.place), bool)
+            is_live[self.rows.of(pl.concat(live))] = True
+            self.concepts = self.concepts.with_columns(retired=pl.Series(~is_live[self.place >= 0]))
+
+    def _good_terms(self, frame: pl.DataFrame) -> pl.DataFrame:
+        frame = self.sieve.refuse(frame, "CUI", not_an_id("CUI"), "not a concept id")
+        frame = self.sieve.refuse(frame, "SAB", pl.col("SAB") == "", "a term without a source")
+        frame = self.sieve.refuse(frame, "LAT", ~pl.col("LAT").is_in(list(LANGUAGES)), "unknown language code")
+        return self.sieve.strings(frame, "STR", "term")
+
+    def _chosen_terms(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the terms that pass the filters, with their columns as the table `terms` wants them."""
+        name, filters = self.dialect.terms, self.filters
+        if filters.languages:
+            frame = self.sieve.drop(frame, ~pl.col("LAT").is_in(filters.languages), f"{name}: language not chosen")
+        frame = filters.passed(name, frame, self.sieve)
+        if filters.term_types:
+            frame = self.sieve.drop(frame, ~pl.col("TTY").is_in(filters.term_types), f"{name}: term type not chosen")
+        frame = frame.with_columns(score=self._score(frame))
+        sources = {source: prefixes.canonical(source) for source in frame["SAB"].unique()}
+        source = pl.col("SAB").replace(sources)
+        # GO:0008150 of GO: the CURIE is made of source and code.
+        code = pl.col("CODE").str.strip_prefix(pl.concat_str(source, pl.lit(":")))
+        return frame.select(
+            "line",
+            "CUI",
+            pl.col("STR").alias("string"),
+            pl.col("LAT").replace_strict(LANGUAGES, return_dtype=pl.String).cast(pl.Categorical).alias("language"),
+            source.cast(pl.Categorical).alias("source"),
+            pl.when(~pl.col("CODE").is_in(["", "NOCODE"])).then(code).alias("code"),
+            pl.when(pl.col("TTY") != "").then(pl.col("TTY")).cast(pl.Categorical).alias("term_type"),
+            _type_of_term().cast(pl.Categorical).alias("type"),
+            "score",
+            pl.col("AUI").str.extract(r"(\d{1,9})$").cast(pl.Int32).fill_null(0).alias("atom"),
+        )
+
+    def _score(self, frame: pl.DataFrame) -> pl.Series:
+        """Return how well each term would do as its concept's name: language, suppression, rank, UMLS's own flags."""
+        flags = (pl.col("TS") == "P").cast(pl.Int32) * 4 + (pl.col("STT") == "PF") * 2 + (pl.col("ISPREF") == "Y")
+        free = pl.col("SUPPRESS").is_in(UNSUPPRESSED)
+        first = pl.col("LAT").is_in(self._first_languages)
+        ranked = frame.join(self.ranks, on=["SAB", "TTY"], how="left", maintain_order="left")
+        rank = pl.col("rank").fill_null(0)
+        return ranked.select(score=((first.cast(pl.Int32) * 2 + free) * MAX_RANK + rank) * 8 + flags)["score"]
+
+    def _read_ranks(self) -> None:
+        found = [self.ranks]
+        name = self.dialect.ranks
+        for frame in self.release.blocks(name, ["RANK", "SAB", "TTY"]) if name else ():
+            rank = frame["RANK"].cast(pl.Int32, strict=False)
+            frame = frame.with_columns(rank=rank.set((rank < 0) | (rank >= MAX_RANK), None))
+            frame = self.sieve.refuse(frame, "RANK", pl.col("rank").is_null(), "not a rank")
+            found.append(frame.select("SAB", "TTY", "rank"))
+        self.ranks = pl.concat(found).unique(["SAB", "TTY"], keep="first", maintain_order=True)
+
+    def _distinct_atoms(self, atoms: pl.DataFrame, terms: pl.DataFrame) -> pl.DataFrame:
+        """Refuse terms whose atom id stood before."""
+        seen = atoms.filter(~pl.col("AUI").is_first_distinct()) if len(atoms) > atoms["AUI"].n_unique() else atoms[:0]
+        if self.dialect.atom_relations:
+            atoms = atoms.unique("AUI", keep="first", maintain_order=True)
+            self.atom_rows = IdRows(atoms["AUI"])
+            self.atom_concept = self.rows.of(atoms["CUI"])
+        if seen.is_empty():
+            return terms
+        return terms.filter(~pl.col("line").is_in(self._repeated(seen)))
+
+    def _repeated(self, seen: pl.DataFrame) -> list[int]:
+        shown = self.release.shown(self.dialect.terms)
+        lines: list[int] = seen["line"].to_list()
+        for line in lines:
+            self.sieve.rejects.add("this atom id stood before", file=shown, line=line, field="AUI")
+        return lines
+
+    def _choose_concepts(self, concept: Int32) -> None:
+        """Number the concepts that have a term left and a semantic type that was asked for."""
+        used = np.zeros(len(self.rows.ids), bool)
+        used[concept] = True
+        types = self._read_types()
+        wanted = self.filters.semantic_types
+        if wanted:
+            chosen = types.filter(pl.col("semantic_type").is_in(wanted) | pl.col("code").is_in(wanted))
+            missing = set(wanted) - {*types["semantic_type"].unique(), *types["code"].unique()}
+            if missing:
+                shown = sorted(types["semantic_type"].unique().to_list())[:5]
+                raise UsageError(f"semantic_types: unknown {sorted(missing)}; the release has {shown}, ...")
+            has = np.zeros(len(used), bool)
+            has[chosen["concept"].to_numpy()] = True
+            used &= has
+        self.n = int(used.sum())
+        self.place = np.where(used, np.cumsum(used, dtype=np.int32) - 1, np.int32(-1))
+        place = pl.Series(self.place[types["concept"].to_numpy()])
+        types = types.with_columns(concept=place).filter(pl.col("concept") >= 0)
+        self.semantic_types = types.with_columns(source=pl.lit("UMLS").cast(pl.Categorical))
+
+    def _read_types(self) -> pl.DataFrame:
+        schema = pl.Schema({"concept": pl.Int32(), "semantic_type": pl.Categorical(), "code": pl.Categorical()})
+        found = [pl.DataFrame(schema=schema)]
+        name = self.dialect.types
+        for frame in self.release.blocks(name, ["CUI", "TUI", "STY"]):
+            frame = self.sieve.refuse(frame, "STY", pl.col("STY") == "", "a semantic type without a name")
+            frame = frame.with_columns(concept=pl.Series(self.rows.of(frame["CUI"])))
+            frame = self.sieve.refuse(frame, "CUI", pl.col("concept") < 0, self.dialect.unknown)
+            found.append(frame.select("concept", semantic_type="STY", code="TUI").cast(schema))
+        return pl.concat(found)
+
+
+def _type_of_term() -> pl.Expr:
+    """Return the type of a term as Alphita writes it, from SUPPRESS, TTY and SAB."""
+    known = pl.col("TTY").replace_strict(TERM_TYPES, default=None, return_dtype=pl.String)
+    return (
+        pl.when(pl.col("SUPPRESS") == "O")
+        .then(pl.lit("obsolete"))
+        .when(known.is_null() & pl.col("SAB").is_in(LAYPERSON_SOURCES))
+        .then(pl.lit("layperson"))
+        .otherwise(known)
+    )
+
+
+def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> NDArray[np.bool_]:
+    """Return, for each term, whether it is the best of its concept; of equal ones that of the lowest atom id."""
+    key = (score.astype(np.int64) + 1) * len(concept) - atom.rank("ordinal").to_numpy()
+    best = np.full(n, -1, np.int64)
+    np.maximum.at(best, concept, key)
+    return best[concept] == key
+
+
+RELATION_COLUMNS = ["CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"]
 # Two bytes a relation instead of four, for 88 M of them.
 _LABELS = pl.Categorical(pl.Categories("relation", "alphita", physical=pl.UInt16))
 _SOURCES = pl.Categorical(pl.Categories("source", "alphita", physical=pl.UInt16))
@@ -36,7 +515,7 @@ _SOURCES = pl.Categorical(pl.Categories("source", "alphita", physical=pl.UInt16)
 def read_relations(terms: Terms, label: str, *, self_relations: bool) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Read the relations as places of the concepts: REL reads from the second concept to the first."""
     sieve, name = terms.sieve, terms.dialect.relations
-    columns = COLUMNS + (["AUI1", "AUI2"] if terms.dialect.atom_relations else [])
+    columns = RELATION_COLUMNS + (["AUI1", "AUI2"] if terms.dialect.atom_relations else [])
     heads, tails, labels, sources = [], [], [], []
     for frame in terms.release.blocks(name, columns):
         unnamed = (pl.col("REL") == "") & (pl.col("RELA") == "")

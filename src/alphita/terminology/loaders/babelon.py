@@ -69,17 +69,16 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the translations in the files."""
-    base = reading.open_base(options.onto, "babelon")
-    reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
+    base, columns = reading.open_base(options.onto, "babelon"), Columns(rejects)
+    reader = _Reader(options, columns)
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
     tables = reading.tables_of(base)
-    adder = _Adder(base, rejects, reader.dropped)
-    adder.add(reader.found)
-    frames = adder.columns.frames()
+    _Adder(base, columns).add(reader.found)
+    frames = columns.frames()
     tables.terms = reading.added(tables.terms, frames["terms"])
     tables.definitions = reading.added(tables.definitions, frames["definitions"])
     tables.sources += sources
-    tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
+    tables.dropped = dict(Counter(tables.dropped) + columns.dropped)
     return tables
 
 
@@ -113,20 +112,19 @@ class _Translation:
 class _Reader:
     """Reads files one after another into translations."""
 
-    def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
+    def __init__(self, options: Options, columns: Columns) -> None:
+        self.options, self.columns = options, columns
         self.found: list[_Translation] = []
-        self.dropped: Counter[str] = Counter()
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.member = member
-        lines = _files.lines(member, self.options.encoding, self.rejects)
+        self.member, self.columns.file = member, member.place
+        lines = _files.lines(member, self.options.encoding, self.columns.rejects)
         place, header = _header(lines)
         if not header:
             raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
         textio.check_header(header, NEEDED, member.place, place, _REMEDY)
-        rows = textio.line_rows(lines, header, member.place, self.rejects)
+        rows = textio.line_rows(lines, header, member.place, self.columns.rejects)
         version = None
         if "predicate_id" in header:
             textio.check_header(header, ("translation_language", "translation_status"), member.place, place, _REMEDY)
@@ -146,7 +144,7 @@ class _Reader:
                 continue
             predicate = row["predicate_id"]
             if predicate not in (LABEL, DEFINITION, *SYNONYMS):
-                self.dropped[f"predicate {shorten(predicate)}"] += 1
+                self.columns.dropped[f"predicate {shorten(predicate)}"] += 1
                 continue
             self._translation(
                 row,
@@ -162,12 +160,12 @@ class _Reader:
     def _status(self, written: str, expertise: str, line: int) -> str | None:
         """Return the status in the word used here; None for a row to be left out."""
         if written == NOT_TRANSLATED:
-            self.dropped["not translated"] += 1
+            self.columns.dropped["not translated"] += 1
             return None
         status = STATUSES.get(written)
         if status is None:
             problem = f"unknown status; it must be one of {[*STATUSES, NOT_TRANSLATED]}"
-            self._refuse(problem, line, "translation_status", written)
+            self.columns.refuse(problem, line, "translation_status", written)
         # A machine's translation that somebody has made official is one no longer.
         elif expertise == MACHINE and status != "official":
             return "machine"
@@ -181,7 +179,7 @@ class _Reader:
             if row["subject_id"] == "ID":
                 template = _TEMPLATE.fullmatch(row["translation_value"])
                 if template is None or template[1] not in SYNONYMS:
-                    self._refuse(
+                    self.columns.refuse(
                         "not a ROBOT template of synonyms", line, "translation_value", row["translation_value"]
                     )
                     continue
@@ -229,13 +227,15 @@ class _Reader:
         concept = prefixes.normalize(row["subject_id"])
         limit = model.MAX_TEXT_CHARACTERS if scope is None else model.MAX_TERM_CHARACTERS
         if not concept:
-            self._refuse("a row without subject_id", line, "subject_id", None)
+            self.columns.refuse("a row without subject_id", line, "subject_id", None)
         elif (tag := languages.normalize(language)) is None:
-            self._refuse(languages.UNKNOWN, line, "translation_language", language)
+            self.columns.refuse(languages.UNKNOWN, line, "translation_language", language)
         elif string in EMPTY:
-            self._refuse("no translation, though its status says that there is one", line, "translation_value", string)
+            self.columns.refuse(
+                "no translation, though its status says that there is one", line, "translation_value", string
+            )
         elif problem := model.too_long(string, limit):
-            self._refuse(problem, line, "translation_value", string)
+            self.columns.refuse(problem, line, "translation_value", string)
         else:
             self.found.append(
                 _Translation(
@@ -253,16 +253,12 @@ class _Reader:
                 )
             )
 
-    def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
-        self.rejects.add(problem, file=self.member.place, line=line, field=field, value=value)
-
 
 class _Adder:
     """Turns translations into rows of terms and definitions of the base."""
 
-    def __init__(self, base: Terminology, rejects: Rejects, dropped: Counter[str]) -> None:
-        self.base, self.rejects, self.dropped = base, rejects, dropped
-        self.columns = Columns()
+    def __init__(self, base: Terminology, columns: Columns) -> None:
+        self.base, self.columns = base, columns
         self._known: dict[int, list[dict[str, Any]]] = {}
 
     def add(self, translations: list[_Translation]) -> None:
@@ -272,13 +268,13 @@ class _Adder:
         for entry in translations:
             row = rows.get(entry.concept)
             if row is None:
-                self.rejects.add(
+                self.columns.rejects.add(
                     "no concept has this id", file=entry.file, line=entry.line, field="subject_id", value=entry.concept
                 )
             elif self._is_wanted(row, entry):
                 key = (row, entry.language, entry.string, entry.scope is None)
                 if (other := best.get(key)) is not None:
-                    self.dropped["repeated rows"] += 1
+                    self.columns.dropped["repeated rows"] += 1
                     # A machine's label that a person gives as a synonym is official, and still the label.
                     entry = replace(min(other, entry, key=_rank), label=other.label or entry.label)
                 best[key] = entry
@@ -294,18 +290,18 @@ class _Adder:
         if entry.scope is None:
             # A definition has no status, so what a machine wrote could not be told from the rest.
             if entry.status == "machine":
-                self.dropped["machine-translated definitions"] += 1
+                self.columns.dropped["machine-translated definitions"] += 1
                 return False
             return True
         known = self._terms(row)
         if any(term["language"] == entry.language and term["string"] == entry.string for term in known):
-            self.dropped["terms that the terminology has"] += 1
+            self.columns.dropped["terms that the terminology has"] += 1
             return False
         if not entry.from_synonyms:
             return True  # a label may well be the same word in both languages; its status says that it was translated
         cleaned = clean(entry.string)
         if any(term["language"] != entry.language and term["cleaned"] == cleaned for term in known):
-            self.dropped["synonyms left untranslated"] += 1
+            self.columns.dropped["synonyms left untranslated"] += 1
             return False
         return True
 
@@ -327,7 +323,7 @@ class _Adder:
         )
         preferred = entry.label and safe and not taken
         if entry.label and (row, entry.language) in named:
-            self.dropped["further labels of a concept, kept as synonyms"] += 1
+            self.columns.dropped["further labels of a concept, kept as synonyms"] += 1
         if preferred:
             named.add((row, entry.language))
         kind = re.split(r"[#/]", entry.synonym_type)[-1]

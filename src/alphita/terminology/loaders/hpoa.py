@@ -84,17 +84,16 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the diseases and annotations in the files."""
-    base = reading.open_base(options.onto, "hpoa")
-    reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
+    base, columns = reading.open_base(options.onto, "hpoa"), Columns(rejects)
+    reader = _Reader(options, columns)
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
     tables = reading.tables_of(base)
-    adder = _Adder(base, options, rejects, reader.dropped)
-    adder.add(reader.found)
-    frames = adder.columns.frames()
+    _Adder(base, options, columns).add(reader.found)
+    frames = columns.frames()
     for name in ("concepts", "terms", "relations", "properties"):
         setattr(tables, name, reading.added(getattr(tables, name), frames[name]))
     tables.sources += sources
-    tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
+    tables.dropped = dict(Counter(tables.dropped) + columns.dropped)
     return tables
 
 
@@ -125,21 +124,20 @@ class _Annotation:
 class _Reader:
     """Reads files one after another into annotations."""
 
-    def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
+    def __init__(self, options: Options, columns: Columns) -> None:
+        self.options, self.columns = options, columns
         self.found: list[_Annotation] = []
-        self.dropped: Counter[str] = Counter()
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.file = member.place
-        lines = _files.lines(member, self.options.encoding, self.rejects)
+        self.columns.file = member.place
+        lines = _files.lines(member, self.options.encoding, self.columns.rejects)
         remarks: dict[str, str] = {}
         place, header = _header(lines, remarks)
         if not header:
-            raise InputError("no header in this file", file=self.file, remedy=_REMEDY)
-        textio.check_header(header, NEEDED, self.file, place, _REMEDY)
-        for number, row in textio.line_rows(lines, header, self.file, self.rejects):
+            raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
+        textio.check_header(header, NEEDED, member.place, place, _REMEDY)
+        for number, row in textio.line_rows(lines, header, member.place, self.columns.rejects):
             self._row(number, row)
         version = remarks.get("version") or remarks.get("date")
         return _files.source(member, name=member.name.split(".")[0] + ".hpoa", version=version)
@@ -149,23 +147,23 @@ class _Reader:
         aspect = row.get("aspect", "") or "P"
         for field, value in (("database_id", disease), ("hpo_id", term)):
             if not _CURIE.fullmatch(value) or len(value) > 1000:
-                self._refuse("not an id such as OMIM:154700", line, field, value)
+                self.columns.refuse("not an id such as OMIM:154700", line, field, value)
                 return
         if row.get("qualifier", "") not in ("", "NOT"):
-            self._refuse("the qualifier must be NOT or nothing", line, "qualifier", row["qualifier"])
+            self.columns.refuse("the qualifier must be NOT or nothing", line, "qualifier", row["qualifier"])
             return
         if aspect not in ASPECTS:
-            self._refuse(f"unknown aspect; it must be one of {[*ASPECTS]}", line, "aspect", aspect)
+            self.columns.refuse(f"unknown aspect; it must be one of {[*ASPECTS]}", line, "aspect", aspect)
             return
         if problem := model.too_long(row["diseasename"]):
-            self._refuse(problem, line, "disease_name", row["diseasename"])
+            self.columns.refuse(problem, line, "disease_name", row["diseasename"])
             return
         for column in ("sex", "modifier"):
             if row.get(column):
-                self.dropped[f"{column} of an annotation"] += 1
+                self.columns.dropped[f"{column} of an annotation"] += 1
         self.found.append(
             _Annotation(
-                self.file,
+                self.columns.file,
                 line,
                 disease,
                 row["diseasename"],
@@ -176,9 +174,6 @@ class _Reader:
                 prefixes.normalize(row.get("onset", "")),
             )
         )
-
-    def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
-        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def frequency_class(written: str) -> str | None:
@@ -204,10 +199,8 @@ def frequency_class(written: str) -> str | None:
 class _Adder:
     """Turns annotations into rows added to the base: its rows first, then one for each new disease."""
 
-    def __init__(self, base: Terminology, options: Options, rejects: Rejects, dropped: Counter[str]) -> None:
-        self.base, self.options, self.rejects, self.dropped = base, options, rejects, dropped
-        self.columns = Columns()
-        self.seen: set[tuple[str, ...]] = set()
+    def __init__(self, base: Terminology, options: Options, columns: Columns) -> None:
+        self.base, self.options, self.columns = base, options, columns
 
     def add(self, annotations: list[_Annotation]) -> None:
         """Fill the columns."""
@@ -244,7 +237,7 @@ class _Adder:
             if self.options.negated:
                 self._relation(entry, disease, "lacks" + entry.relation.removeprefix("has"), term)
             else:
-                self.dropped["annotations with NOT or of frequency 0"] += 1
+                self.columns.dropped["annotations with NOT or of frequency 0"] += 1
             return
         relation = entry.relation
         if relation == "has_clinical_course" and term in self.onsets:
@@ -292,7 +285,7 @@ class _Adder:
         return row
 
     def _has_name(self, row: int, entry: _Annotation) -> bool:
-        if not self._is_new("terms", str(row), entry.name):
+        if not self.columns.is_new("terms", str(row), entry.name):
             return True
         if row >= self.base.n_concepts:
             return False
@@ -301,27 +294,21 @@ class _Adder:
         return {"string": entry.name, "language": self.options.language} in known
 
     def _relation(self, entry: _Annotation, head: int, label: str, tail: int) -> None:
-        if self._is_new("relations", str(head), label, str(tail)):
+        # One disease has the same annotation from several publications.
+        if self.columns.is_new("relations", str(head), label, str(tail)):
             self.columns.add(
                 "relations", head=str(head), relation=label, tail=str(tail), source="HPOA", **_place(entry)
             )
 
     def _property(self, entry: _Annotation, row: int, name: str, value: str) -> None:
-        if self._is_new("properties", str(row), name, value):
+        if self.columns.is_new("properties", str(row), name, value):
             self.columns.add("properties", concept=str(row), name=name, value=value, source="HPOA", **_place(entry))
-
-    def _is_new(self, *values: str) -> bool:
-        # One disease has the same annotation from several publications.
-        if values in self.seen:
-            return False
-        self.seen.add(values)
-        return True
 
     def _source(self, entry: _Annotation) -> str:
         return entry.disease.partition(":")[0]
 
     def _refuse(self, problem: str, entry: _Annotation, field: str, value: str) -> None:
-        self.rejects.add(problem, file=entry.file, line=entry.line, field=field, value=value)
+        self.columns.rejects.add(problem, file=entry.file, line=entry.line, field=field, value=value)
 
 
 def _place(entry: _Annotation) -> dict[str, Any]:

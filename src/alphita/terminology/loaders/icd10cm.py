@@ -112,10 +112,10 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tabular XML files, or order files where there are none of those, into tables, and then the index."""
     reader = _Reader(options, rejects)
-    lists, indexes = _chosen(paths, options, reader.dropped)
+    lists, indexes = _chosen(paths, options, reader.columns.dropped)
     sources = [reader.read_order(file) if _is_order(file) else reader.read(file) for file in lists]
     sources += map(reader.read_index, indexes)
-    return reader.columns.tables(sources, reader.dropped)
+    return reader.columns.tables(sources)
 
 
 def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> tuple[list[Member], list[Member]]:
@@ -170,27 +170,25 @@ class _Reader:
     """Reads files one after another into columns; the stack holds the open chapter, section and codes."""
 
     def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.columns = Columns()
-        self.dropped: Counter[str] = Counter()
+        self.options, self.columns = options, Columns(rejects)
         self.first_line: dict[str, int] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
-        self.file = member.place
+        self.columns.file = member.place
         self.stack: list[_Node] = []
         self.char = ""
         self.version: str | None = None
         self.xml = _icd10cm_index.Document(member, "ICD10CM.tabular", "an ICD-10-CM tabular list")
         self.xml.read(self._start, self._end)
         if not self.first_line:
-            raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=self.file)
+            raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=member.place)
         return _files.source(member, name=PREFIX, version=self.version, licence=LICENCE)
 
     def read_order(self, member: Member) -> dict[str, Any]:
         """Read one order file; return its entry for the manifest."""
-        self.file = member.place
+        self.columns.file = member.place
         rows = []
-        for line, text in _files.lines(member, "utf-8", self.rejects):
+        for line, text in _files.lines(member, "utf-8", self.columns.rejects):
             if not text.strip():
                 continue
             row = _ORDER_ROW.fullmatch(text)
@@ -198,27 +196,27 @@ class _Reader:
             code = f"{plain[:3]}.{plain[3:]}" if len(plain) > 3 else plain
             if row is None or not title or not _CODE.fullmatch(code):
                 problem = "not a row of an order file: number, code, 0 or 1, titles at the columns 1, 7, 15, 17 and 78"
-                self.rejects.add(problem, file=self.file, line=line, value=text)
+                self.columns.refuse(problem, line, None, text)
                 continue
             rows.append((code, line, title, row[3].strip(), row[2] == "1"))
         for ordered in sorted(rows):
             self._ordered(*ordered)
         if not self.first_line:
-            raise InputError("no code in this file: not an ICD-10-CM order file", file=self.file)
+            raise InputError("no code in this file: not an ICD-10-CM order file", file=member.place)
         year = _ORDER_NAME.fullmatch(member.name)
         return _files.source(member, name=PREFIX, version=year[1] if year else None, licence=LICENCE)
 
     def read_index(self, member: Member) -> dict[str, Any]:
         """Add the entries of an alphabetical index, after the lists, as names of their codes."""
-        self.file = member.place
-        index = _icd10cm_index.Index(member, self.rejects, self.dropped)
+        self.columns.file = member.place
+        index = _icd10cm_index.Index(member, self.columns.rejects, self.columns.dropped)
         terms = self.columns.frame("terms")
         titles = dict(terms.filter("preferred").select("code", "string").iter_rows())
         taken = set(zip(terms["code"], clean_many(terms["string"]), strict=True))
         for code, name, line, is_narrow in index.names(titles):
             key = code, clean(name)
             if key in taken:
-                self.dropped["index entries that repeat a name of their code"] += 1
+                self.columns.dropped["index entries that repeat a name of their code"] += 1
                 continue
             taken.add(key)
             scope = self.options.other_inclusions if is_narrow or _UNSPECIFIED.search(titles[code]) else "exact"
@@ -228,7 +226,7 @@ class _Reader:
     def _ordered(self, code: str, line: int, title: str, short: str, billable: bool) -> None:
         """Add a code of an order file, after the shorter ones above it."""
         if len(code) == _FULL_LENGTH and not self.options.seventh_characters:
-            self.dropped["codes of seven characters"] += 1
+            self.columns.dropped["codes of seven characters"] += 1
             return
         level = "category" if "." not in code else "7th character" if len(code) == _FULL_LENGTH else "code"
         shorter = (code[:length].rstrip(".") for length in range(len(code) - 1, 2, -1))
@@ -242,15 +240,7 @@ class _Reader:
             return
         if short and short != title:
             self._term(code, short, line, scope="exact", term_type="short title")
-        self.columns.add(
-            "properties",
-            concept=f"{PREFIX}:{code}",
-            name="billable",
-            value="yes" if billable else "no",
-            source=PREFIX,
-            line=line,
-            file=self.file,
-        )
+        self._property(code, "billable", "yes" if billable else "no", line)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in LEVELS:
@@ -266,7 +256,7 @@ class _Reader:
         if tag in LEVELS:
             self._finish(self.stack.pop())
         elif tag in DROPPED:
-            self.dropped[tag] += 1
+            self.columns.dropped[tag] += 1
         elif tag == "version" and len(self.xml.open) == 1:
             self.version = text
         elif self.stack:
@@ -292,13 +282,13 @@ class _Reader:
             title = title[: ranged.start()].strip()
         code = self._code(node)
         if not code:
-            self._refuse(f"a {LEVELS[node.kind]} without a name", node.line, "name")
+            self.columns.refuse(f"a {LEVELS[node.kind]} without a name", node.line, "name")
             return
         if node.kind == "diag" and not _CODE.fullmatch(code):
-            self._refuse("not an ICD-10-CM code", node.line, "name", code)
+            self.columns.refuse("not an ICD-10-CM code", node.line, "name", code)
             return
         if not title:
-            self._refuse(f"a {LEVELS[node.kind]} without a title", node.line, "desc", code)
+            self.columns.refuse(f"a {LEVELS[node.kind]} without a title", node.line, "desc", code)
             return
         level = "category" if node.kind == "diag" and "." not in code else LEVELS[node.kind]
         if not self._concept(code, title, level, node.line, self._parent(code)):
@@ -341,31 +331,34 @@ class _Reader:
 
     def _concept(self, code: str, title: str, level: str, line: int, parent: str | None) -> bool:
         if code in self.first_line:
-            self._refuse(f"this code was defined before, at line {self.first_line[code]}", line, "name", code)
+            self.columns.refuse(f"this code was defined before, at line {self.first_line[code]}", line, "name", code)
             return False
         self.first_line[code] = line
-        place = {"line": line, "file": self.file}
         concept = f"{PREFIX}:{code}"
-        self.columns.add("concepts", id=concept, source=PREFIX, retired=False, **place)
+        self.columns.put("concepts", line, id=concept, source=PREFIX, retired=False)
         self._term(code, title, line, scope="exact", term_type=level, preferred=True)
-        self.columns.add("properties", concept=concept, name="level", value=level, source=PREFIX, **place)
+        self._property(code, "level", level, line)
         if parent is not None:
             tail = f"{PREFIX}:{parent}"
-            self.columns.add("relations", head=concept, relation=model.IS_A, tail=tail, source=PREFIX, **place)
+            self.columns.put("relations", line, head=concept, relation=model.IS_A, tail=tail, source=PREFIX)
         return True
+
+    def _property(self, code: str, name: str, value: str, line: int) -> None:
+        self.columns.put("properties", line, concept=f"{PREFIX}:{code}", name=name, value=value, source=PREFIX)
 
     def _term(self, code: str, string: str, line: int, *, scope: str, term_type: str, preferred: bool = False) -> None:
         if not string:
-            self._refuse("an empty note", line, term_type)
+            self.columns.refuse("an empty note", line, term_type)
             return
         if not preferred and _INSTRUCTION.search(string):
-            self.dropped["notes that instruct coders and name nothing"] += 1
+            self.columns.dropped["notes that instruct coders and name nothing"] += 1
             return
         if problem := model.too_long(string):
-            self._refuse(problem, line, term_type, string)
+            self.columns.refuse(problem, line, term_type, string)
             return
-        self.columns.add(
+        self.columns.put(
             "terms",
+            line,
             concept=f"{PREFIX}:{code}",
             string=string,
             language=self.options.language,
@@ -374,12 +367,7 @@ class _Reader:
             source=PREFIX,
             code=code,
             term_type=term_type,
-            line=line,
-            file=self.file,
         )
-
-    def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
-        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def _section_code(attributes: dict[str, str]) -> str:

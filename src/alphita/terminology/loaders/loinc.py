@@ -19,7 +19,7 @@ from alphita.terminology import languages, model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._sieve import Sieve, listed
+from alphita.terminology.loaders._release import Sieve, listed
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"

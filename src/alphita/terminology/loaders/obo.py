@@ -21,7 +21,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _text_blocks
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
@@ -84,9 +84,9 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read OBO files into tables; ids must be unique over all of them."""
     reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.columns.dropped)]
     type_by_branches(reader.columns, options.semantic_type)
-    return reader.columns.tables(sources, reader.dropped)
+    return reader.columns.tables(sources)
 
 
 def _is_obo(file: Beginning) -> bool:
@@ -98,14 +98,12 @@ class _Reader:
     """Reads files one after another into columns."""
 
     def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.columns = Columns()
-        self.dropped: Counter[str] = Counter()
+        self.options, self.columns = options, Columns(rejects)
         self.first_line: dict[str, str] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.member, self.file = member, member.place
+        self.member, self.columns.file = member, member.place
         self.header: dict[str, list[str]] = {}
         self.typedefs: dict[str, str] = {}
         self.relation_lines: list[tuple[str, str, str, int]] = []
@@ -117,9 +115,9 @@ class _Reader:
             elif kind == "Typedef":
                 self._typedef(clauses)
             else:
-                self.dropped[f"[{kind}] stanza"] += 1
+                self.columns.dropped[f"[{kind}] stanza"] += 1
         if not n_terms:
-            raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=self.file)
+            raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=self.member.place)
         self._relations()
         return self._source()
 
@@ -127,7 +125,7 @@ class _Reader:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
         kind, start, clauses = "", 0, Clauses()
         seen = False
-        for number, line in _text_blocks.lines(self.member, self.options.encoding, self.rejects):
+        for number, line in _files.block_lines(self.member, self.options.encoding, self.columns.rejects):
             if not line or line.isspace() or line.startswith("!"):
                 continue
             if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):
@@ -144,12 +142,12 @@ class _Reader:
             elif not seen:
                 raise InputError(
                     "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'",
-                    file=self.file,
+                    file=self.member.place,
                     line=number,
                     value=line,
                 )
             else:
-                self.rejects.add("not of the form 'tag: value'", file=self.file, line=number, value=line)
+                self.columns.refuse("not of the form 'tag: value'", number, None, line)
         if kind:
             yield kind, start, clauses
 
@@ -181,10 +179,10 @@ class _Reader:
         identifier = next((value for _, tag, value in clauses if tag == "id"), "")
         concept = prefixes.normalize(_plain(identifier))
         if not concept:
-            self._refuse("a [Term] without id", start, "id")
+            self.columns.refuse("a [Term] without id", start, "id")
             return
         if concept in self.first_line:
-            self._refuse(f"this id was defined before, at {self.first_line[concept]}", start, "id", concept)
+            self.columns.refuse(f"this id was defined before, at {self.first_line[concept]}", start, "id", concept)
             return
         self.first_line[concept] = f"{self.member.name}:{start}"
         prefix, _, local = concept.rpartition(":")
@@ -192,30 +190,32 @@ class _Reader:
         self.concept = concept
         self.n_names = 0
         retired = any(tag == "is_obsolete" and value.startswith("true") for _, tag, value in clauses)
-        self.columns.add("concepts", id=concept, source=prefix, retired=retired, line=start, file=self.file)
+        self.columns.put("concepts", start, id=concept, source=prefix, retired=retired)
         for line, tag, given in clauses:
             value, qualifiers = _parted(given)
             if qualifiers:
-                self.dropped["trailing qualifiers"] += 1
+                self.columns.dropped["trailing qualifiers"] += 1
             reader = _CLAUSES.get(tag)
             if tag in ("is_a", "relationship") and _IN_A_CONTEXT.search(qualifiers):
-                self.dropped[f"{tag} that holds in a context only"] += 1
+                self.columns.dropped[f"{tag} that holds in a context only"] += 1
             elif reader is not None:
                 reader(self, line, tag, value)
             elif tag not in ("id", "is_obsolete"):
-                self.dropped[tag] += 1
+                self.columns.dropped[tag] += 1
         own = any(tag == "namespace" for _, tag, _ in clauses)
         if self.options.semantic_type == "namespace" and not own and (default := self.header.get("default-namespace")):
             self._add("semantic_types", start, semantic_type=_plain(default[0]))
         if self.n_names == 0 and not retired:
-            self._refuse("a [Term] without name; the concept is kept and shown by its id", start, "name", concept)
+            self.columns.refuse(
+                "a [Term] without name; the concept is kept and shown by its id", start, "name", concept
+            )
 
     def _name(self, line: int, _tag: str, value: str) -> None:
         value = _unescape(_uncommented(value))
-        if not self._fits(value, line, "name"):
+        if not self.columns.fits(value, line, "name"):
             return
         if self.n_names:
-            self._refuse("a second name", line, "name", value)
+            self.columns.refuse("a second name", line, "name", value)
             return
         self.n_names = 1
         self._add_term(line, string=value, scope="exact", preferred=True)
@@ -223,10 +223,10 @@ class _Reader:
     def _synonym(self, line: int, tag: str, value: str) -> None:
         quoted = _QUOTED.match(value)
         if quoted is None:
-            self._refuse('a synonym must begin with a string in quotes: synonym: "…" EXACT []', line, tag, value)
+            self.columns.refuse('a synonym must begin with a string in quotes: synonym: "…" EXACT []', line, tag, value)
             return
         string = _unescape(quoted[1])
-        if not self._fits(string, line, tag):
+        if not self.columns.fits(string, line, tag):
             return
         words, bracket, reference = value[quoted.end() :].partition("[")
         scope, *kinds = [*words.split(), ""][:3]
@@ -238,7 +238,7 @@ class _Reader:
             scope, kinds = self.options.missing_scope, [scope]
         else:
             wanted = "a synonym without a scope (EXACT, BROAD, NARROW or RELATED); missing_scope=related would take it"
-            self._refuse(wanted, line, tag, value)
+            self.columns.refuse(wanted, line, tag, value)
             return
         kind = kinds[0] if kinds else ""
         self._add_term(
@@ -252,24 +252,15 @@ class _Reader:
         )
 
     def _add_term(self, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        self.columns.add(
-            "terms",
-            concept=self.concept,
-            language=self.options.language,
-            source=self.source,
-            code=self.code,
-            line=line,
-            file=self.file,
-            **values,
-        )
+        self._add("terms", line, language=self.options.language, code=self.code, **values)
 
     def _def(self, line: int, tag: str, value: str) -> None:
         quoted = _QUOTED.match(value)
         if quoted is None:
-            self._refuse("a definition must be in quotes", line, tag, value)
+            self.columns.refuse("a definition must be in quotes", line, tag, value)
             return
         text = _unescape(quoted[1])
-        if not self._fits(text, line, tag, model.MAX_TEXT_CHARACTERS):
+        if not self.columns.fits(text, line, tag, model.MAX_TEXT_CHARACTERS):
             return
         reference = _BRACES.sub("", value[quoted.end() :]).strip().removeprefix("[").removesuffix("]").strip()
         self._add("definitions", line, text=text, language=self.options.language, reference=reference or None)
@@ -280,7 +271,7 @@ class _Reader:
     def _relationship(self, line: int, tag: str, value: str) -> None:
         parts = _plain(value).split()
         if len(parts) != 2:
-            self._refuse("a relationship must be 'relation target'", line, tag, value)
+            self.columns.refuse("a relationship must be 'relation target'", line, tag, value)
             return
         self.relation_lines.append((self.concept, parts[0], prefixes.normalize(parts[1]), line))
 
@@ -301,20 +292,20 @@ class _Reader:
         if tag == "property_value":
             name, _, target = value.partition(" ")
             if not (mapping := MAPPING.fullmatch(name)):
-                self.dropped[f"property_value {name}"] += 1
+                self.columns.dropped[f"property_value {name}"] += 1
                 return
             target = prefixes.normalize(_plain(target.strip().strip('"').split('" ')[0]))
             self._add("xrefs", line, predicate=f"skos:{mapping[1]}", object=target)
             return
         value = _unescape(_uncommented(value)) if tag == "comment" else _plain(value)
-        if not self._fits(value, line, tag, model.MAX_TEXT_CHARACTERS):
+        if not self.columns.fits(value, line, tag, model.MAX_TEXT_CHARACTERS):
             return
         if tag == "namespace" and self.options.semantic_type == "namespace":
             self._add("semantic_types", line, semantic_type=value)
         self._add("properties", line, name=tag, value=value)
 
     def _add(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        self.columns.add(table, concept=self.concept, source=self.source, line=line, file=self.file, **values)
+        self.columns.put(table, line, concept=self.concept, source=self.source, **values)
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +313,7 @@ class _Reader:
         values = {tag: value for _, tag, value in reversed(clauses)}
         if "id" in values and "name" in values:
             self.typedefs[_plain(values["id"])] = _unescape(_uncommented(_parted(values["name"])[0]))
-        self.dropped["[Typedef] stanza, beyond its id and name"] += 1
+        self.columns.dropped["[Typedef] stanza, beyond its id and name"] += 1
 
     def _relations(self) -> None:
         """Add the relations, each under its id if that speaks, else under its name: BFO:0000050 -> part_of."""
@@ -333,20 +324,8 @@ class _Reader:
             if name and taken[name] == 1 and name not in labels:
                 labels[label] = name
         for head, label, tail, line in self.relation_lines:
-            place = {"source": head.rpartition(":")[0], "line": line, "file": self.file}
-            self.columns.add("relations", head=head, relation=labels[label], tail=tail, **place)
-
-    def _fits(self, value: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
-        if not value.strip():
-            self._refuse("an empty string", line, field)
-        elif problem := model.too_long(value, limit):
-            self._refuse(problem, line, field, value)
-        else:
-            return True
-        return False
-
-    def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
-        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
+            source = head.rpartition(":")[0]
+            self.columns.put("relations", line, head=head, relation=labels[label], tail=tail, source=source)
 
 
 _CLAUSES: dict[str, Any] = {

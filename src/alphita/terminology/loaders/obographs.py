@@ -66,18 +66,16 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read OBO graphs into tables; ids must be unique over all files."""
     reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.columns.dropped)]
     type_by_branches(reader.columns, options.semantic_type)
-    return reader.columns.tables(sources, reader.dropped)
+    return reader.columns.tables(sources)
 
 
 class _Reader:
     """Reads files one after another into columns."""
 
     def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.columns = Columns()
-        self.dropped: Counter[str] = Counter()
+        self.options, self.columns = options, Columns(rejects)
         self.first_file: dict[str, str] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
@@ -106,7 +104,7 @@ class _Reader:
             self._equivalent(graph, f"graphs[{number}].equivalentNodesSets")
             for axioms in AXIOMS:
                 if count := len(_list(_get(graph, axioms))):
-                    self.dropped[axioms] += count
+                    self.columns.dropped[axioms] += count
         return _files.source(member, name=self.name, version=version, licence=licence)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -131,7 +129,7 @@ class _Reader:
                 continue
             kind = node.get("type")
             if kind in ("PROPERTY", "INDIVIDUAL"):
-                self.dropped[f"{kind} node" + (", beyond its id and label" if kind == "PROPERTY" else "")] += 1
+                self.columns.dropped[f"{kind} node" + (", beyond its id and label" if kind == "PROPERTY" else "")] += 1
                 self.left_out.add(concept)
             elif kind not in ("CLASS", None):
                 self._refuse("unknown type; it must be CLASS, PROPERTY or INDIVIDUAL", "type", str(kind))
@@ -140,7 +138,7 @@ class _Reader:
             elif concept in self.first_file:
                 self._refuse(f"this id was defined before, in {self.first_file[concept]}", "id", concept)
             elif "lbl" not in node and not node.get("meta"):
-                self.dropped["node that has only an id"] += 1
+                self.columns.dropped["node that has only an id"] += 1
                 self.left_out.add(concept)
             else:
                 here.add(concept)
@@ -177,7 +175,7 @@ class _Reader:
             return
         if self.concept in self.labels:
             if self.labels[self.concept] != string:
-                self.dropped["another label for a node, in another graph"] += 1
+                self.columns.dropped["another label for a node, in another graph"] += 1
             return
         self.labels[self.concept] = string
         self._term(string=string, scope="exact", preferred=True)
@@ -222,7 +220,7 @@ class _Reader:
         name = _fragment(predicate)
         readable = name in _PROPERTIES or name in MAPPINGS
         if not readable:
-            self.dropped[f"property {name}"] += 1
+            self.columns.dropped[f"property {name}"] += 1
             return
         target = self._string(_get(value, "val"), place, model.MAX_TEXT_CHARACTERS)
         if target is None:
@@ -245,7 +243,7 @@ class _Reader:
         for concept, row in self.concepts.items():
             if concept not in self.labels and not row["retired"]:
                 problem = "a node without label; the concept is kept and shown by its id"
-                self.rejects.add(problem, file=self.file, field="lbl", value=concept)
+                self.columns.rejects.add(problem, file=self.file, field="lbl", value=concept)
         # One graph may only point at what another describes.
         self.left_out -= set(self.concepts)
         self.first_file.update(dict.fromkeys(self.concepts, self.file_name))
@@ -259,7 +257,7 @@ class _Reader:
             head, label, tail = (str(part) for part in found)
             head, tail = prefixes.normalize(head), prefixes.normalize(tail)
             if {head, tail} & self.left_out:
-                self.dropped["edge of a node that was left out"] += 1
+                self.columns.dropped["edge of a node that was left out"] += 1
             else:
                 yield head, label, tail
 
@@ -327,7 +325,7 @@ class _Reader:
 
     def _refuse(self, problem: str, field: str, value: str | None) -> None:
         # JSON is often one long line, so the place is told by the path to it.
-        self.rejects.add(problem, file=self.file, field=f"{self.place}.{field}", value=value)
+        self.columns.rejects.add(problem, file=self.file, field=f"{self.place}.{field}", value=value)
 
 
 _PROPERTIES = {

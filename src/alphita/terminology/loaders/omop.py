@@ -21,13 +21,13 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
-from alphita.terminology.concept import DOMAIN, MAPS_TO, STANDARD
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._sieve import Sieve, listed
+from alphita.terminology.loaders._release import Sieve, listed
 from alphita.terminology.model import Tables
+from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
 
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
 

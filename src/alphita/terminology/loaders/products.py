@@ -63,11 +63,11 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tables of products."""
     reader = _Reader(options, rejects)
-    files = _table_rows.chosen(paths, reader.format, reader.dropped)
+    files = _table_rows.chosen(paths, reader.format, reader.columns.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
-    tables = reader.columns.tables(sources, reader.dropped)
+    tables = reader.columns.tables(sources)
     name = pl.col("concept").replace_strict(commonest(reader.uses))
     tables.terms = tables.terms.with_columns(preferred=pl.col("string") == name)
     return tables
@@ -83,11 +83,8 @@ class _Reader:
     """Reads files one after another into columns."""
 
     def __init__(self, options: Options, rejects: Rejects) -> None:
-        self.options, self.rejects = options, rejects
-        self.columns = Columns()
-        self.dropped: Counter[str] = Counter()
+        self.options, self.columns = options, Columns(rejects)
         self.ids: set[str] = set()
-        self.seen: set[tuple[str, ...]] = set()
         # Of a concept and a string that it is written by.
         self.uses: Counter[tuple[str, str]] = Counter()
         # How each attribute is written where it comes first, by its label.
@@ -96,8 +93,8 @@ class _Reader:
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.file = member.place
-        table = _table_rows.opened(member, self.format, self.rejects, fractions=True)
+        self.columns.file = member.place
+        table = _table_rows.opened(member, self.format, self.columns.rejects, fractions=True)
         header = table.names
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(name) for name in header]
@@ -110,7 +107,7 @@ class _Reader:
         used = {title, attribute, values, *(place for _, place in wide)} - {-1} | ({id_place} - {None})
         for place, name in enumerate(header):
             if place not in used:
-                self.dropped[f"column {name!r} of {member.name}"] += 1
+                self.columns.dropped[f"column {name!r} of {member.name}"] += 1
         places = sorted(place for place in used if place is not None)
         for line, found in table.rows(places):
             cells = {place: cell.strip() for place, cell in zip(places, found, strict=True)}
@@ -121,7 +118,7 @@ class _Reader:
                 for name, place in wide:
                     self._attribute(line, product, name, cells[place])
             elif not self._attribute(line, product, self._filled(cells[attribute]), cells[values]):
-                self._refuse("no value", line, self.options.values_column, cells[values])
+                self.columns.refuse("no value", line, self.options.values_column, cells[values])
         return _files.source(member, name=member.name.split(".")[0])
 
     def _found(self, name: str) -> int | None:
@@ -136,7 +133,7 @@ class _Reader:
         place = self._found(name)
         if place is None:
             raise UsageError(
-                f"{self.file}: no column {name!r} (option {option}); its columns are {self.names}; where each "
+                f"{self.columns.file}: no column {name!r} (option {option}); its columns are {self.names}; where each "
                 "attribute has a column of its own, name them: --set attributes=ingredient,company"
             )
         return place
@@ -153,7 +150,7 @@ class _Reader:
                 place = self._found(name)
                 if place is None:
                     raise UsageError(
-                        f"{self.file}: no column {name!r} (option attributes); its columns are {self.names}"
+                        f"{self.columns.file}: no column {name!r} (option attributes); its columns are {self.names}"
                     )
                 found += [(name, at) for at, written in enumerate(header) if written == header[place]]
         # Columns of one name are one attribute; those that only look so as a relation's label are not.
@@ -162,7 +159,7 @@ class _Reader:
             written = first.setdefault(model.snake_case(name), header[place])
             if _spaced(written) != _spaced(header[place]):
                 raise UsageError(
-                    f"{self.file}: the columns {written!r} and {header[place]!r} would both be the attribute "
+                    f"{self.columns.file}: the columns {written!r} and {header[place]!r} would both be the attribute "
                     f"{model.snake_case(name)!r}; rename one of them"
                 )
         return found
@@ -180,7 +177,7 @@ class _Reader:
         else:
             concept = prefixes.normalize(f"{self.options.prefix}:{code}")
         if len(concept) > 1000 or any(sign.isspace() for sign in concept):
-            self._refuse("not an id: too long, or with a space in it", line, self.options.id_column, code)
+            self.columns.refuse("not an id: too long, or with a space in it", line, self.options.id_column, code)
             return None
         self._concept(line, concept, title, model.PRODUCT)
         return concept
@@ -189,7 +186,7 @@ class _Reader:
         """Add the relations of one attribute; return whether it has a value."""
         label = model.snake_case(name)
         if not label or len(label) > 1000:
-            self._refuse("not a name of an attribute", line, self.options.attribute_column, name)
+            self.columns.refuse("not a name of an attribute", line, self.options.attribute_column, name)
             return True
         parts = cell.split(self.options.separator) if self.options.separator else [cell]
         values = [part.strip() for part in parts]
@@ -197,13 +194,13 @@ class _Reader:
         # "Rh +" and "rh -" only look alike as a relation's label.
         if filled and _spaced(written := self.written.setdefault(label, name)) != _spaced(name):
             problem = f"would be the attribute {label!r}, as {written!r} before it is; rename one of them"
-            self._refuse(problem, line, self.options.attribute_column, name)
+            self.columns.refuse(problem, line, self.options.attribute_column, name)
             return True
         for value in filled:
             if self._is_term(value, line, label):
                 concept = _made_id(self.options.value_prefix, value)
                 self._concept(line, concept, value, label)
-                if self._is_new("relation", product, label, concept):
+                if self.columns.is_new("relation", product, label, concept):
                     self._add("relations", line, product, head=product, relation=label, tail=concept)
         return bool(filled)
 
@@ -222,29 +219,20 @@ class _Reader:
                 language=self.options.language,
                 code=concept.partition(":")[2],
             )
-        if self._is_new("semantic type", concept, semantic_type):
+        if self.columns.is_new("semantic type", concept, semantic_type):
             self._add("semantic_types", line, concept, concept=concept, semantic_type=semantic_type)
 
     def _add(self, name: str, line: int, owner: str, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        self.columns.add(name, source=owner.partition(":")[0], line=line, file=self.file, **values)
-
-    def _is_new(self, *values: str) -> bool:
-        if values in self.seen:
-            return False
-        self.seen.add(values)
-        return True
+        self.columns.put(name, line, source=owner.partition(":")[0], **values)
 
     def _is_term(self, string: str, line: int, field: str) -> bool:
         if not string or string == self.options.empty:
-            self._refuse("an empty cell", line, field, string)
+            self.columns.refuse("an empty cell", line, field, string)
         elif problem := model.too_long(string):
-            self._refuse(problem, line, field, string)
+            self.columns.refuse(problem, line, field, string)
         else:
             return True
         return False
-
-    def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
-        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def _spaced(name: str) -> str:

@@ -18,9 +18,8 @@ from alphita.terminology import model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
-from alphita.terminology.loaders._sieve import Sieve
-from alphita.terminology.loaders._snomed_ct_files import NO_SCTID, SCTID
-from alphita.terminology.loaders.snomed_ct import SOURCE, TAG
+from alphita.terminology.loaders._release import Sieve
+from alphita.terminology.loaders.snomed_ct import NO_SCTID, SCTID, SOURCE, TAG
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "SNOMED CT's Global Patient Set, and other free sets of its concepts: zip archives or files"

@@ -1,7 +1,8 @@
 """Benchmarks: one file each, named as on the command line. Each module holds
 
-- `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data;
-- `PUBLISHED`: what papers report on it, and how their protocol differs from this one; it lies in NAME.tsv beside it;
+- `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data: of our own benchmarks
+  a row of _benchmarks.tsv;
+- `PUBLISHED`: what papers report on it, and how their protocol differs from this one: of our own NAME.tsv beside it;
 - `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
 - `load(source, options)`: the data, read as its authors distribute it;
 - `evaluate(data, system, options) -> Result`.
@@ -12,6 +13,7 @@ A file that begins with "_" is not a benchmark but what several share.
 from __future__ import annotations
 
 import glob
+import importlib.resources
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,20 +81,35 @@ class Published:
     slip: str | None = None
 
 
-def published(benchmark: str) -> tuple[Published, ...]:
-    """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
-    return tuple(
-        Published(
-            row["system"],
-            row["metric"],
-            float(row["value"]),
-            row["source"],
-            row["subset"],
-            row["differs"] or None,
-            row["slip"] or None,
-        )
-        for row in textio.packaged(PACKAGE, f"{benchmark}.tsv")
+def about(module: str) -> tuple[Info, tuple[Published, ...]]:
+    """Return what one of our own benchmarks is, by its row of _benchmarks.tsv, and what papers report, by NAME.tsv."""
+    name = module.rpartition(".")[2]
+    row = {row["name"]: row for row in textio.packaged(PACKAGE, "_benchmarks.tsv")}[name]
+    info = Info(
+        row["title"],
+        row["task"],
+        row["citation"],
+        row["where"],
+        tuple(row["needs"].split()),
+        row["systems"],
+        row["tested_on_real_data"] == "yes",
+        row["main_metric"],
     )
+    figures: tuple[Published, ...] = ()
+    if importlib.resources.files(PACKAGE).joinpath(f"{name}.tsv").is_file():
+        figures = tuple(
+            Published(
+                row["system"],
+                row["metric"],
+                float(row["value"]),
+                row["source"],
+                row["subset"],
+                row["differs"] or None,
+                row["slip"] or None,
+            )
+            for row in textio.packaged(PACKAGE, f"{name}.tsv")
+        )
+    return info, figures
 
 
 class NotGiven(UsageError):

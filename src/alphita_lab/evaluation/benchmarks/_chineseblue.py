@@ -29,11 +29,6 @@ from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding, FineTuningSettings, count_columns, mean_f1, runs_f1
 from alphita_lab.evaluation.scoring.results import Figure, Metric, Result
 
-CITATION = "Zhang et al. 2020, Conceptualized representation learning (ChineseBLUE)"
-WHERE = (
-    "ChineseBLUE: https://github.com/alibaba-research/ChineseBLUE (Apache-2.0, parts for research only), unpacked as "
-    "NAME/train.txt, dev.txt, test.txt or as NAME.train.txt, ..."
-)
 SPLIT = "where a set has no training file, --set split_dev=true trains on four fifths of what there is"
 # Share of the queries that is scored where `split_dev` makes two parts of one.
 SCORED_SHARE = 0.2
@@ -100,42 +95,47 @@ class Data(Generic[T]):
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def load(
-    source: Source,
-    options: Options,
+def loader(
     known: Sequence[str],
-    endings: Sequence[str],
     read: Callable[[Path, Counter[str]], list[list[T]]],
     string: Callable[[T], str],
+    endings: Sequence[str] = ("txt", "tsv"),
     corpora: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
-) -> Data[T]:
-    """Read the sets whose files are there.
+) -> Callable[[Source, Options], Data[T]]:
+    """Return the `load` of a benchmark of some sets.
 
     Args:
         read: (file, counts of what was left out or mended) -> the examples of each query.
+        string: what makes two examples the same.
+        corpora: set -> part -> further names of its files.
     """
-    asked = None if options.datasets is None else _asked(options.datasets, known)
-    parts = ("test", "dev") if options.part is None else (options.part,)
-    sets: list[Set[T]] = []
-    notes: dict[str, Any] = {}
-    lacking: list[str] = []
-    for name in asked or known:
-        others = (corpora or {}).get(name, {})
-        scored = file_of(source, name, parts, endings, others)
-        train = file_of(source, name, ("train",), endings, others) if scored else None
-        if scored is not None and (train is not None or options.split_dev):
-            one, told = _set(name, train, scored, options, read, string)
-            sets.append(one)
-            notes |= told
-            continue
-        files = [f"{name}.{parts[-1] if scored is None else 'train'}.{ending}" for ending in endings]
-        if asked:
-            source.file(*map(glob.escape, files))
-        lacking += files
-        notes[name] = f"not run: no {' or '.join(files)}" + (f"; {SPLIT}" if scored is not None else "")
-    if not sets:
-        source.file(*lacking)
-    return Data(sets, notes)
+
+    def load(source: Source, options: Options) -> Data[T]:
+        """Read the sets whose files are there."""
+        asked = None if options.datasets is None else _asked(options.datasets, known)
+        parts = ("test", "dev") if options.part is None else (options.part,)
+        sets: list[Set[T]] = []
+        notes: dict[str, Any] = {}
+        lacking: list[str] = []
+        for name in asked or known:
+            others = (corpora or {}).get(name, {})
+            scored = file_of(source, name, parts, endings, others)
+            train = file_of(source, name, ("train",), endings, others) if scored else None
+            if scored is not None and (train is not None or options.split_dev):
+                one, told = _set(name, train, scored, options, read, string)
+                sets.append(one)
+                notes |= told
+                continue
+            files = [f"{name}.{parts[-1] if scored is None else 'train'}.{ending}" for ending in endings]
+            if asked:
+                source.file(*map(glob.escape, files))
+            lacking += files
+            notes[name] = f"not run: no {' or '.join(files)}" + (f"; {SPLIT}" if scored is not None else "")
+        if not sets:
+            source.file(*lacking)
+        return Data(sets, notes)
+
+    return load
 
 
 def _asked(datasets: str, known: Sequence[str]) -> list[str]:

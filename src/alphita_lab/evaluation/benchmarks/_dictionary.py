@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from alphita import registry, textio
 from alphita.errors import InputError, UsageError
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.scoring.linking import Targets
 

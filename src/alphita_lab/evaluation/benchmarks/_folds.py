@@ -5,7 +5,7 @@ A fold is three files, standard (the targets), train and test, of lines `id<TAB>
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from alphita import textio
+from alphita.config import Config
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source
@@ -21,7 +22,6 @@ from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Figure, Result, merge_notes
 from alphita_lab.evaluation.systems import System
 
-KS = (1, 3, 5)
 # Columns of queries.
 FOLD = "fold"
 DATASET = "dataset"
@@ -48,14 +48,14 @@ class Parts:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def evaluate(system: System, data: Parts, *, ks: Sequence[int] = KS, subsets: Sequence[str] = ()) -> Result:
+def evaluate(system: System, data: Parts, *, ks: Sequence[int] = (1, 3, 5), subsets: Sequence[str] = ()) -> Result:
     """Score the mentions of each part against its own targets."""
     results = [linking.evaluate(system, part.queries, part.targets, ks=ks) for part in data.parts]
     rows = pl.concat([result.rows for result in results], how="diagonal").with_columns(query=pl.int_range(pl.len()))
     notes = merge_notes(*(result.notes for result in results))
     if all(part.targets == data.parts[0].targets for part in data.parts):
         notes |= {name: results[0].notes[name] for name in ("names", "concepts")}
-    repeats = sum(repeated(part.queries) for part in data.parts)
+    repeats = sum(part.queries.repeats() for part in data.parts)
     notes |= {"queries that repeat another": repeats} if repeats else {}
     varying = [name for name in ("covered", "seen") if name in rows and rows[name].drop_nulls().n_unique() > 1]
     figures = _means(data.parts, results, ks)
@@ -78,19 +78,34 @@ def _means(parts: Sequence[Part], results: Sequence[Result], ks: Sequence[int]) 
     return figures
 
 
-def repeated(queries: Queries) -> int:
-    """Return how many queries have the mention and gold of one before."""
-    return len(queries) - len(set(zip(queries.parts, queries.gold, strict=True)))
-
-
 def seen(mentions: Iterable[Sequence[str]], trained: Iterable[str]) -> list[bool]:
     """Tell of each mention, a sequence of parts, whether all its cleaned parts are among the cleaned `trained`."""
     known = set(clean_many(trained))
     return [known.issuperset(clean_many(parts)) for parts in mentions]
 
 
-def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
-    """Read folds."""
+def benchmark(names: Sequence[str], numbers: range) -> tuple[type[Config], Callable[..., Parts], Callable[..., Result]]:
+    """Return `Options`, `load` and `evaluate` of a benchmark that is folds.
+
+    Args:
+        names: where the files of a fold lie: patterns of {fold} and {kind}, of which the first that fits is taken.
+    """
+
+    class Options(Config):
+        """None: the protocol leaves nothing open."""
+
+    def load(source: Source, options: Config) -> Parts:
+        """Read the folds."""
+        return _read(source, names, numbers)
+
+    def evaluate_folds(data: Parts, system: System, options: Config) -> Result:
+        """Score one system on all folds; the papers print the mean of the folds."""
+        return evaluate(system, data, ks=(1, 3), subsets=(FOLD,))
+
+    return Options, load, evaluate_folds
+
+
+def _read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
     parts = []
     quoted: set[str] = set()
     for number in numbers:

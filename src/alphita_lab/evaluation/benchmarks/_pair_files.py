@@ -38,6 +38,21 @@ class Layout:
         """Whether the first line holds the names of the columns."""
         return isinstance(self.left, str)
 
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """What is read -> its column."""
+        columns = {"left": self.left, "right": self.right, "score": self.score}
+        columns |= dict(zip(("concept1", "concept2"), self.concepts or (), strict=False))
+        return columns | ({"split": self.split[0]} if self.split else {})
+
+    def __str__(self) -> str:
+        """Return what a file of this layout holds, for messages."""
+        held = f"the columns {', '.join(map(str, self.columns.values()))}"
+        between = f"a table with {'commas' if self.delimiter == ',' else 'tabs'} between"
+        if self.header:
+            return f"expected {between} and {held}"
+        return f"expected {between}, of {1 + max(map(int, self.columns.values()))} columns"
+
 
 @dataclass
 class Counts:
@@ -72,11 +87,16 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
     concepts: list[tuple[str | None, str | None]] = []
     for path in paths:
         lines = textio.held_rows(path, layout.delimiter)
-        columns = _columns(path, lines, layout)
+        columns = layout.columns
+        if layout.header:
+            header = lines[0][1] if lines else []
+            found = textio.places(header, [*map(str, columns.values())], path, remedy=str(layout))
+            columns = dict(zip(columns, found, strict=True))
+        places = {key: int(column) for key, column in columns.items()}
         for number, row in lines[1:] if layout.header else lines:
-            if len(row) <= max(columns.values()):
-                raise InputError(f"a line of {len(row)} fields", file=path, line=number, remedy=_wanted(layout))
-            cells = {key: row[place] for key, place in columns.items()}
+            if len(row) <= max(places.values()):
+                raise InputError(f"a line of {len(row)} fields", file=path, line=number, remedy=str(layout))
+            cells = {key: row[place] for key, place in places.items()}
             if split is not None and layout.split is not None and cells["split"] != layout.split[1][split]:
                 continue
             strings = [_plain(cells[key], layout, counts) for key in ("left", "right")]
@@ -91,38 +111,8 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
             counts.seen.add((strings[0], strings[1]))
     if not gold:
         part = f" of the part {split!r}" if split else ""
-        raise InputError(f"holds no pair{part}", file=paths[0], remedy=_wanted(layout))
+        raise InputError(f"holds no pair{part}", file=paths[0], remedy=str(layout))
     return Pairs(name, left, right, gold, concepts if layout.concepts else None), counts
-
-
-def _columns(path: Path, lines: Sequence[tuple[int, list[str]]], layout: Layout) -> dict[str, int]:
-    """Return the place of each column that is used."""
-    wanted: dict[str, str | int] = {"left": layout.left, "right": layout.right, "score": layout.score}
-    if layout.concepts is not None:
-        wanted |= dict(zip(("concept1", "concept2"), layout.concepts, strict=True))
-    if layout.split is not None:
-        wanted["split"] = layout.split[0]
-    if not layout.header:
-        return {key: int(column) for key, column in wanted.items()}
-    header = lines[0][1] if lines else []
-    return dict(
-        zip(wanted, textio.places(header, [*map(str, wanted.values())], path, remedy=_wanted(layout)), strict=True)
-    )
-
-
-def _wanted(layout: Layout) -> str:
-    between = "tabs" if layout.delimiter == "\t" else "commas"
-    if not layout.header:
-        width = 1 + max(int(column) for column in (layout.left, layout.right, layout.score))
-        return f"expected a table with {between} between, of {width} columns"
-    columns = [
-        layout.left,
-        layout.right,
-        layout.score,
-        *(layout.concepts or ()),
-        *([layout.split[0]] if layout.split else []),
-    ]
-    return f"expected a table with {between} between and the columns {', '.join(map(str, columns))}"
 
 
 def _plain(cell: str, layout: Layout, counts: Counts) -> str:

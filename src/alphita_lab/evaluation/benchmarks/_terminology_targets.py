@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +20,9 @@ from alphita import progress, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.index.concepts import replacements
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
-from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.scoring import linking
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
@@ -34,6 +33,8 @@ from alphita_lab.evaluation.systems import System
 NAME_FILES = ("open_cui_names.tsv", "open_graph/open_cui_names.tsv", "../open_graph/open_cui_names.tsv")
 NAME_COLUMNS = ("cui", "name")
 UMLS = "UMLS:"
+
+Columns = dict[str, Sequence[Any]]
 
 
 class NameFilter(Config):
@@ -79,6 +80,23 @@ class Dictionary:
     def gold(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the ids among the targets that any of these gold ids stands for; an id not found stays as it is."""
         return frozenset(answer for gold in ids for answer in (self.found[gold] or {gold}))
+
+    def data(
+        self,
+        mentions: Sequence[str],
+        gold: Sequence[Sequence[str]],
+        columns: Mapping[str, Sequence[Any]],
+        subsets: tuple[str, ...],
+        notes: Mapping[str, Any] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> Data:
+        """Return mentions with their gold ids as queries over the names."""
+        queries = Queries([(mention,) for mention in mentions], [(self.gold(ids),) for ids in gold], columns)
+        return Data(queries, self.targets, self.notes | dict(notes or {}) | repeated(queries), subsets, sizes)
+
+    def types_of(self, gold: Iterable[Iterable[str]]) -> list[str | None]:
+        """Return `type_of` of each query's gold ids."""
+        return [self.type_of(ids) for ids in gold]
 
     def type_of(self, ids: Iterable[str]) -> str | None:
         """Return the first semantic type of the first of these gold ids of which one is known."""
@@ -278,8 +296,12 @@ def listed(values: str) -> tuple[str, ...]:
 
 def repeated(queries: Queries) -> dict[str, int]:
     """Return the note that counts queries whose mention and gold stood there before; nothing if there are none."""
-    again = len(queries) - len(set(zip(queries.parts, queries.gold, strict=True)))
-    return {"queries that repeat another": again} if again else {}
+    return counted({"queries that repeat another": queries.repeats()})
+
+
+def counted(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts that are not 0, for notes."""
+    return {what: count for what, count in counts.items() if count}
 
 
 def with_sets(result: Result, sizes: Sequence[int]) -> Result:
@@ -306,9 +328,3 @@ def one_line(values: NDArray[np.float64]) -> float:
     """Return tp / (tp + fn) of the summed columns."""
     tp, fn = values.sum(axis=0)
     return float(tp / (tp + fn)) if tp + fn else float("nan")
-
-
-def seen_in(mentions: Sequence[str], strings: Iterable[str]) -> list[bool]:
-    """Tell of each mention whether its cleaned string is among these."""
-    known = set(clean_many(list(strings)))
-    return [string in known for string in clean_many(mentions)]

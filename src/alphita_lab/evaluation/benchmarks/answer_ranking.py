@@ -17,26 +17,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding
 from alphita_lab.evaluation.scoring.results import Metric, Result
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
 SETS = ("cMedQA", "cMedQNLI")
-INFO = Info(
-    title="which of the candidates answer a patient's question",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; Zhang et al. 2018 (cMedQA)",
-    where=f"{_chineseblue.WHERE} (cMedQA, cMedQNLI), or your own NAME.train.tsv, NAME.test.tsv, ... with the columns "
-    f"query, answer, label; {_chineseblue.SPLIT}",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("answer_ranking")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -44,9 +32,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     return _chineseblue.read_pairs(path, counts, ("query", "answer"), by_query=True)
 
 
-def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+load = _chineseblue.loader(SETS, read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:

@@ -30,7 +30,7 @@ from alphita.search import projection
 from alphita.search.projection import Projection
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source
+from alphita_lab.evaluation.benchmarks import NotGiven, Source, about
 from alphita_lab.evaluation.scoring.results import Figure, Metric, Result
 from alphita_lab.evaluation.systems import System, VectorSystem
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
@@ -38,17 +38,7 @@ from alphita_lab.graph.triples import held_out_pairs
 from alphita_lab.training.products.attribute_data import Questions, questions
 from alphita_lab.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
 
-INFO = Info(
-    title="held-out attribute values of products among others of the attribute",
-    task="relations",
-    citation="the terminology given; task of Liu, Jiang and Lyu 2022",
-    where="any terminology with relations (--terminology), and a split of it: alphita terminology split --triples 0.1",
-    needs=("terminology",),
-    systems="any",
-    tested_on_real_data=True,
-    main_metric="accuracy@1",
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 METRICS = (Metric("accuracy@1", ("right",)), Metric("MRR", ("reciprocal_rank",)), Metric("hits@10", ("hits@10",)))
 
 # Attributes by which figures are broken down: the most frequent ones.

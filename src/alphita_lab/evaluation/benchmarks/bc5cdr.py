@@ -8,23 +8,12 @@ the training mentions; without a dictionary of chemicals these are left out and 
 from __future__ import annotations
 
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, _dictionary, _folds, _pubtator
+from alphita_lab.evaluation.benchmarks import Source, _dictionary, _folds, _pubtator, about
 from alphita_lab.evaluation.benchmarks.ncbi_disease import BEFORE, Options, ranked, training
 from alphita_lab.evaluation.scoring.results import Result, merge_notes
 from alphita_lab.evaluation.systems import System
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="diseases and chemicals in abstracts -> MeSH (CTD)",
-    task="normalization",
-    citation="Li et al. 2016, BioCreative V CDR task corpus; Davis et al. 2017, Comparative Toxicogenomics Database",
-    where="the corpus (CDR_TestSet.PubTator.txt, CDR_DevelopmentSet.PubTator.txt, CDR_TrainingSet.PubTator.txt) is at "
-    "https://biocreative.bioinformatics.udel.edu/tasks/biocreative-v/track-3-cdr/; the dictionaries "
-    "(CTD_diseases.tsv, CTD_chemicals.tsv) at https://ctdbase.org/downloads/, under CTD's terms",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 _FOLDER = "CDR_Data/CDR.Corpus.v010516/"
 CORPUS = {
     part: (f"CDR_{name}Set.PubTator.txt", f"{_FOLDER}CDR_{name}Set.PubTator.txt", f"{part}_corpus.txt")

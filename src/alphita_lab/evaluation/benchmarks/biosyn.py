@@ -33,25 +33,15 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita_lab.evaluation.benchmarks import Info, Source, _folds, _terminology_targets, published
+from alphita_lab.evaluation.benchmarks import Source, _folds, _terminology_targets, about
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="AskAPatient, COMETA, SMM4H, TwiMed, ...: any set in BioSyn's layout",
-    task="normalization",
-    citation="Sung et al. 2020 (BioSyn); Liu et al. 2021 (SapBERT); Portelli et al. 2022",
-    where="BioSyn's sets: https://github.com/dmis-lab/BioSyn; AskAPatient and COMETA: "
-    "https://github.com/cambridgeltl/sapbert (evaluation); Portelli's splits of Cadec and SMM4H: "
-    "https://github.com/AilabUdineGit/ontology-pretraining-code (data), to be ranked against MedDRA (licence needed): "
-    "a UMLS that holds it as --terminology, or a file meddra.txt, code||name a line",
-    main_metric="accuracy@1 (any concept of the name)",
-)
+INFO, PUBLISHED = about(__name__)
 PORTELLI = " (portelli)"
 
 
-PUBLISHED = published("biosyn")
 BETWEEN = "||"
 # The id of a mention that the annotators found no concept for.
 NO_ID = "-1"

@@ -16,22 +16,14 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.scoring.results import Metric, Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="the terms nearest to some terms, in each language (to be read)",
-    task="normalization",
-    citation="the terminology you give",
-    where="alphita terminology import makes a terminology",
-    needs=("terminology",),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 
 
 class Options(Config):

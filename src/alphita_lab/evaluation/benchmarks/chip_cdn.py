@@ -19,22 +19,14 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, _folds, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="Chinese procedures (or symptoms) -> a list of standard names",
-    task="normalization",
-    citation="CHIP 2019, clinical terminology normalization; symptoms: Chen et al. 2023, the IMCS-21 dialogues",
-    where="code.txt, chip_cdn_train.csv, chip_cdn_dev.csv (and for symptoms mappings.json, imcs_train.csv, "
-    "imcs_dev.csv) lie in https://github.com/gechengze/simcse-chip-cdn, folder data; for research",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 COLUMNS = ("原始词", "标准词")
 SEPARATOR = "##"
 FOLDERS = ("", "chip2019_zh/")
@@ -61,13 +53,12 @@ def load(source: Source, options: Options) -> Data:
         [(mention,) for mention in mentions],
         [(frozenset(names),) for names in gold],
         {"standard_names": ["one" if size == 1 else "several" for size in sizes]},
-        names.seen_in(mentions, trained),
+        _folds.seen(((mention,) for mention in mentions), trained),
     )
     distinct = list(dict.fromkeys(standard))
     notes: dict[str, Any] = {"standard names that stand in the list twice": len(standard) - len(distinct)}
     absent = {name for names in gold for name in names} - set(distinct)
-    notes |= {"gold names that the list lacks": len(absent)} if absent else {}
-    notes |= {"queries left out, empty": empty} if empty else {}
+    notes |= names.counted({"gold names that the list lacks": len(absent), "queries left out, empty": empty})
     subsets = ("standard_names",) if max(sizes) > 1 else ()
     return Data(queries, Targets(distinct, distinct), notes | names.repeated(queries), subsets, sizes)
 

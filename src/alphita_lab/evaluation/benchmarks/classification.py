@@ -13,26 +13,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, maxima
+from alphita_lab.evaluation.scoring.relation_classifier import macro_f1
 from alphita_lab.evaluation.scoring.results import Metric, Result
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedIC", "cMedTC", "QIC")
 # Labels that F1 does not count.
 UNCOUNTED = {"cMedIC": frozenset(["0"])}
-INFO = Info(
-    title="intents of queries and kinds of clinical sentences",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the query intents of Liu et al. 2022",
-    where=f"{_chineseblue.WHERE} (cMedIC, cMedTC). QIC is not public: give your own QIC.train.tsv, .dev.tsv, .test.tsv "
-    "with the columns query, label",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("classification")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -40,9 +29,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     return _chineseblue.read_examples(path, counts, ("query",), by_query=False)
 
 
-def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+load = _chineseblue.loader(SETS, read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:
@@ -61,19 +48,9 @@ def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Args:
         values: (n, 1 + runs): the gold label's number, and each run's.
     """
-    gold, *runs = values.astype(np.int64).T
-    size = int(values.max()) + 1
-    scores = []
-    for predicted in runs:
-        right = np.bincount(gold[gold == predicted], minlength=size)
-        both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
-        scores.append((2 * right[both > 0] / both[both > 0]).mean())
-    return np.array(scores)
+    return np.array([macro_f1(values[:, [0, run]]) for run in range(1, values.shape[1])])
 
 
 def mean_macro_f1(values: NDArray[np.float64]) -> float:
     """Return the mean over runs of macro F1; see `runs_macro_f1`."""
     return float(runs_macro_f1(values).mean())
-
-
-# What Liu et al. 2022 print, in their order; "average/maximum" of five runs, or one number cited from another paper.

@@ -21,7 +21,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks._dictionary import read_names
 from alphita_lab.evaluation.scoring import clustering
 from alphita_lab.evaluation.scoring.clustering import Terms, names_of, terms_of
@@ -29,17 +29,7 @@ from alphita_lab.evaluation.scoring.results import ALL, Figure, Metric, Result
 from alphita_lab.evaluation.scoring.similar_pairs import Pairs, find_pairs
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="synonym pairs among all pairs of terms above a threshold",
-    task="clustering",
-    citation="the terminology given; task of Zeng et al. 2022 (CODER++) and Amore Bondarenko et al. 2022",
-    where="any terminology (--terminology), or a file of names, id<TAB>name a line (--data with "
-    "--set clustering_pairs.names=FILE)",
-    needs=("terminology",),
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("clustering_pairs")
+INFO, PUBLISHED = about(__name__)
 
 
 class Options(Config):

@@ -18,24 +18,14 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks.clustering_pairs import Data, load_terms
 from alphita_lab.evaluation.scoring import clustering
 from alphita_lab.evaluation.scoring.results import ALL, Figure, Metric, Result
 from alphita_lab.evaluation.scoring.similar_pairs import pairs_of_neighbours
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="clusters of terms against concepts; pairs among the 30 nearest",
-    task="clustering",
-    citation="the terminology given; task of Zeng et al. 2022 (CODER++)",
-    where="any terminology (--terminology), or a file of names, id<TAB>name a line (--data with "
-    "--set clusters.names=FILE)",
-    needs=("terminology",),
-    tested_on_real_data=True,
-    main_metric="B-cubed F1",
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 METRICS = (
     Metric("B-cubed F1", ("cluster_precision", "cluster_recall"), clustering.harmonic),
     Metric("B-cubed precision", ("cluster_precision",)),

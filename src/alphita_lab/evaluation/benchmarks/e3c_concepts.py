@@ -14,22 +14,12 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="mentions of clinical cases (E3C, English) -> UMLS",
-    task="normalization",
-    citation="Magnini et al. 2021, The E3C Project: European Clinical Case Corpus",
-    where="the E3C corpus (https://github.com/hltfbk/E3C-Corpus, CC BY-NC); make of its entities a table "
-    "e3c_english.tsv with the columns layer, mention, cui; targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 _CUI = re.compile(r"C\d{7}")
 
 
@@ -61,11 +51,8 @@ def load(source: Source, options: Options) -> Data:
     if not mentions:
         raise InputError(f"holds no mention of {options.layer} with a CUI", file=path)
     dictionary = names.umls_dictionary(source, gold, options)
-    queries = Queries(
-        [(mention,) for mention in mentions],
-        [(dictionary.gold([cui]),) for cui in gold],
-        {"layer": layers, "semantic_type": [dictionary.type_of([cui]) for cui in gold]},
-    )
-    notes = dictionary.notes | names.repeated(queries)
-    notes |= {f"mentions left out, {why}": count for why, count in left_out.items() if count}
-    return Data(queries, dictionary.targets, notes, ("layer",) if options.layer == "all" else ())
+    ids = [[cui] for cui in gold]
+    columns: names.Columns = {"layer": layers, "semantic_type": dictionary.types_of(ids)}
+    data = dictionary.data(mentions, ids, columns, ("layer",) if options.layer == "all" else ())
+    data.notes.update(names.counted({f"mentions left out, {why}": count for why, count in left_out.items()}))
+    return data

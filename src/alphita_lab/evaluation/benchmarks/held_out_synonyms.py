@@ -17,22 +17,13 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="names taken out of a terminology -> the concepts they were taken from",
-    task="normalization",
-    citation="the terminology you give",
-    where="alphita terminology import makes a terminology",
-    needs=("terminology",),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 
 
 class Options(Config):

@@ -15,25 +15,16 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import among, speaks
+from alphita.terminology.languages import among, speaks
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology
-from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source
+from alphita_lab.evaluation.benchmarks import NotGiven, Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.benchmarks.held_out_synonyms import open_split, queries_of, split_notes
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "hold_out_translations", "load"]
-
-INFO = Info(
-    title="names of a terminology in one language -> their concepts, by names in the others",
-    task="normalization",
-    citation="the terminology you give",
-    where="alphita terminology import makes a terminology; it needs names in two languages",
-    needs=("terminology",),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 
 
 class Options(Config):

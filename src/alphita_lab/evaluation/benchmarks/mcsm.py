@@ -22,7 +22,7 @@ from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, NotGiven, Source, published
+from alphita_lab.evaluation.benchmarks import NotGiven, Source, about
 from alphita_lab.evaluation.benchmarks._dictionary import terms_in
 from alphita_lab.evaluation.scoring import linking
 from alphita_lab.evaluation.scoring.linking import Targets
@@ -44,20 +44,7 @@ SIX_TYPES = {
 MEAN_OF_TYPES = "mean of types"
 # Names ranked at once by a system without vectors.
 NAMES_AT_ONCE = 4096
-INFO = Info(
-    title="do the nearest concepts share the semantic type? (MCSM)",
-    task="similarity",
-    citation="Choi et al. 2016, Learning low-dimensional representations of medical concepts; the terminology you give",
-    where="alphita terminology import makes a terminology; its concepts need semantic types: UMLS has them, of an "
-    "ontology the branches below a root become types with --set semantic_type=ROOT",
-    needs=("terminology",),
-    systems="concepts",
-    tested_on_real_data=True,
-    main_metric="MCSM",
-)
-
-
-PUBLISHED = published("mcsm")
+INFO, PUBLISHED = about(__name__)
 
 
 class Options(Config):

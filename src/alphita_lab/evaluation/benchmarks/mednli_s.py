@@ -19,24 +19,14 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks.sts import cut_strings
 from alphita_lab.evaluation.scoring.results import Metric, Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="clinical sentences: the entailed hypothesis nearer than the contradicted one",
-    task="similarity",
-    citation="Romanov and Shivade 2018, Lessons from natural language inference in the clinical domain",
-    where="mli_train_v1.jsonl, mli_dev_v1.jsonl, mli_test_v1.jsonl: https://physionet.org/content/mednli/1.0.0 "
-    "(credentialed access)",
-    main_metric="accuracy",
-)
+INFO, PUBLISHED = about(__name__)
 PARTS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
-
-
-PUBLISHED = published("mednli_s")
 
 
 class Options(Config):

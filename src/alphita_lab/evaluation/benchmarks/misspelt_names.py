@@ -19,26 +19,17 @@ from pydantic import Field
 from alphita.calibrate.noise import slip
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._dictionary import terms_in
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="misspelt names of a terminology -> their concepts",
-    task="normalization",
-    citation="the terminology you give",
-    where="alphita terminology import makes a terminology",
-    needs=("terminology",),
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 # Draws for one name, after which it is left out.
 TRIES = 4
 

@@ -14,20 +14,11 @@ from typing import Literal
 from pydantic import Field
 
 from alphita.config import Config
-from alphita_lab.evaluation.benchmarks import Info, Source, _dictionary, _folds, _pubtator
+from alphita_lab.evaluation.benchmarks import Source, _dictionary, _folds, _pubtator, about
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="diseases in abstracts -> MEDIC (MeSH, OMIM)",
-    task="normalization",
-    citation="Dogan et al. 2014, NCBI disease corpus; Davis et al. 2012, MEDIC",
-    where="the corpus (NCBItestset_corpus.txt, NCBIdevelopset_corpus.txt, NCBItrainset_corpus.txt) is at "
-    "https://www.ncbi.nlm.nih.gov/CBBresearch/Dogan/DISEASE/, in the public domain; the dictionary "
-    "medic_06Jul2012.txt comes with DNorm and with BioSyn (https://github.com/dmis-lab/BioSyn, preprocess/resources)",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 CORPUS = {
     "test": ("NCBItestset_corpus.txt",),
     "dev": ("NCBIdevelopset_corpus.txt",),

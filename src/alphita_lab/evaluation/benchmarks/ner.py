@@ -33,13 +33,11 @@ import polars as pl
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease, published
+from alphita_lab.evaluation.benchmarks import _chineseblue, _pubtator, about, bc5cdr, ncbi_disease
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Options, Set, unquoted
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita_lab.evaluation.scoring.results import Metric, Result
-
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
 # What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
@@ -52,18 +50,7 @@ CORPORA = {
         ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
     )
 }
-INFO = Info(
-    title="named entities in health records, patients' questions, queries and abstracts",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the entities in queries of Liu et al. 2022; the corpora of ncbi_disease and "
-    "bc5cdr",
-    where=f"{_chineseblue.WHERE} (cEHRNER, cMedQANER); the corpora of NCBI-Disease and BC5CDR as for ncbi_disease and "
-    "bc5cdr. QNER is not public: give your own QNER.train.tsv, QNER.test.tsv, ... with the columns query, entities",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("ner")
+INFO, PUBLISHED = about(__name__)
 OUTSIDE = "O"
 LINES = "expected lines of a character, a space and B_type, I_type or O, and an empty line between texts"
 COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"
@@ -225,14 +212,12 @@ def _span(written: str, path: Path, line: int) -> Span:
     return first, last, kind.strip()
 
 
-def load(source: Source, options: Options) -> Data[Sentence]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _string, CORPORA)
-
-
 def _string(sentence: Sentence) -> str:
     """Return what makes two texts the same."""
     return sentence.text.strip()
+
+
+load = _chineseblue.loader(SETS, read, _string, corpora=CORPORA)
 
 
 def spans(tags: Sequence[str]) -> set[Span]:

@@ -16,22 +16,13 @@ from pydantic import Field
 from alphita import textio
 from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="names of source vocabularies -> OMOP standard concepts",
-    task="normalization",
-    citation="OHDSI Ariadne, gold standard of exact matching",
-    where="exact_matching_gs.csv lies in https://github.com/OHDSI/Ariadne, data/gold_standards (Apache-2.0); targets: "
-    "a terminology imported from an OMOP vocabulary download, else the file's own target names",
-    tested_on_real_data=True,
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 PREDICATES = ("exactMatch", "broadMatch")
 COLUMNS = (
     "source_term",

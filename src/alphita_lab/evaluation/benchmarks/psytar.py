@@ -6,32 +6,9 @@ by a spreadsheet; they are taken off and counted.
 
 from __future__ import annotations
 
-from alphita.config import Config
-from alphita_lab.evaluation.benchmarks import Info, Source, _folds, published
-from alphita_lab.evaluation.scoring.results import Result
-from alphita_lab.evaluation.systems import System
+from alphita_lab.evaluation.benchmarks import _folds, about
 
-INFO = Info(
-    title="patients' words for psychiatric drugs' effects -> SNOMED CT (5 folds)",
-    task="normalization",
-    citation="Zolnoori et al. 2019, The PsyTAR dataset; folds of Miftahutdinov and Tutubalina 2019",
-    where="the folds fold_1 ... fold_5, each standard.txt, train.txt, test.txt, come with the code of CODER "
-    "(https://github.com/GanjinZero/CODER, test/cadec/data/psytar_disjoint_folds); PsyTAR itself is CC BY 4.0",
-    tested_on_real_data=True,
+INFO, PUBLISHED = about(__name__)
+Options, load, evaluate = _folds.benchmark(
+    ("fold_{fold}/{kind}.txt", "psytar_disjoint_folds/fold_{fold}/{kind}.txt", "fold_{fold}.{kind}.txt"), range(1, 6)
 )
-PUBLISHED = published("psytar")
-_FILES = ("fold_{fold}/{kind}.txt", "psytar_disjoint_folds/fold_{fold}/{kind}.txt", "fold_{fold}.{kind}.txt")
-
-
-class Options(Config):
-    """None: the protocol leaves nothing open."""
-
-
-def load(source: Source, options: Options) -> _folds.Parts:
-    """Read the folds."""
-    return _folds.read(source, _FILES, range(1, 6))
-
-
-def evaluate(data: _folds.Parts, system: System, options: Options) -> Result:
-    """Score one system on all folds; the papers print the mean of the folds."""
-    return _folds.evaluate(system, data, ks=(1, 3), subsets=(_folds.FOLD,))

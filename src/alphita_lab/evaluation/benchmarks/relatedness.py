@@ -24,7 +24,7 @@ from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks._dictionary import terms_in
 from alphita_lab.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita_lab.evaluation.scoring import pairs
@@ -32,18 +32,7 @@ from alphita_lab.evaluation.scoring.pairs import Pairs
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem
 
-INFO = Info(
-    title="medical terms judged alike or related by people (8 sets)",
-    task="similarity",
-    citation="Pakhomov et al. 2010 (UMNSRS) and 2011 (MayoSRS), Pedersen et al. 2007 (MiniMayoSRS), Schulz et al. 2020 "
-    "(EHR-RelB), Chiu et al. 2018 (Bio-SimLex, Bio-SimVerb)",
-    where="UMNSRS_similarity.csv, UMNSRS_relatedness.csv, MayoSRS.csv, MiniMayoSRS.csv: "
-    "https://conservancy.umn.edu/handle/11299/196265 (CC0); EHR-RelB.tsv: https://github.com/babylonhealth/EHR-Rel; "
-    "Bio-SimLex.txt, Bio-SimVerb.txt: https://github.com/cambridgeltl/bio-simverb",
-    systems="concepts",
-    tested_on_real_data=True,
-    main_metric="Spearman",
-)
+INFO, PUBLISHED = about(__name__)
 UMNSRS = Layout(",", "Term1", "Term2", "Mean", ("CUI1", "CUI2"))
 MINI = {score: Layout(",", "TERM1", "TERM2", score, ("CUI1", "CUI2")) for score in ("Physicians", "Coders")}
 BIO_SIM = Layout("\t", 0, 1, 2)
@@ -62,9 +51,6 @@ SETS = {
 COVERED = "terms in the terminology"
 COVERAGE = ("none", "one", "both")
 TRANSLATED = ("Term1", "Term2", "Translation1", "Translation2")
-
-
-PUBLISHED = published("relatedness")
 
 
 class Options(Config):
@@ -130,13 +116,8 @@ def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
 def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
     """Return the sets in translation, without the pairs that have none; these are counted in `notes`."""
     lines = textio.held_rows(path, ",")
-    header = [cell.lower() for cell in lines[0][1]] if lines else []
-    for column in TRANSLATED:
-        if column.lower() not in header:
-            raise InputError(
-                f"has no column {column!r}", file=path, line=1, remedy=f"expected the columns {','.join(TRANSLATED)}"
-            )
-    places = [header.index(column.lower()) for column in TRANSLATED]
+    header = lines[0][1] if lines else []
+    places = textio.places(header, TRANSLATED, path, remedy=f"expected the columns {','.join(TRANSLATED)}")
     known: dict[tuple[str, str], tuple[str, str]] = {}
     for number, row in lines[1:]:
         if len(row) <= max(places):

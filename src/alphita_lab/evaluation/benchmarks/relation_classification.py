@@ -26,7 +26,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks._dictionary import read_names
 from alphita_lab.evaluation.benchmarks.link_prediction import open_held_out
 from alphita_lab.evaluation.scoring import relation_classifier
@@ -36,20 +36,8 @@ from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.graph.triples import usable_triples
 
-INFO = Info(
-    title="relation of two concepts (DDBRC, or a terminology's triples)",
-    task="relations",
-    citation="Diseases Database; task of Yuan et al. 2020 and 2022",
-    where="DDBRC is not public: the code of CODER (https://github.com/GanjinZero/CODER, test/diseasedb) has ten sample "
-    "rows of x_train.txt, y_train.txt, x_test.txt and y_test.txt; ask its authors. Names of the concepts: the UMLS as "
-    "--terminology, or --set relation_classification.names=FILE. Any terminology's triples instead: "
-    "--set relation_classification.triples=terminology",
-    needs=("data", "terminology"),
-    systems="vectors_or_concepts",
-    main_metric="accuracy",
-)
+INFO, PUBLISHED = about(__name__)
 # Systems that both papers have with the same numbers are listed once.
-PUBLISHED = published("relation_classification")
 
 
 class Options(Config):

@@ -22,27 +22,15 @@ from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding
 from alphita_lab.evaluation.scoring.results import Metric, Result
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
 SETS = ("cMedIR",)
 LAYOUT = 'expected lines of {"query": ..., "documents": [{"title": ..., "label": ...}, ...]}'
-INFO = Info(
-    title="documents for a medical query, in the order of their relevance",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION,
-    where=f"{_chineseblue.WHERE} (cMedIR, as train.json, dev.json, test.json), or your own NAME.train.tsv, "
-    f"NAME.test.tsv, ... with the columns query, title, label; {_chineseblue.SPLIT}",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="ordered pairs",
-)
-PUBLISHED = published("retrieval")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -88,11 +76,6 @@ def _is_number(label: str) -> bool:
         return False
 
 
-def load(source: Source, options: Options) -> Data[list[Example]]:
-    """Read the sets whose files are there; an example is one query with its documents."""
-    return _chineseblue.load(source, options, SETS, ("json", "tsv"), _by_string, _string)
-
-
 def _by_string(path: Path, counts: Counter[str]) -> list[list[list[Example]]]:
     """Return the queries, those of one string together: a split must not part them."""
     queries: dict[str, list[list[Example]]] = {}
@@ -103,6 +86,10 @@ def _by_string(path: Path, counts: Counter[str]) -> list[list[list[Example]]]:
 
 def _string(query: list[Example]) -> str:
     return query[0].texts[0]
+
+
+# An example is one query with its documents.
+load = _chineseblue.loader(SETS, _by_string, _string, ("json", "tsv"))
 
 
 def evaluate(data: Data[list[Example]], system: object, options: Options) -> Result:

@@ -9,25 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from alphita_lab.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita_lab.evaluation.benchmarks import _chineseblue, about
 from alphita_lab.evaluation.benchmarks._chineseblue import Data, Example, Options
 from alphita_lab.evaluation.scoring.finetuning import count_columns, mean_precision, mean_recall
 from alphita_lab.evaluation.scoring.results import Metric, Result
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
 SETS = ("cMedQQ", "QTRel-easy", "QTRel-hard")
-INFO = Info(
-    title="whether two questions mean the same, whether a product fits a query",
-    task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the query-title relevance of Liu et al. 2022",
-    where=f"{_chineseblue.WHERE} (cMedQQ). QTRel is not public: give your own QTRel-easy.train.tsv, "
-    "QTRel-easy.test.tsv, ... with the columns query, title, label",
-    systems="encoder",
-    tested_on_real_data=True,
-    main_metric="F1",
-)
-PUBLISHED = published("sentence_pair")
+INFO, PUBLISHED = about(__name__)
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
@@ -35,9 +23,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     return _chineseblue.read_pairs(path, counts, ("query", "title"), by_query=False)
 
 
-def load(source: Source, options: Options) -> Data[Example]:
-    """Read the sets whose files are there."""
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
+load = _chineseblue.loader(SETS, read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:

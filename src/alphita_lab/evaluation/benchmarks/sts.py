@@ -18,7 +18,7 @@ from alphita import registry
 from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita_lab.evaluation.scoring import pairs
 from alphita_lab.evaluation.scoring.pairs import Pairs
@@ -26,19 +26,7 @@ from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 
-INFO = Info(
-    title="sentences judged alike by people (BIOSSES, MedSTS, SICK, STS-B)",
-    task="similarity",
-    citation="Sogancioglu et al. 2017 (BIOSSES), Wang et al. 2020 (MedSTS), Marelli et al. 2014 (SICK), Cer et al. "
-    "2017 (STS-B), May 2021 (STSb Multi MT)",
-    where="BIOSSES/{train,dev,test}.tsv and MedSTS/{train,dev,test}.tsv as the BLUE benchmark lays them out "
-    "(https://github.com/ncbi-nlp/BLUE_Benchmark; BIOSSES is of https://tabilab.cmpe.boun.edu.tr/BIOSSES, MedSTS is "
-    "given out by its authors on request); SICK.txt: https://zenodo.org/records/2787612; stsb-LANGUAGE-PART.csv: "
-    "https://github.com/PhilipMay/stsb-multi-mt (CC BY-SA 4.0), or sts-test.csv of the STS benchmark itself",
-    systems="any",
-    tested_on_real_data=True,
-    main_metric="Pearson",
-)
+INFO, PUBLISHED = about(__name__)
 PARTS = ("train", "dev", "test")
 BLUE = Layout("\t", "sentence1", "sentence2", "score")
 SICK = Layout(
@@ -52,9 +40,6 @@ MULTI_MT = Layout(",", 0, 1, 2)
 STS_BENCHMARK = Layout("\t", 5, 6, 4)
 # Tokens that hold nearly every sentence of these sets.
 SENTENCE_LENGTH = 128
-
-
-PUBLISHED = published("sts")
 
 
 class Options(Config):

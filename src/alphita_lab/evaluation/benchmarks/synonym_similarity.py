@@ -16,22 +16,13 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Info, Source
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.scoring.results import Metric, Result
 from alphita_lab.evaluation.systems import System
 
-INFO = Info(
-    title="are synonyms more similar than other terms (with histograms)",
-    task="similarity",
-    citation="the terminology you give",
-    where="alphita terminology import makes a terminology",
-    needs=("terminology",),
-    tested_on_real_data=True,
-    main_metric="synonym nearer",
-)
-PUBLISHED = ()
+INFO, PUBLISHED = about(__name__)
 BINS = 40
 Floats = NDArray[np.float64]
 

@@ -8,28 +8,18 @@ for that is where insects and other invertebrates stand.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita_lab.evaluation.benchmarks import Info, Source, published
+from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita_lab.evaluation.scoring.linking import Queries
+from alphita_lab.evaluation.benchmarks._terminology_targets import Data
+from alphita_lab.evaluation.benchmarks._terminology_targets import evaluate as evaluate
 
-__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
-
-INFO = Info(
-    title="mentions of Wikipedia in ten languages -> UMLS",
-    task="normalization",
-    citation="Liu et al. 2021, Learning Domain-Specialised Representations for Cross-Lingual Biomedical Entity Linking",
-    where="the files en_1k_test_query.txt, de_1k_test_query.txt, ... come with the code of SapBERT "
-    "(https://github.com/cambridgeltl/sapbert, evaluation/xl_bel); targets: a UMLS terminology, or open_cui_names.tsv",
-    tested_on_real_data=True,
-)
-PUBLISHED = published("xl_bel")
+INFO, PUBLISHED = about(__name__)
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
 ANIMALS = ("Animal", "Invertebrate", "Vertebrate", "Amphibian", "Bird", "Fish", "Reptile", "Mammal")
 SPECIES = frozenset({"Plant", "Alga", "Eukaryote", *ANIMALS})
@@ -73,18 +63,15 @@ def load(source: Source, options: Options) -> Data:
             "its MRSTY and give it as --terminology"
         )
     missing = sorted(set(LANGUAGES) - set(languages))
-    notes = dictionary.notes | {"queries of unknown semantic type": species.count(None)}
     kept = [row for row, one in enumerate(species) if options.species == "all" or not one]
-    notes |= {"queries left out as plants and animals": len(mentions) - len(kept)} if len(kept) < len(mentions) else {}
+    notes: dict[str, Any] = {"queries of unknown semantic type": species.count(None)}
+    notes |= names.counted({"queries left out as plants and animals": len(mentions) - len(kept)})
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
-    queries = Queries(
-        [(mentions[row],) for row in kept],
-        [(dictionary.gold(gold[row]),) for row in kept],
-        {
-            "language": [languages[row] for row in kept],
-            "semantic_type": [dictionary.type_of(gold[row]) for row in kept],
-            "species": [species[row] for row in kept],
-        },
-    )
+    ids = [gold[row] for row in kept]
+    columns: names.Columns = {
+        "language": [languages[row] for row in kept],
+        "semantic_type": dictionary.types_of(ids),
+        "species": [species[row] for row in kept],
+    }
     subsets = ("language", *(["species"] if options.species == "all" and any(species) else []))
-    return Data(queries, dictionary.targets, notes | names.repeated(queries), subsets)
+    return dictionary.data([mentions[row] for row in kept], ids, columns, subsets, notes)

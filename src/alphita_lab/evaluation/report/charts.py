@@ -1,7 +1,7 @@
 """Charts of a report as SVG for an HTML page: written by hand, so that a report needs no plotting library.
 
-Colours come from the page's style sheet (`STYLE`), which has them for light and dark; every series also has a dash
-pattern of its own. Charts are drawn for a phone's width and grow on wider screens.
+Colours come from the page's style sheet, which has them for light and dark; every series also has a dash pattern.
+Charts are drawn for a phone's width and grow on wider screens.
 """
 
 from __future__ import annotations
@@ -20,26 +20,7 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 10, 12, 38
 BAR_HEIGHT = 34
 # Characters that fit above a bar.
 LONGEST = 52
-COLOURS_LIGHT = ("#0077bb", "#c2410c", "#117733", "#aa3377", "#7a6a00", "#332288", "#008080", "#555555")
-COLOURS_DARK = ("#66b2e6", "#f28c50", "#6cc788", "#e68ac2", "#d3c14d", "#a79cf0", "#4fc4c4", "#b5b5b5")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "4 4", "1 3", "10 4", "6 2 1 2")
-
-STYLE = "\n".join(
-    [
-        ":root{" + "".join(f"--s{place}:{colour};" for place, colour in enumerate(COLOURS_LIGHT)) + "}",
-        "@media (prefers-color-scheme:dark){:root{"
-        + "".join(f"--s{place}:{colour};" for place, colour in enumerate(COLOURS_DARK))
-        + "}}",
-        ".chart{margin:0;min-width:0}",
-        ".chart svg{display:block;width:100%;height:auto;max-width:30rem;margin-bottom:.2rem}",
-        ".chart svg text{font:11px system-ui,sans-serif;fill:currentColor}",
-        ".chart .grid{stroke:currentColor;stroke-opacity:.18}",
-        ".chart figcaption{font-size:.875rem}",
-        ".legend{display:flex;flex-wrap:wrap;gap:.15rem .9rem;list-style:none;margin:.2rem 0;padding:0}",
-        ".legend li{display:flex;align-items:center;gap:.35rem;overflow-wrap:anywhere}",
-        ".legend svg{flex:none;width:26px;height:10px}",
-    ]
-)
 
 Series = tuple[Sequence[float], Sequence[float]]
 
@@ -103,6 +84,13 @@ def _accuracy_curve(entry: Entry) -> str:
         return ""
     title = f"{entry['name']}: accuracy within the first k concepts"
     return lines(series, title=title, x_label="k", y_label="accuracy@k", fraction=True, points=True)
+
+
+def of_answers(counts: Mapping[str, Sequence[float]], where: str) -> str:
+    """Return the histogram of the first answers' similarities, as an error analysis counts them."""
+    title = f"{where}: similarity of the first answer, right and wrong"
+    shown = {name: counts[name] for name in ("right", "wrong")}
+    return histogram(counts["edges"], shown, title=title, x_label="similarity")
 
 
 def lines(

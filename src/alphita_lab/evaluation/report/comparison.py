@@ -25,33 +25,10 @@ STATISTICS = re.compile(r"alphita(?:_lab)?\.evaluation\.(?:(scoring|benchmarks)\
 HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
-    "query",
-    "mention",
-    "gold",
-    "language",
-    "fold",
-    "term",
-    "concept",
-    "left",
-    "right",
-    "first",
-    "second",
-    "head",
-    "relation",
-    "tail",
-    "text",
-    "sentence",
-    "premise",
-    "hypothesis",
-    "question",
-    "anchor",
-    "synonym",
-    "other",
-    "title",
-    "attribute",
-    "value",
-    "written",
-)
+    "query", "mention", "gold", "language", "fold", "term", "concept", "left", "right", "first", "second", "head",
+    "relation", "tail", "text", "sentence", "premise", "hypothesis", "question", "anchor", "synonym", "other",
+    "title", "attribute", "value", "written",
+)  # fmt: skip
 
 
 def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:

@@ -27,6 +27,26 @@ def systems_of(report: Entry) -> list[str]:
     return list(dict.fromkeys(system["name"] for entry in report["benchmarks"] for system in scored(entry)))
 
 
+def systems_in(of_task: Sequence[Entry], report: Entry) -> list[str]:
+    """Return the names of the systems that were scored on some of these benchmarks, in the report's order."""
+    own = set(systems_of({"benchmarks": of_task}))
+    return [name for name in systems_of(report) if name in own]
+
+
+def system(entry: Entry, name: str) -> Entry | None:
+    """Return a system that was scored on a benchmark, by its name."""
+    return next((system for system in scored(entry) if system["name"] == name), None)
+
+
+def system_facts(report: Entry) -> dict[str, Entry]:
+    """Return what each system is, by name."""
+    facts: dict[str, Entry] = {}
+    for entry in report["benchmarks"]:
+        for one in entry["systems"]:
+            facts.setdefault(one["name"], one.get("facts", {}))
+    return facts
+
+
 def by_task(report: Entry) -> dict[str, list[Entry]]:
     """Return the benchmarks of each task, in order; tasks of which nothing was run come last."""
     tasks: dict[str, list[Entry]] = {}
@@ -63,6 +83,21 @@ def columns(entry: Entry) -> list[Column]:
     columns_of_figures += [(figure["metric"], figure["subset"]) for figure in entry["published"]]
     whole = dict.fromkeys(column for column in columns_of_figures if "=" not in column[1])
     return sorted(whole, key=lambda column: (column[0] != entry["main_metric"], column != (entry["main_metric"], ALL)))
+
+
+def has_unseen(entry: Entry) -> bool:
+    """Tell whether mentions that are not in the training data have figures of their own."""
+    return any(figure(system, entry["main_metric"], UNSEEN) for system in scored(entry))
+
+
+def has_coverage(entry: Entry) -> bool:
+    """Tell whether it is counted how many gold concepts are among the targets."""
+    return any(coverage(system) for system in scored(entry))
+
+
+def most_rows(systems: Sequence[Entry], column: Column) -> int | None:
+    """Return the greatest n of a column's figures."""
+    return max((one["n"] for system in systems if (one := figure(system, *column))), default=None)
 
 
 def subsets(entry: Entry) -> dict[str, list[str]]:
@@ -156,6 +191,56 @@ def difference(system: Entry, metric: str) -> Entry | None:
             found: Entry = difference
             return found
     return None
+
+
+def compared(entry: Entry) -> list[Entry]:
+    """Return the systems that were compared with the baseline."""
+    return [system for system in scored(entry) if system["against"]]
+
+
+def compared_metrics(entry: Entry) -> list[str]:
+    """Return the metrics in which systems were compared with the baseline."""
+    return list(
+        dict.fromkeys(
+            difference["metric"] for system in compared(entry) for difference in system["against"]["differences"]
+        )
+    )
+
+
+def breakdowns(entry: Entry) -> list[dict[str, Any]]:
+    """Return the groups of the error analyses that are no subsets of the figures, with the systems' scores by value."""
+    systems = {system["name"]: system["errors"] for system in scored(entry) if system["errors"]}
+    groups: dict[str, dict[str, dict[str, Entry]]] = {}
+    for name, errors in systems.items():
+        for by in errors.get("by", ()):
+            if by["name"] not in subsets(entry):
+                groups.setdefault(by["name"], {})[name] = {group["value"]: group for group in by["groups"]}
+    found = []
+    for name, of in groups.items():
+        metric = systems[next(iter(of))]["metric"]
+        values = dict.fromkeys(value for own in of.values() for value in own)
+        found.append(
+            {
+                "name": name,
+                "metric": metric,
+                "fraction": metric_of(entry, metric)["fraction"],
+                "systems": list(of),
+                "rows": {value: [own.get(value) for own in of.values()] for value in values},
+            }
+        )
+    return found
+
+
+def case_tables(entry: Entry) -> list[tuple[str, Entry]]:
+    """Return the tables that are to be read by eye, system by system under each title."""
+    systems = scored(entry)
+    titles = dict.fromkeys(title for system in systems for title in system["tables"])
+    return [
+        (f"{title} ({system['name']})", one)
+        for title in titles
+        for system in systems
+        if (one := system["tables"].get(title))
+    ]
 
 
 def baseline_of(entry: Entry) -> str | None:

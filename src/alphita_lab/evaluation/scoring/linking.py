@@ -93,6 +93,10 @@ class Queries:
         """Return how many queries there are."""
         return len(self.parts)
 
+    def repeats(self) -> int:
+        """Return how many queries have the mention and gold of one before."""
+        return len(self) - len(set(zip(self.parts, self.gold, strict=True)))
+
 
 def simple(mentions: Sequence[str], gold: Sequence[str], **columns: Sequence[Any]) -> Queries:
     """Return queries of one part and one gold id each."""

@@ -11,7 +11,7 @@ after commas:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -25,6 +25,9 @@ from alphita.errors import UsageError
 PACKAGE = "alphita_lab.evaluation.systems"
 ENCODER = "encoder"
 NAMED = (*SHIPPED, *TRAINED, "minilm")
+
+# Similarity (q, k) float32 and rows (q, k) int64.
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @runtime_checkable
@@ -41,9 +44,7 @@ class System(Protocol):
     facts: dict[str, Any]
     rules: tuple[str, ...]
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """Return the k most similar terms of each query.
 
         Args:
@@ -160,3 +161,31 @@ def refuse_argument(kind: str, argument: str) -> None:
     """Raise UsageError if something stands after the colon of a kind that takes nothing there."""
     if argument:
         raise UsageError(f"the system {kind} takes no argument, so not {argument!r}")
+
+
+def plain(kind: str, system: Callable[[], System]) -> Callable[[str, Mapping[str, str]], System]:
+    """Return the `load` of a system that takes neither argument nor options."""
+
+    def load(argument: str, options: Mapping[str, str]) -> System:
+        """Return the system."""
+        refuse_argument(kind, argument)
+        refuse_unknown(kind, options, ())
+        return system()
+
+    return load
+
+
+def truth(kind: str, options: Mapping[str, str], key: str, default: bool) -> bool:
+    """Return an option that is true or false."""
+    value = options.get(key, str(default)).lower()
+    if value not in ("true", "false"):
+        raise UsageError(f"option {key} of {kind} is true or false, not {value!r}")
+    return value == "true"
+
+
+def count(kind: str, options: Mapping[str, str], key: str, what: str) -> int | None:
+    """Return an option that is a number, 1 or more; None where it is not given."""
+    value = options.get(key)
+    if value is not None and not (value.isdecimal() and int(value)):
+        raise UsageError(f"option {key} of {kind} is a number of {what}, not {value!r}")
+    return int(value) if value else None

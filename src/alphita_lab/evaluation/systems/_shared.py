@@ -16,6 +16,7 @@ from alphita.errors import InputError, require
 from alphita.index.backends import exact, faiss
 from alphita.index.neighbours import nearest
 from alphita.terminology.loaders._files import MAX_LINE_BYTES, open_bytes
+from alphita_lab.evaluation.systems import Found
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,8 +28,6 @@ _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
 QUERIES_AT_ONCE = 1024
 # Numbers of an array of similarities at once: 8 M of 4 bytes.
 NUMBERS_AT_ONCE = 8_000_000
-
-Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def words(string: str) -> list[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import UsageError, require
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_argument, refuse_unknown
+from alphita_lab.evaluation.systems import Found, refuse_argument, refuse_unknown
 from alphita_lab.evaluation.systems._shared import greatest_products, words
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ class Bm25System:
         self.k1, self.b, self.name = k1, b, name
         self.facts: dict[str, Any] = {"kind": "bm25", "k1": k1, "b": b, "rules": list(self.rules)}
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; similarity is the BM25 score, which has no upper bound."""
         vocabulary: dict[str, int] = {}
         documents = self._weighted(_counts(terms, vocabulary, grow=True))

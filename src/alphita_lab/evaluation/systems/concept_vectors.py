@@ -115,11 +115,7 @@ def _row(line: bytes, path: Path, number: int) -> tuple[str, list[bytes]]:
 
 
 def _is_number(field: bytes) -> bool:
-    try:
-        float(field.strip(b'"'))
-    except ValueError:
-        return False
-    return True
+    return word_vectors.is_number(field.strip(b'"'))
 
 
 def _vector(numbers: Sequence[bytes], path: Path, line: int) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.errors import require
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_argument, refuse_unknown
+from alphita_lab.evaluation.systems import Found, plain
 from alphita_lab.evaluation.systems._shared import NUMBERS_AT_ONCE, greatest, nothing
 
 
@@ -26,9 +26,7 @@ class EditDistanceSystem:
         self._process = require("rapidfuzz.process", "evaluate")
         self._scorer = require("rapidfuzz.distance", "evaluate").Levenshtein.normalized_similarity
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; a term without one character in the right place is no answer."""
         k = min(k, len(terms))
         similarity, rows = nothing(len(queries), k)
@@ -47,8 +45,4 @@ class EditDistanceSystem:
         return np.array([self._scorer(one, other) if one and other else np.nan for one, other in pairs], np.float32)
 
 
-def load(argument: str, options: Mapping[str, str]) -> EditDistanceSystem:
-    """Return the system; it takes neither argument nor options."""
-    refuse_argument("edit_distance", argument)
-    refuse_unknown("edit_distance", options, ())
-    return EditDistanceSystem()
+load = plain("edit_distance", EditDistanceSystem)

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.layout import legacy_coder_name
-from alphita.errors import UsageError
 from alphita.index.neighbours import unit
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_unknown
+from alphita_lab.evaluation.systems import Found, count, refuse_unknown, truth
 from alphita_lab.evaluation.systems._shared import nearest_vectors
 
 OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "prefix", "name")
@@ -46,9 +45,7 @@ class EncoderSystem:
         vectors = self._shared(strings)
         return vectors if vectors.flags.writeable else vectors.copy()
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; exact search. The terms are not encoded again as long as the same ones are given."""
         strings = list(terms)
         if self._terms is None or self._terms[0] != strings:
@@ -114,20 +111,15 @@ def _gathered(
 def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     """Open an encoder."""
     refuse_unknown("encoder", options, OPTIONS)
-    cased = options.get("cased", "false").lower()
-    if cased not in ("true", "false"):
-        raise UsageError(f"option cased of an encoder is true or false, not {cased!r}")
-    length = options.get("max_length")
-    if length is not None and not (length.isdecimal() and int(length)):
-        raise UsageError(f"option max_length of an encoder is a number of tokens, 1 or more, not {length!r}")
+    cased = truth("an encoder", options, "cased", False)
     encoder = TermEncoder.load(
         argument,
         pooling=options.get("pooling"),
-        max_length=int(length) if length else None,
+        max_length=count("an encoder", options, "max_length", "tokens, 1 or more"),
         precision=options.get("precision", "auto"),
         device=options.get("device", "auto"),
     )
-    rules = tuple(rule for rule in DEFAULT_RULES if cased == "false" or rule != "lowercase")
+    rules = tuple(rule for rule in DEFAULT_RULES if not cased or rule != "lowercase")
     facts = {
         "kind": "encoder",
         "encoder": argument,

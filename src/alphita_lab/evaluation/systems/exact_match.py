@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_argument, refuse_unknown
+from alphita_lab.evaluation.systems import Found, plain
 from alphita_lab.evaluation.systems._shared import nothing
 
 
@@ -22,9 +22,7 @@ class ExactMatchSystem:
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {"kind": "exact_match", "rules": list(self.rules)}
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; one answer at most, of similarity 1."""
         similarity, rows = nothing(len(queries), min(k, len(terms)))
         places = {term: row for row, term in enumerate(terms) if term}
@@ -38,8 +36,4 @@ class ExactMatchSystem:
         return np.array([float(one == other) if one and other else np.nan for one, other in pairs], np.float32)
 
 
-def load(argument: str, options: Mapping[str, str]) -> ExactMatchSystem:
-    """Return the system; it takes neither argument nor options."""
-    refuse_argument("exact_match", argument)
-    refuse_unknown("exact_match", options, ())
-    return ExactMatchSystem()
+load = plain("exact_match", ExactMatchSystem)

@@ -39,7 +39,7 @@ from alphita.index.sources import choice_hash, enrichment_of
 from alphita.index.store import Index, build
 from alphita.terminology.splits import Split
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import Answer, encoder, refuse_unknown
+from alphita_lab.evaluation.systems import Answer, Found, encoder, refuse_unknown, truth
 
 if TYPE_CHECKING:
     from alphita.answer.records import Candidate
@@ -94,9 +94,7 @@ class NormalizerSystem:
             for result in results
         ]
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; by the encoder alone."""
         return self._pairs.neighbours(queries, terms, k)
 
@@ -202,7 +200,10 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
     registry.load(RANKINGS, ranking)
-    contexts, borrow = _truth(options, "contexts"), _truth(options, "borrow")
+    contexts, borrow = (
+        truth("the normalizer", options, "contexts", True),
+        truth("the normalizer", options, "borrow", True),
+    )
     if (fitted := options.get("fit", "general")) not in ("general", "own"):
         raise UsageError(f"option fit of the normalizer is general or own, not {fitted!r}")
     choice = Choice(borrow=borrow, learn=options.get("learn", "seconds"))  # type: ignore[arg-type]
@@ -245,10 +246,3 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
         seed=int(seed),
         facts=facts,
     )
-
-
-def _truth(options: Mapping[str, str], name: str) -> bool:
-    value = options.get(name, "true").lower()
-    if value not in ("true", "false"):
-        raise UsageError(f"option {name} of the normalizer is true or false, not {value!r}")
-    return value == "true"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import require
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_argument, refuse_unknown
+from alphita_lab.evaluation.systems import Found, plain
 from alphita_lab.evaluation.systems._shared import greatest_products, nothing
 
 
@@ -28,9 +28,7 @@ class TfidfSystem:
             "rules": list(self.rules),
         }
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`."""
         vectorizer, k = self._vectorizer(), min(k, len(terms))
         try:
@@ -59,8 +57,4 @@ class TfidfSystem:
         return text.TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), lowercase=False, dtype=np.float32)
 
 
-def load(argument: str, options: Mapping[str, str]) -> TfidfSystem:
-    """Return the system; it takes neither argument nor options."""
-    refuse_argument("tfidf", argument)
-    refuse_unknown("tfidf", options, ())
-    return TfidfSystem()
+load = plain("tfidf", TfidfSystem)

@@ -21,7 +21,7 @@ from alphita.errors import InputError, UsageError
 from alphita.index.neighbours import unit
 from alphita.terminology.loaders._files import open_bytes, read_block
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.systems import refuse_unknown
+from alphita_lab.evaluation.systems import Found, count, refuse_unknown, truth
 from alphita_lab.evaluation.systems._shared import byte_lines, nearest_vectors, nothing, words
 
 OPTIONS = ("lower", "limit", "name")
@@ -92,9 +92,7 @@ class WordVectorSystem:
                 means[row] = np.mean(vectors, axis=0)
         return unit(means)
 
-    def neighbours(
-        self, queries: Sequence[str], terms: Sequence[str], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
         """See `System`; exact search."""
         vectors = self.encode([*queries, *terms])
         known = np.flatnonzero(np.isfinite(vectors[:, 0]))
@@ -150,7 +148,7 @@ def read_layout(path: Path) -> Layout:
             shown = first.decode("ascii", "replace")
             raise InputError("holds no vectors by its first line", file=path, line=1, value=shown)
         return Layout(dim, count, bool(_NOT_TEXT.search(rest)))
-    if len(fields) < 2 or not all(map(_is_number, fields[1:])):
+    if len(fields) < 2 or not all(map(is_number, fields[1:])):
         shown = first[:100].decode("ascii", "replace")
         raise InputError("not a file of word vectors", file=path, line=1, value=shown, remedy=WHAT_IS_READ)
     return Layout(len(fields) - 1, None, False)
@@ -172,7 +170,7 @@ def _text_entries(path: Path, layout: Layout, limit: int | None) -> Iterator[tup
         held += 1
         spaces = line.count(b" ")
         # Tokens with a space in them (GloVe has ". . .") are no words of a string.
-        if spaces > layout.dim and not _is_number(line.rsplit(b" ", layout.dim)[0].rpartition(b" ")[2]):
+        if spaces > layout.dim and not is_number(line.rsplit(b" ", layout.dim)[0].rpartition(b" ")[2]):
             continue
         if spaces != layout.dim:
             problem = f"a word and {spaces} numbers, where the file's vectors have {layout.dim}"
@@ -221,7 +219,8 @@ def vector_of(numbers: bytes, layout: Layout, path: Path, place: int) -> NDArray
     return vector
 
 
-def _is_number(field: bytes) -> bool:
+def is_number(field: bytes) -> bool:
+    """Tell whether a field is a number."""
     try:
         float(field)
     except ValueError:
@@ -234,11 +233,7 @@ def load(argument: str, options: Mapping[str, str]) -> WordVectorSystem:
     refuse_unknown("word_vectors", options, OPTIONS)
     if not argument:
         raise UsageError("word_vectors needs a file: word_vectors:FILE")
-    lower, limit = options.get("lower", "true").lower(), options.get("limit")
-    if lower not in ("true", "false"):
-        raise UsageError(f"option lower of word_vectors is true or false, not {lower!r}")
-    if limit is not None and not (limit.isdecimal() and int(limit)):
-        raise UsageError(f"option limit of word_vectors is a number of words, not {limit!r}")
+    lower, limit = truth("word_vectors", options, "lower", True), count("word_vectors", options, "limit", "words")
     given = [f"{key}={value}" for key, value in options.items() if key != "name"]
     name = options.get("name") or ",".join([Path(argument).name, *given])
-    return WordVectorSystem(Path(argument), lower=lower == "true", limit=int(limit) if limit else None, name=name)
+    return WordVectorSystem(Path(argument), lower=lower, limit=limit, name=name)

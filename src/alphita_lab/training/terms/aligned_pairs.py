@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.terminology import scripts
 from alphita.terminology.text import clean
+from alphita_lab.training.terms import scripts
 
 # Names are some 25 characters; what is longer than this is a sentence or a cell that ran over.
 MAX_CHARACTERS = 256

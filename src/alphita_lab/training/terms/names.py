@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita.calibrate.noise import noisy
 from alphita.errors import InputError
-from alphita.terminology.language_ranges import among, by_tag
+from alphita.terminology.languages import among, by_tag
 from alphita.terminology.text import clean_many
 from alphita_lab.training.engine.settings import NameTraining, TermTraining, language_weights
 

@@ -29,11 +29,11 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.registry import unknown
 from alphita.terminology import languages, prefixes
 from alphita.terminology import languages as tags
-from alphita.terminology.concept_splits import names_of
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.languages import speaks
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.reading import rows_of
+from alphita.terminology.splits import names_of
 from alphita.terminology.text import clean, clean_many
 from alphita_lab.training.terms.aligned_pairs import (
     EMPTY,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.index.neighbours import unit
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, joined
 from alphita_lab.training.terms.terminology_pairs import of_editions, read, source_names
 from alphita_lab.training.terms.triples import EpochWalk, Int64
@@ -70,7 +70,7 @@ def accuracy(pairs: AlignedPairs, encoder: TermEncoder) -> dict[str, float]:
     return scores
 
 
-# What `concept_splits` calls its splits.
+# What `splits` calls its splits.
 WHOLE_CONCEPTS = "hold_out_concepts"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.terminology.language_ranges import among
+from alphita.terminology.languages import among
 from alphita_lab.training.text.folding import WORD, Fold, character_flags
 
 if TYPE_CHECKING:

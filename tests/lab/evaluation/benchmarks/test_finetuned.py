@@ -307,22 +307,6 @@ def test_rates_fall_from_layer_to_layer(system) -> None:
 # Files
 
 
-def test_every_set_is_read() -> None:
-    sizes = {name: {one.name: (len(one.train), len(one.test)) for one in read(name).sets} for name in NAMES}
-    assert sizes == {
-        "ner": {"cMedQANER": (24, 10), "QNER": (16, 10), "NCBI-Disease": (1, 2), "BC5CDR": (1, 1)},
-        "sentence_pair": {"cMedQQ": (24, 8), "QTRel-easy": (20, 10)},
-        "classification": {"cMedIC": (30, 13), "QIC": (16, 8)},
-        "answer_ranking": {"cMedQNLI": (40, 28)},
-        "retrieval": {"cMedIR": (20, 7)},
-    }
-    notes = read("sentence_pair").notes
-    assert notes["cMedQQ"] == "trained on train.txt, scored on dev.txt"
-    assert notes["QTRel-hard"] == "not run: no QTRel-hard.dev.txt or QTRel-hard.dev.tsv"
-    assert "split_dev=true" in read("answer_ranking").notes["cMedQA"]
-    assert read("retrieval").notes["cMedIR: queries left out for want of documents of different relevance"] == 1
-
-
 def test_examples_as_they_are_read() -> None:
     data = read("sentence_pair", "datasets=QTRel-easy")
     (one,) = data.sets
@@ -489,64 +473,6 @@ def test_names_of_sets_are_taken_literally(tmp_path) -> None:
 def test_what_is_no_name_of_a_set(datasets, message) -> None:
     with pytest.raises(UsageError, match=f"option 'datasets' .*{message}"):
         read("classification", f"datasets={datasets}")
-
-
-def test_a_limit_for_a_try() -> None:
-    data = read("classification", "datasets=cMedIC", "limit=5")
-    assert (len(data.sets[0].train), len(data.sets[0].test)) == (5, 5)
-    assert "at most 5 drawn" in data.notes["cMedIC"]
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "content", "message"),
-    [
-        ("classification", "cMedIC.train.txt", "0\tfine\n1 no tab\n", r"txt:2: a line of 1 fields"),
-        ("classification", "cMedIC.train.txt", "0\ta\tb\n", r"txt:1: a line of 3 fields.*label, query"),
-        ("classification", "cMedIC.train.txt", "", "holds no example"),
-        ("classification", "cMedIC.train.txt", "0\t\n", "holds no example"),
-        ("classification", "QIC.train.tsv", "text\tlabel\n", "has no column 'query'"),
-        ("classification", "QIC.train.tsv", "query\tlabel\nheart\n", "tsv:2: a line of 1 fields"),
-        ("sentence_pair", "cMedQQ.train.txt", "0\ta\tb\n2\ta\tb\n", r"txt:2: a label that is neither 0 nor 1"),
-        ("sentence_pair", "cMedQQ.train.txt", b"0\t\xff\tb\n", "not UTF-8"),
-        ("answer_ranking", "cMedQA.train.txt", "yes\ta\tb\n", "neither 0 nor 1"),
-        ("retrieval", "cMedIR.train.json", "{}\n", "json:1: not a query with documents: 'query'"),
-        ("retrieval", "cMedIR.train.json", "[\n", "json:1: not a query with documents"),
-        (
-            "retrieval",
-            "cMedIR.train.json",
-            '{"query": "a", "documents": [{"title": "t", "label": "x"}]}',
-            "json:1: the label is not a number",
-        ),
-        (
-            "retrieval",
-            "cMedIR.train.json",
-            '{"query": "a", "documents": [{"title": "t", "label": "1"}]}',
-            "no query with documents of different relevance",
-        ),
-        ("ner", "cEHRNER.train.txt", "a O\nb\n", "txt:2: not a character and its tag"),
-        ("ner", "cEHRNER.train.txt", "a E_x\n", "txt:1: not a character and its tag"),
-        ("ner", "cEHRNER.train.txt", "a B_\n", "txt:1: not a character and its tag"),
-        ("ner", "cEHRNER.train.txt", "\n\n", "holds no text"),
-        ("ner", "NCBItrainset_corpus.txt", "1|t|a\n1\t0\t1\n", "txt:2: is no annotation"),
-        ("ner", "QNER.train.tsv", "query\ttags\n", "has no columns query and entities"),
-        ("ner", "QNER.train.tsv", "query\tentities\nheart\t0-5 x\n", "tsv:2: not an entity"),
-        ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:9:x\n", "tsv:2: an entity outside the text"),
-        (
-            "ner",
-            "QNER.train.tsv",
-            "query\tentities\nheart of skin\t5:2:x\n",
-            "tsv:2: an entity that does not end behind its beginning .field 'entities', value '5:2:x'",
-        ),
-        ("ner", "QNER.train.tsv", "query\tentities\nheart of skin\t2:2:x\n", "does not end behind its beginning"),
-        ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:5:x;0:5:y\n", "tsv:2: an entity outside .* over another"),
-    ],
-)
-def test_another_layout(name, file, content, message, tmp_path) -> None:
-    path = tmp_path / file
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError, match=message) as caught:
-        load_benchmark(name).read(path, Counter())
-    assert caught.value.file == path
 
 
 def test_what_is_left_out_or_mended_is_counted(tmp_path) -> None:
@@ -770,22 +696,3 @@ def test_only_an_encoder_can_be_fine_tuned() -> None:
 
 
 # Published numbers
-
-
-def test_published_numbers() -> None:
-    found = {
-        (name, one.system, one.metric, one.subset): one.value
-        for name in NAMES
-        for one in load_benchmark(name).PUBLISHED
-    }
-    assert found["ner", "ELECTRA+EM", "F1", "dataset=cEHRNER"] == pytest.approx(0.9210)
-    assert found["ner", "ELECTRA+EM+PAP", "F1", "dataset=QNER, maximum of runs"] == pytest.approx(0.8872)
-    assert found["sentence_pair", "BERT-Base", "F1", "dataset=cMedQQ"] == pytest.approx(0.8706)
-    assert found["sentence_pair", "ELECTRA-Base", "F1", "dataset=QTRel-hard"] == pytest.approx(0.8190)
-    assert found["classification", "MC-BERT", "F1", "dataset=cMedTC"] == pytest.approx(0.821)
-    assert found["answer_ranking", "EMBERT (from BERT-Base)", "F1", "dataset=cMedQA"] == pytest.approx(0.7510)
-    assert found["retrieval", "ELECTRA+EM", "ordered pairs", "dataset=cMedIR"] == pytest.approx(3.64 / 4.64, abs=5e-5)
-    assert ("retrieval", "BioHanBERT (10K)", "ordered pairs", "dataset=cMedIR") not in found
-    assert ("sentence_pair", "MC-BERT", "F1", "dataset=cMedQQ, maximum of runs") not in found
-    sizes = Counter(name for name, *_ in found)
-    assert sizes == {"ner": 27, "sentence_pair": 26, "classification": 30, "answer_ranking": 28, "retrieval": 7}

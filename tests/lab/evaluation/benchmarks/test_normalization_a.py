@@ -107,35 +107,7 @@ def test_parts_and_the_mean_of_folds_against_the_reference(drawn) -> None:
     assert result.notes["queries"] == len(flat)
 
 
-def test_rows_are_the_same_for_every_system() -> None:
-    for name, *sets in (["psytar"], ["ncbi_disease"], ["bc5cdr"], ["biosyn"]):
-        one, other = (score(name, *sets, system=system).rows for system in ("exact_match", "tfidf"))
-        for column in ("query", "mention", "gold"):
-            assert one[column].equals(other[column])
-
-
 # PsyTAR and Cadec
-
-
-@pytest.mark.parametrize("name", ["psytar", "cadec"])
-def test_folds(name) -> None:
-    result = score(name)
-    assert len(result.rows) == 12
-    assert result.rows["mention"].to_list()[:3] == ["mouth was dry", "awake all night", "flat affect"]
-    assert result.rows["fold"].n_unique() == 5
-    # Twelve mentions, of which "dry mouth", "insomnia", "weight gain" and "flat affect" are names.
-    assert figures(result)["accuracy@1", "all"] == pytest.approx(4 / 12)
-    assert figures(result)["accuracy@1", "mean of folds"] == pytest.approx((1 / 3 + 1 / 3 + 1 / 2 + 0 + 1 / 2) / 5)
-    assert result.notes["names"] == result.notes["concepts"] == 4
-    assert result.notes["covered"] == 12
-    assert [metric.name for metric in result.metrics] == ["accuracy@1", "accuracy@3", ANY]
-
-
-def test_quotes_of_a_spreadsheet_are_taken_off_and_counted_once() -> None:
-    parts = load("psytar")
-    # The line stands in a test file once and in four training files.
-    assert parts.notes == {"distinct strings freed of quotes": 1}
-    assert ('felt "flat" inside',) in [strings for part in parts.parts for strings in part.queries.parts]
 
 
 def test_seen_is_told_by_the_fold(tmp_path) -> None:
@@ -172,16 +144,6 @@ def test_gold_that_is_no_target_is_not_covered(tmp_path) -> None:
     assert score("psytar", data=data).notes["names"] == 21
 
 
-@pytest.mark.parametrize("line", ["101 no tab", "101\t", "\tmouth", "101\tmouth\tmore", '101\t""', '101\t" "'])
-def test_a_line_of_another_layout(line, tmp_path) -> None:
-    data = copied("cadec", tmp_path)
-    path = data / "cadec" / "CADEC_3" / "test.txt"
-    path.write_text(f"101\tdry mouth\n\n{line}\n")
-    with pytest.raises(InputError) as caught:
-        load("cadec", data=data)
-    assert (caught.value.file, caught.value.line) == (path, 3)
-
-
 def test_an_empty_or_missing_fold_and_bytes_that_are_no_text(tmp_path) -> None:
     data = copied("cadec", tmp_path)
     path = data / "cadec" / "CADEC_4" / "train.txt"
@@ -194,19 +156,6 @@ def test_an_empty_or_missing_fold_and_bytes_that_are_no_text(tmp_path) -> None:
     path.unlink()
     with pytest.raises(InputError, match=r"finds no CADEC_4/train\.txt .*GanjinZero"):
         load("cadec", data=data)
-
-
-def test_published_numbers_of_the_folds() -> None:
-    cadec, psytar = (load_benchmark(name).PUBLISHED for name in ("cadec", "psytar"))
-    assert len(cadec) == len(psytar)
-    found = {(one.system, one.metric, one.source): one for one in (*cadec, *psytar) if one in psytar}
-    assert found["CODER ENG, mean", "accuracy@1", "Yuan et al. 2022, table 1"].value == 0.5392
-    assert found["CODER ENG, mean", "accuracy@3", "Yuan et al. 2020, table 1"].value == 0.6247
-    slips = {(one.system, one.value) for one in cadec if one.slip}
-    assert ("BioBERT, mean", 0.0362) in slips
-    assert not any(one.slip for one in psytar)
-    assert all("181" in one.differs for one in cadec)
-    assert all("167" in one.differs for one in psytar)
 
 
 # Dictionaries
@@ -304,44 +253,6 @@ def test_split_gives_n_parts_or_none(mention, n) -> None:
 # NCBI Disease
 
 
-def test_ncbi_disease() -> None:
-    part = load("ncbi_disease").parts[0]
-    asked = dict(zip(part.queries.parts, part.queries.gold, strict=True))
-    assert asked[("breast cancer", "ovarian cancer")] == (frozenset(["D000001", "D000002"]),) * 2
-    assert asked[("cleft lip", "cleft palate")] == (frozenset(["D000004", "D000005"]),) * 2
-    assert asked[("wobble syndrome",)] == ({"600003"},)
-    assert asked[("ovarian cancer",)] == ({"D000002"},)
-    assert asked[("mottled ear",)] == ({"C000006", "C000007"},)
-    # OMIM beside MeSH makes no second part, but is right.
-    assert asked[("staggering",)] == ({"600003", "D000008"},)
-    assert part.queries.columns["composite"] == ["taken apart", None, None, "taken apart", None, None, None, "whole"]
-    assert part.queries.seen == [False, True, False, False, True, False, False, False]
-    notes = load("ncbi_disease").notes
-    assert notes["mentions left out, without an id"] == 1
-    assert notes["mentions left out, their document stands there twice"] == 1
-    assert notes["mentions of several concepts, taken apart"] == 2
-    assert notes["mentions of several concepts, whole"] == 1
-    assert notes["gold ids, not in the dictionary"] == 1
-
-
-def test_ncbi_disease_is_scored_by_parts_and_says_what_is_covered() -> None:
-    result = score("ncbi_disease")
-    right = dict(zip(result.rows["mention"], result.rows["right@1"], strict=True))
-    assert right == {
-        "breast cancer | ovarian cancer": True,
-        "wobble syndrome": True,
-        "ovarian cancer": True,
-        "cleft lip | cleft palate": True,
-        "swan cancer": False,
-        "mottled ear": True,
-        "staggering": False,
-        "tumours of both kinds and cancer": False,
-    }
-    assert result.rows.filter(~result.rows["covered"])["mention"].to_list() == ["swan cancer"]
-    assert {"type", "composite", "seen", "covered"} == set(result.subsets)
-    assert figures(result)["accuracy@1", "seen=False"] == pytest.approx(4 / 6)
-
-
 def test_a_composite_mention_is_wrong_if_one_part_is(tmp_path) -> None:
     data = copied("ncbi_disease", tmp_path)
     path = data / "ncbi_disease" / "medic_06Jul2012.txt"
@@ -349,30 +260,6 @@ def test_a_composite_mention_is_wrong_if_one_part_is(tmp_path) -> None:
     result = score("ncbi_disease", data=data)
     assert result.rows.row(0, named=True)["mention"] == "breast cancer | ovarian cancer"
     assert not result.rows.row(0, named=True)["right@1"]
-
-
-def test_names_of_the_training_mentions() -> None:
-    alone, more = load("ncbi_disease"), load("ncbi_disease", "mentions=train")
-    added = set(zip(more.parts[0].targets.ids, more.parts[0].targets.names, strict=True))
-    added -= set(zip(alone.parts[0].targets.ids, alone.parts[0].targets.names, strict=True))
-    assert added == {
-        ("D999999", "swan cancer"),
-        ("D000008", "cancer"),
-        ("600003", "wobble syndrome"),
-        ("600003", "the staggers"),
-    }
-    assert more.notes["training mentions among the names"] == 4
-    assert more.notes["training mentions of several concepts, left out of the names"] == 1
-    result = score("ncbi_disease", "mentions=train")
-    assert result.rows["covered"].all()
-    assert score("ncbi_disease", "mentions=train").notes["covered"] == 8
-
-
-def test_the_dev_part_has_only_train_before_it() -> None:
-    part = load("ncbi_disease", "part=dev", "mentions=train").parts[0]
-    assert len(part.queries) == 2
-    assert "the staggers" not in part.targets.names
-    assert part.queries.seen == [False, False]
 
 
 def test_training_files_are_needed_for_their_names_only(tmp_path) -> None:
@@ -409,26 +296,6 @@ def test_a_corpus_of_another_layout(text, problem, line, tmp_path) -> None:
 # BC5CDR
 
 
-def test_bc5cdr_ranks_each_type_against_its_own_names() -> None:
-    diseases, chemicals = load("bc5cdr").parts
-    assert diseases.queries.parts == [("renal toxicity", "hepatic toxicity"), ("green skin",)]
-    assert chemicals.queries.parts == [("Examplin",), ("mold",)]
-    assert set(chemicals.targets.ids) == {"C000021", "D000022"}
-    assert diseases.queries.seen == [False, True]
-    assert chemicals.queries.seen == [False, True]
-    result = score("bc5cdr")
-    assert result.rows["right@1"].to_list() == [True, True, True, False]
-    assert result.rows["covered"].to_list() == [True, True, True, False]
-    assert figures(result)["accuracy@1", "type=Chemical"] == 0.5
-    assert result.notes["mentions left out, without an id"] == 1
-    assert result.notes["gold ids, first id"] == 3
-    assert result.notes["gold ids, other id"] == 1
-
-
-def test_bc5cdr_with_training_mentions() -> None:
-    assert score("bc5cdr", "mentions=train").rows["right@1"].to_list() == [True, True, True, True]
-
-
 def test_without_a_dictionary_of_chemicals_they_are_left_out_and_counted(tmp_path) -> None:
     data = copied("bc5cdr", tmp_path)
     (data / "bc5cdr" / "CTD_chemicals.tsv").unlink()
@@ -450,36 +317,6 @@ def test_bc5cdr_without_a_type_it_knows(tmp_path) -> None:
 # BioSyn's layout
 
 
-def test_all_sets_of_the_folder() -> None:
-    result = score("biosyn")
-    assert result.rows["dataset"].unique(maintain_order=True).to_list() == [
-        "askapatient",
-        "cometa/stratified_general",
-        "cometa/zeroshot_general",
-        "swans",
-    ]
-    assert "dataset" in result.subsets
-    assert result.notes["protocol"] == "sapbert"
-
-
-def test_concept_files() -> None:
-    part = load("biosyn", "dataset=swans").parts[0]
-    assert part.queries.parts == [
-        ("breast cancer", "ovarian cancer"),
-        ("the staggers",),
-        ("breast neoplasms",),
-        ("oddness",),
-    ]
-    assert part.queries.seen == [False, True, False, False]
-    result = score("biosyn", "dataset=swans")
-    # "breast neoplasms" is a name of D000001 and 600001: right by the second, for either counts.
-    assert result.rows["right@1"].to_list() == [True, False, False, False]
-    assert result.rows["shared@1"].to_list() == [True, False, True, False]
-    assert result.rows["covered"].to_list() == [True, True, True, False]
-    assert result.notes["queries without an id, counted as wrong"] == 1
-    assert not result.figures
-
-
 def test_the_test_dictionary_has_the_training_mentions(tmp_path) -> None:
     result = score("biosyn", "dataset=swans", "mentions=train")
     assert result.rows["shared@1"].to_list() == [True, True, True, False]
@@ -492,43 +329,6 @@ def test_the_test_dictionary_has_the_training_mentions(tmp_path) -> None:
     with pytest.raises(InputError, match="finds no training mentions of swans"):
         load("biosyn", "dataset=swans", "mentions=train", data=data)
     assert load("biosyn", "dataset=swans", data=data).parts[0].queries.seen is None
-
-
-def test_folds_of_query_files() -> None:
-    result = score("biosyn", "dataset=askapatient")
-    assert result.rows["fold"].to_list() == ["0", "0", "1"]
-    assert result.rows["seen"].to_list() == [False, True, False]
-    assert figures(result)["accuracy@1", "mean of folds, dataset=askapatient"] == pytest.approx((0.5 + 1) / 2)
-    assert figures(result)["accuracy@1", "fold=0"] == 0.5
-    assert score("biosyn", "dataset=askapatient", "mentions=train").rows["right@1"].to_list() == [True, True, True]
-
-
-def test_tables_of_cometa() -> None:
-    result = score("biosyn", "dataset=cometa")
-    assert result.rows["mention"].to_list() == ["dry mouth", "insomnia"]
-    assert result.rows["right@1"].all()
-    assert not result.figures
-    with pytest.raises(InputError, match=r"finds no cometa/processed_dev/\*\.concept"):
-        load("biosyn", "dataset=cometa", "part=dev")
-
-
-def test_portellis_runs_are_kept_apart() -> None:
-    result = score("biosyn", "protocol=portelli")
-    assert result.rows["dataset"].unique().to_list() == ["smm4h (portelli)"]
-    assert result.rows["fold"].to_list() == ["0", "1", "1", "2", "2"]
-    assert result.rows["mention"].to_list()[2] == "so, fat"
-    assert result.rows["seen"].to_list() == [True, True, False, True, False]
-    assert figures(result)["accuracy@1", "mean of folds, dataset=smm4h (portelli)"] == pytest.approx(2 / 3)
-    published = load_benchmark("biosyn").PUBLISHED
-    assert {one.subset for one in published} == {
-        f"dataset={name} (portelli)" for name in ("twimed_tw", "smm4h", "psytar", "cadec", "twimed_pm")
-    }
-    assert (
-        load("biosyn", "protocol=portelli", "dataset=swans")
-        .parts[0]
-        .queries.columns["dataset"][0]
-        .endswith("(portelli)")
-    )
 
 
 def test_portellis_targets_are_the_preferred_terms_of_meddra_in_a_umls(tmp_path: Path) -> None:
@@ -561,41 +361,6 @@ def test_portellis_targets_are_the_preferred_terms_of_meddra_in_a_umls(tmp_path:
     other = Source(data, load_terminology(tmp_path / "snomed.terminology"), "biosyn", module.INFO.where)
     with pytest.raises(UsageError, match=r"snomed.terminology holds no preferred term of MedDRA: .* source MDR"):
         module.load(other, options)
-
-
-def test_published_slips_of_biolord() -> None:
-    published = load_benchmark("biosyn").PUBLISHED
-    slips = {(one.subset, one.value) for one in published if one.slip}
-    assert slips == {
-        ("dataset=cadec (portelli)", 0.474),
-        ("dataset=twimed_tw (portelli)", 0.474),
-        ("dataset=smm4h (portelli)", 0.469),
-    }
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "problem"),
-    [
-        ("swans/processed_test/12.concept", "12||0|9||D||mention\n", "not document"),
-        ("swans/processed_test/12.concept", "12||0|9||D||||D000001\n", "not document"),
-        ("swans/processed_test/12.concept", "12||0|9||D|| | ||D000001\n", "empty mention or id"),
-        ("swans/train_dictionary.txt", "D000001 breast\n", "not an id, || and a name"),
-        ("swans/train_dictionary.txt", "D000001||\n", "not an id, || and a name"),
-        ("swans/train_dictionary.txt", "\n", "holds no name"),
-        ("askapatient/AskAPatient.fold-0.test.preprocessed_query.txt", "dry mouth\n", r"not id\|\|mention"),
-        ("askapatient/AskAPatient.fold-0.test.preprocessed_query.txt", "\n", "holds no query"),
-        ("cometa/splits/zeroshot_general/test.csv", "Term\tSNOMED\nx\t1\n", "has no column 'General SNOMED ID'"),
-        ("cometa/splits/zeroshot_general/test.csv", "Term\tGeneral SNOMED ID\nx\t\n", "a row without 'Term'"),
-        ("cometa/splits/zeroshot_general/test.csv", "Term\tGeneral SNOMED ID\n", "holds no row"),
-    ],
-)
-def test_sets_of_another_layout(file, text, problem, tmp_path) -> None:
-    data = copied("biosyn", tmp_path)
-    path = data / "biosyn" / file
-    path.write_text(text)
-    with pytest.raises(InputError, match=problem) as caught:
-        load("biosyn", data=data)
-    assert caught.value.file == path
 
 
 def test_no_such_set() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,43 +23,11 @@ from alphita_lab.evaluation.scoring import relation_classifier
 from alphita_lab.evaluation.scoring.relation_classifier import ClassifierSettings, Examples
 from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
-from tests.doubles import HashEncoder
+from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
 from tests.tiny import tiny_model
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
 FOLDER = FIXTURES / "relation_classification"
-
-
-class Words:
-    """Vectors of strings, by hashing."""
-
-    name, rules = "words", ("lowercase",)
-
-    def __init__(self) -> None:
-        self.facts = {"kind": "test"}
-
-    def encode(self, strings: Sequence[str]) -> np.ndarray:
-        return HashEncoder().encode(strings).astype(np.float32)
-
-    def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError
-
-    def similarity(self, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-        raise NotImplementedError
-
-
-class Concepts:
-    """Vectors of concepts, none of those whose id ends in 1."""
-
-    name = "concepts"
-
-    def __init__(self) -> None:
-        self.facts = {"kind": "test"}
-
-    def encode_concepts(self, ids: Sequence[str]) -> np.ndarray:
-        vectors = HashEncoder(dim=8).encode(ids).astype(np.float32)
-        vectors[[one.endswith("1") for one in ids]] = np.nan
-        return vectors
 
 
 def source(data: Path | None = FIXTURES, terminology: Terminology | None = None) -> Source:
@@ -116,7 +81,7 @@ def test_random_terms_are_seeded_and_of_the_concept() -> None:
 def test_benchmark_with_vectors_of_terms() -> None:
     options = OPTIONS.model_copy(update={"epochs": 50})
     data = benchmark.load(source(), options)
-    result = benchmark.evaluate(data, Words(), options)
+    result = benchmark.evaluate(data, Hashes(), options)
     assert len(result.rows) == 8
     assert result.notes["concepts_without_a_name_or_vector"] == 1
     uncovered = result.rows.filter(~result.rows["covered"])
@@ -126,7 +91,7 @@ def test_benchmark_with_vectors_of_terms() -> None:
     right = [a == b for a, b in zip(result.rows["relation"], result.rows["predicted"], strict=True)]
     assert values["accuracy", "all"] == np.mean(right)
     assert values["accuracy", "covered=False"] is not None
-    again = benchmark.evaluate(data, Words(), options)
+    again = benchmark.evaluate(data, Hashes(), options)
     assert again.rows.equals(result.rows)
 
 
@@ -134,7 +99,7 @@ def test_benchmark_with_vectors_of_concepts_needs_no_names() -> None:
     options = benchmark.Options(epochs=2, fine_tune=True)
     data = benchmark.load(source(), options)
     assert data.terms is None
-    result = benchmark.evaluate(data, Concepts(), options)
+    result = benchmark.evaluate(data, HashedConcepts(lambda one: one.endswith("1")), options)
     without = sum(one.endswith("1") for one in data.concepts)
     assert result.notes["concepts_without_a_name_or_vector"] == without > 0
     assert [metric.name for metric in result.metrics] == [
@@ -144,7 +109,7 @@ def test_benchmark_with_vectors_of_concepts_needs_no_names() -> None:
         "macro F1, fine-tuned",
     ]
     with pytest.raises(UsageError, match="needs names"):
-        benchmark.evaluate(data, Words(), options)
+        benchmark.evaluate(data, Hashes(), options)
 
 
 def test_fine_tuning_leaves_the_system_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +230,7 @@ def test_triples_of_a_terminology(terminology: Terminology) -> None:
     assert len(data.test) == 12
     sampled = benchmark.load(source(None, terminology), options.model_copy(update={"max_triples": 20}))
     assert len(sampled.train) + len(sampled.test) == 20
-    result = benchmark.evaluate(data, Words(), options)
+    result = benchmark.evaluate(data, Hashes(), options)
     assert result.rows["covered"].all()
     assert result.notes["test_pairs_also_in_train"] == 0
 
@@ -289,7 +254,7 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
     assert data.notes["split, triples held out"] == len(split.triples)
     assert data.notes["split, triples not of this terminology"] == 0
     assert data.notes["test_pairs_also_in_train"] == data.notes["test_pairs_turned_round_in_train"] == 0
-    notes = benchmark.evaluate(data, Words(), options).notes
+    notes = benchmark.evaluate(data, Hashes(), options).notes
     assert notes["test part"] == "held-out triples of a saved split"
     with pytest.raises(UsageError, match="triples=terminology"):
         benchmark.load(source(tmp_path), benchmark.Options(held_out=tmp_path / "x.split"))
@@ -310,53 +275,8 @@ def test_names_of_a_terminology(terminology: Terminology, tmp_path: Path) -> Non
     assert data.notes["test_pairs_also_in_train"] == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
-        ("x_test.txt", "C1 C2\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\t\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\tC2\tC3\n" * 8, "not two ids with a tab between"),
-        ("x_test.txt", "C1\tC2\n", "1 lines, but y_test.txt has 8"),
-        ("y_train.txt", "\n" + "may cause\n" * 30, "names no relation"),
-        ("y_train.txt", "\n\n", "holds no line"),
-        ("y_test.txt", b"\xff\n", "not UTF-8"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2\n", r"not head\|relation\|tail\|source"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause||diseasedb\n", r"not head\|relation\|tail\|source"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2|other\n", "no triple of the source diseasedb"),
-        ("relation_all.txt", "cui1|rel|cui2|source\nC1|may cause|C2|diseasedb\n", "needs two relations"),
-    ],
-)
-def test_bad_files(tmp_path: Path, name: str, text: str | bytes, problem: str) -> None:
-    shutil.copytree(FOLDER, tmp_path / "data")
-    (tmp_path / "data" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError, match=problem) as error:
-        benchmark.load(source(tmp_path / "data"), OPTIONS)
-    assert error.value.file is not None
-
-
-def test_gzipped_files(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "data")
-    plain = benchmark.load(source(tmp_path / "data"), OPTIONS)
-    for path in list((tmp_path / "data").rglob("*.txt")):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes().replace(b"\n", b"\r\n")))
-        path.unlink()
-    packed = benchmark.load(source(tmp_path / "data"), OPTIONS)
-    assert (packed.concepts, packed.terms) == (plain.concepts, plain.terms)
-
-
 def test_stratified_split_needs_two_of_each(tmp_path: Path) -> None:
     lines = ["cui1|rel|cui2|source", *(f"C{n}|may cause|D{n}|diseasedb" for n in range(9)), "C1|once|D2|diseasedb"]
     (tmp_path / "relation_all.txt").write_text("\n".join(lines))
     with pytest.raises(InputError, match="once"):
         benchmark.load(source(tmp_path), benchmark.Options(split="stratified"))
-
-
-def test_missing_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="somewhere"):
-        benchmark.load(source(tmp_path), OPTIONS)
-    with pytest.raises(UsageError, match="--data"):
-        benchmark.load(source(None), OPTIONS)
-    with pytest.raises(UsageError, match="needs a terminology"):
-        benchmark.load(source(None), benchmark.Options(triples="terminology"))
-    with pytest.raises(UsageError, match="vectors of terms or of concepts"):
-        benchmark.evaluate(benchmark.load(source(), OPTIONS), object(), OPTIONS)

@@ -25,47 +25,11 @@ from alphita_lab.evaluation.scoring.results import Result, figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.evaluation.systems.tfidf import TfidfSystem
 from tests.doubles import HashEncoder
+from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
 from tests.reference import pairs as slow
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6, allow_subnormal=False))
-
-
-class Hashes:
-    """A system with vectors; strings that hold `unknown` have none."""
-
-    name = "hashes"
-    rules = DEFAULT_RULES
-
-    def __init__(self, unknown: str = "\0") -> None:
-        self.facts: dict[str, object] = {}
-        self.unknown = unknown
-
-    def encode(self, strings):
-        vectors = HashEncoder().encode(strings)
-        vectors[[self.unknown in string for string in strings]] = np.nan
-        return vectors
-
-    def neighbours(self, queries, terms, k):
-        raise AssertionError("pairs are compared")
-
-    def similarity(self, left, right):
-        return (self.encode(left) * self.encode(right)).sum(axis=1)
-
-
-class Concepts:
-    """A system with vectors of ids only."""
-
-    name = "ids"
-
-    def __init__(self, unknown: str = "") -> None:
-        self.facts: dict[str, object] = {}
-        self.unknown = unknown
-
-    def encode_concepts(self, ids):
-        vectors = HashEncoder().encode(ids)
-        vectors[[one == self.unknown for one in ids]] = np.nan
-        return vectors
 
 
 def source(module, folder: Path | None = FIXTURES, terminology: Terminology | None = None) -> Source:
@@ -178,37 +142,6 @@ def test_mean_of_names_leaves_out_what_has_no_vector() -> None:
 # --- relatedness -----------------------------------------------------------------------------------------------------
 
 
-def test_relatedness_reads_every_published_layout() -> None:
-    result = score(relatedness, Hashes())
-    sizes = dict(result.rows["dataset"].value_counts().iter_rows())
-    assert sizes == {
-        "UMNSRS similarity": 5,
-        "UMNSRS relatedness": 4,
-        "MayoSRS": 3,
-        "MiniMayoSRS physicians": 3,
-        "MiniMayoSRS coders": 3,
-        "EHR-RelB": 3,
-        "Bio-SimLex": 4,
-        "Bio-SimVerb": 3,
-    }
-    row = result.rows.filter(dataset="EHR-RelB").row(1, named=True)
-    assert (row["left"], row["right"]) == ("Eye bleeding", "Bone ache")
-    assert row["gold"] == pytest.approx(1 / 3)
-    assert result.rows.filter(dataset="UMNSRS similarity")["right"][-1] == "Skin, itching of"
-    assert result.rows.filter(dataset="MiniMayoSRS coders")["gold"].to_list() == [3.7, 3, 1.2]
-    assert result.notes["pairs of UMNSRS relatedness left out for want of a string or score"] == 1
-    assert result.notes["pairs of UMNSRS relatedness that stand there twice"] == 1
-    rows = result.rows.filter(dataset="UMNSRS similarity")
-    wanted = slow.spearman(rows["gold"].to_list(), rows["similarity"].to_list())
-    assert figures(result)["Spearman", "dataset=UMNSRS similarity"] == pytest.approx(wanted)
-
-
-def test_relatedness_of_a_lexical_system() -> None:
-    result = score(relatedness, TfidfSystem())
-    assert len(result.rows) == 28
-    assert result.rows["similarity"].null_count() == 0
-
-
 def test_relatedness_says_which_sets_are_missing(copied) -> None:
     for name in ("MayoSRS.csv", "EHR-RelB.tsv"):
         (copied / "relatedness" / name).unlink()
@@ -221,34 +154,6 @@ def test_relatedness_says_which_sets_are_missing(copied) -> None:
         score(relatedness, Hashes(), copied)
     with pytest.raises(UsageError, match="--data"):
         score(relatedness, Hashes(), None)  # type: ignore[arg-type]
-
-
-def test_relatedness_of_a_gzipped_file(copied) -> None:
-    path = copied / "relatedness" / "MayoSRS.csv"
-    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
-    assert "MayoSRS" in set(score(relatedness, Hashes(), copied).rows["dataset"])
-    Path(f"{path}.gz").write_bytes(b"no gzip")
-    with pytest.raises(InputError, match="cannot be read"):
-        score(relatedness, Hashes(), copied)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("Mean,CUI1,CUI2,TERM1\n1,C1,C2,a\n", r"MayoSRS.csv:1: has no column 'TERM2'.*columns TERM1, TERM2, Mean"),
-        ("Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,a\n", r"MayoSRS.csv:2: a line of 4 fields"),
-        ("Mean,CUI1,CUI2,TERM1,TERM2\nhigh,C1,C2,a,b\n", r"MayoSRS.csv:2: the score is not a number.*'high'"),
-        ("Mean,CUI1,CUI2,TERM1,TERM2\ninf,C1,C2,a,b\n", "the score is not a number"),
-        ("Mean,CUI1,CUI2,TERM1,TERM2\n,C1,C2,a,b\n", "holds no pair"),
-        ("", "has no column"),
-        ('Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,"a"b,c\n', "not a row of a table"),
-    ],
-)
-def test_relatedness_of_another_layout(copied, text, message) -> None:
-    (copied / "relatedness" / "MayoSRS.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        score(relatedness, Hashes(), copied)
 
 
 def test_relatedness_of_bytes_that_are_no_text(copied) -> None:
@@ -289,11 +194,11 @@ def test_pairs_without_an_answer_are_left_out_and_counted() -> None:
 
 
 def test_concept_systems_are_asked_for_ids() -> None:
-    result = score(relatedness, Concepts(unknown="C9000003"))
+    result = score(relatedness, HashedConcepts("C9000003".__eq__))
     assert result.notes["compared"].startswith("by concept")
     rows = result.rows.filter(dataset="UMNSRS similarity")
     assert rows["similarity"].is_null().to_list() == [False, True, False, False, True]
-    one, other = Concepts().encode_concepts(["C9000001", "C9000002"])
+    one, other = HashedConcepts().encode_concepts(["C9000001", "C9000002"])
     assert rows["similarity"][0] == pytest.approx(float(one @ other), abs=1e-6)
     # These have no CUIs, and one pair of EHR-RelB lacks one.
     assert result.rows.filter(dataset="Bio-SimLex")["similarity"].null_count() == 4
@@ -361,24 +266,6 @@ def test_relatedness_in_translation(tmp_path) -> None:
 # --- sts -------------------------------------------------------------------------------------------------------------
 
 
-def test_sts_reads_every_published_layout() -> None:
-    result = score(sts, Hashes())
-    sizes = dict(result.rows["dataset"].value_counts().iter_rows())
-    assert sizes == {"BIOSSES": 4, "MedSTS": 3, "SICK": 3, "STS-B en": 3, "STS-B it": 3}
-    assert set(result.rows.filter(dataset="SICK")["language"]) == {"en"}
-    assert result.rows.filter(dataset="SICK")["gold"].to_list() == [4.7, 1.1, 3.5]
-    assert result.rows.filter(dataset="STS-B en")["right"][0] == "A baker, a tall one, kneads the dough."
-    assert result.rows.filter(dataset="BIOSSES")["left"][2] == 'The "old" drug works.'
-    assert result.notes["strings of BIOSSES freed of quotes"] == 1
-    found = figures(result)
-    for name in sizes:
-        rows = result.rows.filter(dataset=name)
-        wanted = slow.pearson(rows["gold"].to_list(), rows["similarity"].to_list())
-        assert found["Pearson", f"dataset={name}"] == pytest.approx(wanted)
-    assert ("Pearson", "language=it") in found
-    assert score(sts, TfidfSystem()).rows["similarity"].null_count() == 0
-
-
 def test_quotes_of_a_sentence_itself_are_kept(tmp_path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text('1\t"bulbs" and "onions"\t"the ""old"" drug"\n', encoding="utf-8")
@@ -405,11 +292,6 @@ def test_sts_by_part_and_language(copied) -> None:
     rows = score(sts, Hashes(), copied).rows.filter(dataset="STS-B en")
     assert rows["gold"].to_list() == [2.5, 5]
     assert rows["right"].to_list() == ['A "girl" hums.', "A c."]
-
-
-def test_sts_without_any_file(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"the benchmark sts finds no BIOSSES/test\.tsv.*BLUE"):
-        score(sts, Hashes(), tmp_path)
 
 
 def test_strings_that_an_encoder_cuts_are_counted() -> None:
@@ -463,35 +345,4 @@ def test_mednli_s_without_answers_and_with_ties(copied) -> None:
     assert result.notes["lines with an empty sentence, left out"] == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("no json", "mli_test_v1.jsonl:1: not a JSON object with sentence1"),
-        ('{"sentence1": "a", "gold_label": "neutral"}', "not a JSON object with sentence1"),
-        ("[1, 2]", "not a JSON object with sentence1"),
-        ('{"sentence1": "a", "sentence2": "b", "gold_label": "-"}', "not a label of MedNLI"),
-        ('{"sentence1": 1, "sentence2": "b", "gold_label": "neutral"}', "the sentences are not strings"),
-        ('{"sentence1": "a", "sentence2": "b", "gold_label": "neutral"}', "has no premise with an entailed"),
-    ],
-)
-def test_mednli_s_of_another_layout(copied, line, message) -> None:
-    (copied / "mednli_s" / "mli_test_v1.jsonl").write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        score(mednli_s, Hashes(), copied)
-
-
-def test_mednli_s_without_its_file() -> None:
-    with pytest.raises(InputError, match=r"finds no mli_dev_v1\.jsonl.*physionet"):
-        score(mednli_s, Hashes(), part="dev")
-
-
 # --- what papers report ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", [relatedness, sts, mednli_s])
-def test_published_numbers_are_of_figures_that_there_are(module) -> None:
-    result = score(module, Hashes())
-    found = set(figures(result))
-    assert {(one.metric, one.subset) for one in module.PUBLISHED} <= found
-    assert all(-1 <= one.value <= 1 for one in module.PUBLISHED)
-    assert module.INFO.main_metric == result.metrics[0].name

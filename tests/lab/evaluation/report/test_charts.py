@@ -126,7 +126,8 @@ def test_ticks() -> None:
 
 def test_drawing_needs_no_plotting_library() -> None:
     code = (
-        "import sys, alphita_lab.evaluation.report.page, alphita_lab.evaluation.report.comparison; "
+        "import sys, alphita_lab.evaluation.report.page, alphita_lab.evaluation.report.comparison, "
+        "alphita_lab.evaluation.report.pictures; "
         "print([m for m in ('matplotlib', 'openTSNE', 'sklearn', 'scipy', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

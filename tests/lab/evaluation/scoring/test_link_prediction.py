@@ -384,9 +384,3 @@ def test_rare_and_inverse_relations_are_left_out(two_ways: Terminology) -> None:
     triples, facts = graph_triples.usable_triples(two_ways, rare=1, inverse=1.0)
     assert facts["inverse_relations_left_out"] == ["has_part (turns part_of round)"]
     assert (triples[:, 0] != triples[:, 2]).all()
-
-
-def test_published_numbers_carry_the_slip() -> None:
-    slips = [(one.system, one.metric, one.value) for one in benchmark.PUBLISHED if one.slip]
-    assert slips == [("RotatE", "MR", 3382)]
-    assert max(one.value for one in benchmark.PUBLISHED if one.metric == "MR") == 3382

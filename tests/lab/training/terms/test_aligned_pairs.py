@@ -14,8 +14,8 @@ import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
-from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
+from alphita.terminology.splits import hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.training.terms import aligned_pairs, terminology_pairs

@@ -9,9 +9,8 @@ import pytest
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology import store
-from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import Split
+from alphita.terminology.splits import Split, hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita_lab.training.terms.translation_data import Wanted, gather
 

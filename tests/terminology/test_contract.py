@@ -1,0 +1,270 @@
+"""What holds of every loader: one contract over all of them, its cases in `expected/`.
+
+`expected/cases.tsv` names files of the fixtures and options; `expected/NAME.txt` holds every fact that they give, the
+sources, what was left out and what was refused. To write them anew after a change that is meant: ALPHITA_EXPECTED=1.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alphita import config, registry
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.terminology.loaders import PACKAGE
+from tests.terminology import fuzz
+from tests.terminology.conftest import (
+    ADDING,
+    EXPECTED,
+    FIXTURES,
+    cases,
+    cut_gzip,
+    facts,
+    manifest_facts,
+    option_values,
+    saved,
+    zipped,
+)
+from tests.terminology.test_properties import check_csr
+from tests.terminology.test_row_order import RELEASE
+
+NAMES = registry.names(PACKAGE)
+# Of each format the file that cannot be missing.
+MAIN = {
+    "babelon": "x.tsv",
+    "hpoa": "x.hpoa",
+    "icd10cm": "small_tabular.xml",
+    "loinc": "Loinc.csv",
+    "obo": "x.obo",
+    "obographs": "x.json",
+    "omop": "CONCEPT.csv",
+    "products": "p.csv",
+    "rxnorm": "rrf/RXNCONSO.RRF",
+    "snomed_ct": "sct2_Description_Snapshot_INT_20260101.txt",
+    "snomed_ct_gps": "set.txt",
+    "table": "t.csv",
+    "umls": "MRCONSO.RRF",
+}
+
+
+def options(name: str, bases: dict[str, Path], written: str = "") -> tuple[Any, Any]:
+    """Return a loader and its options."""
+    loader = registry.load(PACKAGE, name)
+    return loader, option_values(loader, written, **({"onto": str(bases[name])} if name in ADDING else {}))
+
+
+def least(name: str, folder: Path) -> Path:
+    """Copy the smallest good release of a format."""
+    if name == "icd10cm":
+        folder.mkdir()
+        return Path(shutil.copy(FIXTURES / "small_tabular.xml", folder)).parent
+    source = FIXTURES / "least" / name
+    # MRFILES counts the rows.
+    ignored = shutil.ignore_patterns("MRFILES.RRF")
+    return shutil.copytree(source if source.exists() else FIXTURES / name, folder, ignore=ignored)
+
+
+def release(name: str) -> dict[str, bytes]:
+    """Return the files of a format's fixture by their names in a folder."""
+    return {path.relative_to(FIXTURES).as_posix(): path.read_bytes() for path in sorted(FIXTURES.glob(RELEASE[name]))}
+
+
+@pytest.mark.parametrize(("case", "name", "files", "written"), cases("cases.tsv"))
+def test_fixtures_give_all_these_facts(
+    case: str, name: str, files: str, written: str, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    loader, chosen = options(name, bases, written)
+    paths = [path for pattern in files.split() for path in sorted(FIXTURES.glob(pattern))]
+    terminology, rejects = saved(loader, paths, chosen, tmp_path)
+    check_csr(terminology)
+    shown = [str([Path(file).name, *row]) for file, *row in rejects]
+    found = "\n".join([*facts(terminology), "", *manifest_facts(terminology), "", *shown]).strip() + "\n"
+    path = EXPECTED / f"{case}.txt"
+    if os.environ.get("ALPHITA_EXPECTED"):
+        path.write_text(found, encoding="utf-8")
+    assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_does_not_matter_how_files_are_packed(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    files = release(name)
+    loader, chosen = options(name, bases)
+    folder, packed = tmp_path / "folder", tmp_path / "packed"
+    for place, content in files.items():
+        for path, written in ((folder / place, content), (packed / f"{place}.gz", gzip.compress(content))):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(written)
+    wanted, refused = saved(loader, [folder], chosen, tmp_path)
+    hashes, told = wanted.manifest["files"], [row[1:] for row in refused]
+    others = {f"release/{place}": content for place, content in files.items()} | {"release/README.md": b"Not read."}
+    archive = zipped(tmp_path / "release.zip", others)
+    mixed = zipped(tmp_path / "mixed.nlm", {f"{place}.gz": gzip.compress(content) for place, content in files.items()})
+    for path in (packed, archive, mixed):
+        found, rejects = saved(loader, [path], chosen, tmp_path)
+        assert (found.manifest["files"], [row[1:] for row in rejects]) == (hashes, told), path
+    found, rejects = saved(loader, [archive], chosen, tmp_path)
+    sources = [source["file"] for source in found.manifest["sources"] if source["file"] != "base.obo"]
+    assert sources
+    assert all(file.startswith("release.zip") for file in sources)
+    assert all(row[0].startswith(f"{archive}/release/") for row in rejects)
+
+
+BAD = cases("bad_rows.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "at", "row", "line", "field", "problem", "more"), BAD, ids=[f"{row[0]}-{row[6]}" for row in BAD]
+)
+def test_a_bad_row_costs_itself_alone(
+    name: str,
+    file: str,
+    at: str,
+    row: str,
+    line: str,
+    field: str,
+    problem: str,
+    more: str,
+    bases: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    """It is named with file, line and field; what else the file says is read. `more` facts come of what is kept."""
+    folder = least(name, tmp_path / "release")
+    loader, chosen = options(name, bases)
+    wanted = facts(saved(loader, [folder], chosen, tmp_path)[0])
+    path = folder / file
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines.insert(int(at) - 1 if at != "0" else len(lines), row.encode("utf-8", "surrogateescape") + b"\n")
+    path.write_bytes(b"".join(lines))
+    terminology, rejects = saved(loader, [folder], chosen, tmp_path)
+    assert len(rejects) == 1 or name == "obographs"
+    assert rejects[0][:2] == [str(path), str(len(lines)) if line == "end" else line]
+    assert rejects[0][2] == field or field == "*"
+    assert len(rejects[0][3]) <= 80
+    assert any(part in rejects[0][4] for part in problem.split("|"))
+    found = facts(terminology)
+    left = iter(found)
+    assert all(any(fact == other for other in left) for fact in wanted)
+    assert more == "*" or len(found) == len(wanted) + int(more)
+    with pytest.raises(InputError, match=path.name):
+        saved(_Strict(loader), [folder], chosen, tmp_path)
+
+
+class _Strict:
+    """A loader that is to stop at its first bad row."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def load(self, files: Any, options: Any, rejects: Rejects) -> Any:
+        rejects.strict = True
+        return self.loader.load(files, options, rejects)
+
+
+WRONG = cases("wrong_files.tsv", escaped=False)
+WRONG += [
+    [name, MAIN[name], what, problem] for name in NAMES for what, problem in (("b''", "empty"), ("cut", "cut short"))
+]
+
+
+@pytest.mark.parametrize(("name", "file", "content", "problem"), WRONG, ids=[f"{row[0]}-{row[3]}" for row in WRONG])
+def test_a_file_of_another_kind_is_an_error(
+    name: str, file: str, content: str, problem: str, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = least(name, tmp_path / "release")
+    loader, chosen = options(name, bases)
+    path = folder / file
+    path.write_bytes(cut_gzip(path.read_bytes()) if content == "cut" else ast.literal_eval(content))
+    with pytest.raises(InputError, match=problem) as raised:
+        loader.load([folder if name == "snomed_ct" else path], chosen, Rejects(None))
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_not_there(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    loader, chosen = options(name, bases)
+    with pytest.raises(InputError, match="No such file"):
+        loader.load([tmp_path / "none.obo"], chosen, Rejects(None))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError):
+        loader.load([tmp_path / "empty"], chosen, Rejects(None))
+    for content in (b"PK\x03\x04nonsense", b"\x1f\x8bnonsense"):
+        (tmp_path / "x.zip").write_bytes(content)
+        with pytest.raises(InputError, match=r"damaged|cut short|no file|readable"):
+            loader.load([tmp_path / "x.zip"], chosen, Rejects(None))
+
+
+@pytest.mark.parametrize(("name", "written", "problem"), cases("wrong_options.tsv"))
+def test_a_wrong_option_is_an_error(name: str, written: str, problem: str, bases: dict[str, Path]) -> None:
+    loader, chosen = options(name, bases, written)
+    with pytest.raises((UsageError, InputError), match=problem):
+        loader.load(sorted(FIXTURES.glob(RELEASE[name])), chosen, Rejects(None))
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_what_adds_to_a_terminology_needs_one(name: str, tmp_path: Path) -> None:
+    loader = registry.load(PACKAGE, name)
+    for onto, error, problem in (("", UsageError, "--onto BASE"), ("none", InputError, "no such terminology")):
+        chosen = loader.Options(onto=onto and str(tmp_path / onto))
+        with pytest.raises(error, match=problem):
+            loader.load([FIXTURES / "least" / name / MAIN[name]], chosen, Rejects(None))
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_what_the_base_had_stays(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    from alphita.terminology.store import load_terminology
+
+    loader, chosen = options(name, bases)
+    terminology, _ = saved(loader, [FIXTURES / name], chosen, tmp_path)
+    before = load_terminology(bases[name])
+    for row in range(before.n_concepts):
+        known = before.concept(row)
+        found = terminology.concept(known.id)
+        assert [term for term in found.terms if term in known.terms] == known.terms
+        assert [text for text in found.definitions if text in known.definitions] == known.definitions
+        assert (found.name, found.parents, found.xrefs) == (known.name, known.parents, known.xrefs)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if "language" in registry.load(PACKAGE, name).Options.model_fields]
+)
+def test_a_language_is_one_of_the_table(name: str) -> None:
+    loader = registry.load(PACKAGE, name)
+    assert config.resolve(loader.Options, sets=["language=GER"]).language == "de"
+    with pytest.raises(UsageError, match="option 'language': unknown language"):
+        config.resolve(loader.Options, sets=["language=english"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@fuzz.examples(30)
+@given(data=st.data())
+def test_damaged_files_give_a_clear_error_or_a_sound_terminology(
+    name: str, bases: dict[str, Path], data: st.DataObject
+) -> None:
+    files = release(name)
+    loader, chosen = options(name, bases)
+    damaged = data.draw(st.sampled_from(sorted(files)))
+    new = st.binary(max_size=30) | st.text('|\t,\n\r"CANO01', max_size=10).map(str.encode)
+    content = data.draw(fuzz.edited(files[damaged], 40, new) | st.binary(max_size=300))
+    fuzz.check_sound_or_refused(loader, {**files, damaged: content}, chosen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@fuzz.examples(20)
+@given(content=st.binary(max_size=300))
+def test_random_bytes_give_an_error_that_names_the_file(name: str, bases: dict[str, Path], content: bytes) -> None:
+    loader, chosen = options(name, bases)
+    with fuzz.folder_of({Path(MAIN[name]).name: content}) as folder:
+        message = str(folder)
+        try:
+            loader.load([folder / Path(MAIN[name]).name], chosen, Rejects(None))
+        except AlphitaError as error:
+            message = str(error)
+        assert str(folder) in message
