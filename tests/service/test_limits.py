@@ -2,15 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
+from collections import Counter
 
+import httpx
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from alphita.answer.normalizer import Normalizer
+from alphita.index.store import Index
 from alphita.service import limits
+from alphita.service.app import create
 from alphita.service.limits import MAX_CLIENTS, Limits, Rate
 from alphita.service.settings import Settings
+from tests.doubles import HashEncoder
+from tests.service.asking import client_of, code_of
+from tests.waiting import SECONDS
 
 
 class Clock:
@@ -315,3 +324,120 @@ def test_health_is_always_told():
         return {one.status for one in clients}
 
     assert asyncio.run(run()) == {200}
+
+
+QUESTION = {"mentions": ["cold"]}
+
+
+def test_every_answer_has_the_security_headers(normalizer):
+    with client_of(normalizer, max_body=100) as client:
+        answers = [
+            client.get("/health"),
+            client.get("/nothing"),
+            client.post("/normalize", content=b"x" * 200),
+            client.put("/search"),
+            client.post("/normalize", json={}),
+            client.get("/search?q=x"),
+        ]
+    assert {one.status_code for one in answers} == {200, 404, 413, 405, 422}
+    for one in answers:
+        assert "default-src 'none'" in one.headers["content-security-policy"]
+        assert "unsafe" not in one.headers["content-security-policy"]
+        assert one.headers["x-content-type-options"] == "nosniff"
+        assert one.headers["x-frame-options"] == "DENY"
+        assert one.headers["cache-control"] == "no-store"
+        assert one.headers["x-request-id"]
+        assert "server" not in one.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:8080"},
+    ],
+)
+def test_another_sites_page_may_not_change_anything(normalizer, headers):
+    with client_of(normalizer) as client:
+        refused = client.post("/normalize", json=QUESTION, headers=headers)
+        assert refused.status_code == 403
+        assert code_of(refused) == "other_site"
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Origin": "http://127.0.0.1:8080"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}]
+)
+def test_its_own_page_and_programs_may(normalizer, headers):
+    with client_of(normalizer) as client:
+        assert client.post("/normalize", json=QUESTION, headers=headers).status_code == 200
+
+
+def test_a_name_that_is_not_its_own_is_refused(normalizer):
+    with client_of(normalizer, hosts=("localhost", "127.0.0.1", "::1")) as client:
+        for host in ("localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080"):
+            assert client.get("/health", headers={"Host": host}).status_code == 200
+        for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:8080", "", "[", "a@localhost:b"):
+            refused = client.get("/health", headers={"Host": host})
+            assert refused.status_code == 403, host
+            assert code_of(refused) == "wrong_host"
+
+
+CLIENTS, REQUESTS, QUEUE = 50, 6, 40
+
+
+def test_fifty_clients_over_the_limit(index_path):
+    enough = threading.Event()
+
+    class Laborious(HashEncoder):
+        def encode(self, strings):
+            enough.wait(SECONDS)
+            return super().encode(strings)
+
+    app = create(
+        Settings(queue=QUEUE, rate=0, max_requests=45, batch_tokens=50),
+        Normalizer(Index.open(index_path), encoder=Laborious()),
+    )
+    depths: list[float] = []
+    refusals: list[httpx.Response] = []
+
+    async def client_of(asking: httpx.AsyncClient, number: int) -> list[httpx.Response]:
+        answers = []
+        for turn in range(REQUESTS):
+            mentions = [f"headach {number} {turn} {place}" for place in range(3)]
+            answers.append(await asking.post("/normalize", json={"mentions": mentions}))
+            refusals.extend(one for one in answers[-1:] if one.status_code == 503)
+        return answers
+
+    async def watch(asking: httpx.AsyncClient) -> None:
+        while True:
+            lines = (await asking.get("/metrics")).text.splitlines()
+            depths.extend(float(line.split()[1]) for line in lines if line.startswith("alphita_queue_depth "))
+            if len(refusals) > CLIENTS and any(depths):
+                enough.set()
+            await asyncio.sleep(0.005)
+
+    async def run() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as asking:
+            watching = asyncio.create_task(watch(asking))
+            answers = await asyncio.gather(*(client_of(asking, number) for number in range(CLIENTS)))
+            watching.cancel()
+            last = await asking.post("/normalize", json={"mentions": ["seizure"]})
+            return [*(one for some in answers for one in some), last]
+
+    answers = asyncio.run(run())
+    counts = Counter(one.status_code for one in answers)
+    assert set(counts) == {200, 503}
+    assert counts[503] == len(refusals) > CLIENTS
+    assert answers[-1].status_code == 200
+    for one in answers:
+        if one.status_code == 503:
+            assert int(one.headers["retry-after"]) >= 1
+            assert one.json()["error"]["code"] in ("queue_full", "busy")
+        else:
+            assert all(result["mention"] for result in one.json()["results"])
+    assert 0 < max(depths) <= QUEUE

@@ -235,7 +235,6 @@ class SettledMappings:
         self._connections = Connections(path, SECONDS)
 
     def close(self) -> None:
-        """Close it."""
         self._connections.close()
 
     def by_code(self, code: str) -> list[Settled]:

@@ -233,7 +233,6 @@ class Releases:
         return self._concepts[key]
 
     def _found(self, release: Terminology, curies: Sequence[str]) -> list[Concept]:
-        """Return those concepts that are there."""
         return [concept for concept in (self._find(release, curie) for curie in curies) if concept is not None]
 
     @staticmethod

@@ -250,5 +250,4 @@ class Progress:
     disagreed: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         return {name: getattr(self, name) for name in self.__slots__}

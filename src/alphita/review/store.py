@@ -68,17 +68,14 @@ class ReviewStore:
         return cls(Connections(path, timeout))
 
     def close(self) -> None:
-        """Close it; what is stored stays so without this."""
         self._connections.close()
 
     def __enter__(self) -> ReviewStore:
-        """Use as a context manager."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self.close()
 
     def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = files.UNNAMED) -> Added:
@@ -92,12 +89,10 @@ class ReviewStore:
             return files.add_rows(connection, project.name, rows, by, guarded=False)
 
     def projects(self) -> list[Project]:
-        """Return all projects, oldest first."""
         with self._connections.reading() as connection:
             return rows_.projects(connection)
 
     def project(self, name: str) -> Project:
-        """Return one project."""
         with self._connections.reading() as connection:
             return rows_.project(connection, name)[1]
 
@@ -130,7 +125,6 @@ class ReviewStore:
             return files.add_rows(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> ReviewRow:
-        """Return one row."""
         with self._connections.reading() as connection:
             return rows_.load(connection, [id])[0]
 
@@ -269,7 +263,6 @@ class ReviewStore:
         return self._streamed(project, lambda connection, id, _: deciding.history(connection, id, row, reviewer))
 
     def progress(self, project: str) -> Progress:
-        """Say how far a project is, and how well its reviewers agree."""
         with self._connections.reading() as connection:
             return queueing.progress(connection, rows_.project(connection, project)[0])
 

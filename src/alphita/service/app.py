@@ -78,7 +78,6 @@ class Ahead:
         self.app, self.batcher, self.lifetime = app, batcher, lifetime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "http" and scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
             await failures.refuse(scope, receive, send, failures.Refusal(503, "index_replaced", REPLACED))
             return
@@ -112,7 +111,6 @@ class Lifetime:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        """Run while the server does."""
         warming = asyncio.get_running_loop().create_task(self._warm_up())
         try:
             yield

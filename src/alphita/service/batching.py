@@ -73,11 +73,9 @@ class Arrival:
             self._batcher = None
 
     def __enter__(self) -> Arrival:
-        """Use as a context manager."""
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """See `over`."""
         self.over()
 
 
@@ -118,7 +116,6 @@ class _Part(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Their tokens."""
         return sum(self.job.costs[self.places])
 
 
@@ -247,7 +244,6 @@ class Batcher(Generic[Q, A]):
             self._queue.clear()
 
     def _begin(self, parts: list[_Part]) -> None:
-        """Give a batch to the first idle worker."""
         worker = min(self._idle, key=attrgetter("number"))
         self._idle.remove(worker)
         task = asyncio.get_running_loop().create_task(self._answer(worker, parts))

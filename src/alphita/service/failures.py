@@ -61,7 +61,6 @@ class Refusal(Exception):
         self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that go with it."""
         headers = {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))

@@ -241,7 +241,6 @@ class Route(APIRoute):
     """A route that answers its own faults with an OperationOutcome; all other errors are answered by `failures`."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Return what answers a request."""
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:

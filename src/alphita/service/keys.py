@@ -180,7 +180,6 @@ class Doors:
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -201,7 +200,6 @@ class Doors:
         await self.app(scope, receive, send)
 
     def identify(self, scope: Scope) -> str:
-        """Return who asks."""
         headers = Headers(scope=scope)
         if self.settings.access == "keys":
             return self._by_key(headers.getlist("authorization"))

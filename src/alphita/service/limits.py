@@ -74,7 +74,6 @@ class Pause:
         self.waiting = 0
 
     async def __call__(self) -> None:
-        """Wait, unless too many do."""
         if self.waiting >= MAX_PAUSING:
             return
         self.waiting += 1
@@ -95,7 +94,6 @@ class Limits:
         self.pause = Pause()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -251,7 +249,6 @@ class Origins:
         self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -307,7 +304,6 @@ class Connection(H11Protocol):
     _left = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a header."""
         super().connection_made(transport)
         self._watch()
         if len(self.connections) > room()[0]:
@@ -315,7 +311,6 @@ class Connection(H11Protocol):
             min(waiting, key=lambda one: one._limit.when() if one._limit else 0.0)._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
         super().connection_lost(exc)
         self._forget()
 
@@ -325,17 +320,14 @@ class Connection(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
         super().on_response_complete()
         self._watch()
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to take what was sent."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Go on sending."""
         super().resume_writing()
         self._watch()
 

@@ -73,11 +73,9 @@ class Metrics:
         about.labels(version, index, model).set(1)
 
     def begin(self) -> None:
-        """Count a request that begins."""
         self._open.inc()
 
     def end(self, route: str, method: str, status: int, seconds: float, refused: str | None) -> None:
-        """Count a request that is answered."""
         self._open.dec()
         self._requests.labels(route, method if method in METHODS else "other", str(status)).inc()
         self._seconds.labels(route).observe(seconds)
@@ -85,14 +83,12 @@ class Metrics:
             self._refused.labels(refused).inc()
 
     def batch(self, batch: Batch) -> None:
-        """Count a batch."""
         self._sizes.observe(batch.questions)
         self._batch_requests.observe(batch.requests)
         self._batch_seconds.observe(batch.seconds)
         self._tokens.inc(batch.tokens)
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus's format."""
         return generate_latest(self.registry)
 
 
@@ -111,7 +107,6 @@ class JsonLines(logging.Formatter):
         self.mentions = mentions
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -146,7 +141,6 @@ class Handler(logging.StreamHandler[TextIO]):
             self.file = name if os.path.isfile(name) and os.path.samestat(os.stat(name), os.fstat(STDERR)) else ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or leave it out."""
         if (kind := _kind(record)) is not None:
             if self._rate.take(kind):
                 self._left_out[kind] += 1
@@ -209,7 +203,6 @@ class Watch:
         self.app, self.metrics, self.mentions = app, metrics, mentions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

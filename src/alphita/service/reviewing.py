@@ -157,7 +157,6 @@ class Route(APIRoute):
     """A route that answers 404 for what the store does not know, and 409 with the newest decision."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Return what answers a request."""
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:
@@ -289,7 +288,6 @@ class _Chosen:
         self.finders, self.index, self.terminology = finders, index, terminology
 
     def decision(self, row: ReviewRow, reviewer: str, asked: Deciding | Settling) -> Decision:
-        """Return a decision about a row, not stored yet."""
         answer = row.candidates[0].concept_id if row.candidates else None
         kind = asked.kind if isinstance(asked, Deciding) else "adjudicate"
         concept_id = asked.concept_id

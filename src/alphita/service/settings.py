@@ -71,12 +71,10 @@ class Settings:
 
     @property
     def access(self) -> Literal["keys", "header", "local"]:
-        """How it is known who asks."""
         return "keys" if self.keys is not None else "header" if self.trust_user_header is not None else "local"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     def check(self) -> None:

@@ -85,7 +85,6 @@ class Worker:
         self._connection: Connection | None = None
 
     def warm_up(self) -> None:
-        """Start it, and let it answer a question."""
         self(Asked(1, False), [Question("warm up")])
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
@@ -117,14 +116,12 @@ class Worker:
         return self._connection
 
     def reopen_logs(self) -> None:
-        """Let the process do so."""
         process = self._process
         with contextlib.suppress(ValueError, OSError):  # it has ended meanwhile
             if process is not None and process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
 
     def close(self) -> None:
-        """End the process."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
