@@ -6,7 +6,7 @@ import sys
 
 from alphita.jobs.batches import NormalizerSettings
 from alphita.jobs.engines import job
-from alphita.jobs.engines.engines import open_engine
+from alphita.jobs.engines.engine import open_engine
 from alphita.jobs.engines.job import Shards, run
 
 FEW_ROWS = 80

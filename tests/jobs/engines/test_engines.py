@@ -16,7 +16,7 @@ import pytest
 
 from alphita.errors import UsageError
 from alphita.jobs.engines import job
-from alphita.jobs.engines.engines import ENGINES, open_engine
+from alphita.jobs.engines.engine import ENGINES, open_engine
 from tests.jobs.engines import run_shards
 from tests.jobs.engines.conftest import table_of
 from tests.jobs.engines.serial import Serial
@@ -127,6 +127,8 @@ def test_a_killed_driver_goes_on(started, wanted, index_path, source, folder, fi
 def test_engines_are_named():
     with pytest.raises(UsageError, match=r"unknown engine 'rai'; did you mean 'ray'\?"):
         open_engine("rai")
+    with pytest.raises(UsageError, match="workers must be 1 or more, not 0"):
+        open_engine("spark", 0)
     assert ENGINES == ("processes", "ray", "spark")
 
 
