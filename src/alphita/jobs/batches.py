@@ -249,11 +249,12 @@ def _strings(column: pa.Array) -> list[str | None]:
     try:
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:
-        texts = [_decoded(value) for value in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
+        texts = [decoded(value) for value in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
     return texts
 
 
-def _decoded(value: bytes | None) -> str | None:
+def decoded(value: bytes | None) -> str | None:
+    """Return text; None for what is no UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from alphita.jobs import folder as job
 from alphita.jobs.batches import NormalizerSettings
-from alphita.jobs.engines import job
 from alphita.jobs.engines.engine import open_engine
-from alphita.jobs.engines.job import Shards, run
+from alphita.jobs.folder import Shards, run
 
 FEW_ROWS = 80
 

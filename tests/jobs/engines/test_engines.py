@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alphita.errors import UsageError
-from alphita.jobs.engines import job
+from alphita.jobs import folder as job
 from alphita.jobs.engines.engine import ENGINES, open_engine
 from tests.jobs.engines import run_shards
 from tests.jobs.engines.conftest import table_of

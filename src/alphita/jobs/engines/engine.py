@@ -78,9 +78,11 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """Let go of workers that are kept for another `run`: there is none for the time being."""
+        return
 
     def close(self) -> None:
         """Stop the workers."""
+        return
 
     def __enter__(self) -> Self:
         """Use as a context manager."""
