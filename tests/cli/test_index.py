@@ -83,7 +83,7 @@ def test_vectors_are_halved_on_demand(tmp_path):
 
 
 def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
-    from tests.jobs.engines.test_indexing import InProcess
+    from tests.jobs.test_indexing import InProcess
 
     class Named(HashEncoder):
         precision = "fp32"

@@ -55,10 +55,10 @@ from alphita.jobs import job as one_file
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
 from alphita.jobs.engines.engine import Engine, Receipt, SameVersion, Worker
 from alphita.jobs.lines import outcomes
+from alphita.jobs.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
 from alphita.jobs.parts import JOB, Parts, locked, refuse_other
 from alphita.jobs.place import Place, everywhere
 from alphita.jobs.reading.files import DEFAULT_COLUMN
-from alphita.jobs.reading.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
 from alphita.jobs.remembering import Memory
 from alphita.jobs.summary import REJECTED, Summary
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs

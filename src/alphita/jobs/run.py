@@ -221,9 +221,7 @@ def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -
     found = answer_all(
         [(row.asked, row.context, row.language) for row in new.values()],
         normalizer,
-        job.memory,
-        top_k=job.top_k,
-        explain=job.explain,
+        job,
         contexts=bool(job.table.context_column),
         languages=bool(job.table.language_column),
     )

@@ -17,8 +17,8 @@ import pytest
 from alphita.errors import UsageError
 from alphita.jobs import folder as job
 from alphita.jobs.engines.engine import ENGINES, open_engine
+from tests.jobs.conftest import table_of
 from tests.jobs.engines import run_shards
-from tests.jobs.engines.conftest import table_of
 from tests.jobs.engines.serial import Serial
 
 SECONDS = 60
@@ -76,7 +76,7 @@ def command(index: Path, source: str, out: Path, *more: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)])

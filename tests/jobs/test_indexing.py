@@ -16,7 +16,7 @@ from alphita.index import encoding, store
 from alphita.index.choice import Building
 from alphita.index.store import Index
 from alphita.jobs.engines.engine import Opening, Receipt
-from alphita.jobs.engines.indexing import Blocks, EncoderOpening, build
+from alphita.jobs.indexing import Blocks, EncoderOpening, build
 from alphita.jobs.place import Place
 from tests.doubles import HashEncoder, SmallTerminology
 

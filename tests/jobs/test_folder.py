@@ -32,7 +32,7 @@ from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.doubles import HashEncoder, small_terminology
-from tests.jobs.engines.conftest import table_of
+from tests.jobs.conftest import table_of
 from tests.jobs.engines.serial import Broken, Serial
 
 pytestmark = pytest.mark.usefixtures("hashing")
