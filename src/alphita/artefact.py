@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from alphita import __version__, artefact, clock, drafts, machine, progress, textio
+from alphita import __version__, clock, drafts, machine, progress, textio
 from alphita.drafts import MANIFEST
 from alphita.errors import AlphitaError, InputError, UsageError
 
@@ -358,7 +358,6 @@ def _not_written(target: Path, error: Exception, so_far: str = "nothing was chan
 
 
 def _write_manifest(draft: Draft, kind: str) -> dict[str, Any]:
-    from alphita import __version__
 
     if taken := sorted(draft.fields.keys() & set(RESERVED)):
         raise ValueError(f"the manifest's own fields cannot be given: {taken}")
@@ -395,10 +394,11 @@ def _content_hash(manifest: dict[str, Any]) -> str:
 
 # The code that decides an answer, from the row that is read to what is written, and that which decides trained weights.
 ANSWERING = (
-    *("annotating", "distributed", "encoder", "index", "mappings", "normalizer", "terminology"),
-    *("csv_lines.py", "machine.py", "textio.py", "workbooks.py"),
+    *("annotation", "answer", "calibrate", "encoder", "index", "jobs", "mappings", "mention", "review", "terminology"),
+    *("machine.py", "textio.py", "workbooks.py"),
 )
-TRAINING = ("encoder", "graph", "index", "objectives", "recipes", "terminology", "training")
+_LEARNING = ("encoder", "graph", "objectives", "recipes", "training", "verbalisation")
+TRAINING = ("encoder", "index", "terminology", *(f"../alphita_lab/{room}" for room in _LEARNING))
 
 
 def build(parts: tuple[str, ...] = ANSWERING) -> str:
@@ -419,11 +419,11 @@ def other_build(begun: Mapping[str, Any], parts: tuple[str, ...]) -> str:
 @functools.cache
 def code_hash(*parts: str) -> str:
     """Return the hash of the code that makes what a cache keeps: two builds of one version may make two things."""
-    root = Path(__file__).parent
+    root = Path(__file__).resolve().parent
     files = sorted(
         file
         for part in parts
-        for file in ([root / part] if (root / part).is_file() else (root / part).rglob("*"))
+        for file in ([root / part] if (root / part).is_file() else (root / part).resolve().rglob("*"))
         if file.is_file() and "__pycache__" not in file.parts
     )
-    return artefact.hash_json([[file.relative_to(root).as_posix(), artefact.hash_file(file)] for file in files])
+    return hash_json([[file.relative_to(root.parent).as_posix(), hash_file(file)] for file in files])

@@ -83,14 +83,14 @@ def test_vectors_are_halved_on_demand(tmp_path):
 
 
 def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
-    from tests.jobs.engines.test_indexing import InProcess
+    from tests.jobs.test_indexing import InProcess
 
     class Named(HashEncoder):
         precision = "fp32"
 
     asked = []
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Named())
-    monkeypatch.setattr("alphita.jobs.engines.engines.open_engine", lambda *given: asked.append(given) or InProcess())
+    monkeypatch.setattr("alphita.jobs.engines.engine.open_engine", lambda *given: asked.append(given) or InProcess())
     out, parts = tmp_path / "x.index", tmp_path / "p"
     options = ["--engine", "ray", "--workers", 2, "--address", "head:6379", "--gpus-per-worker", 0.5, "--parts", parts]
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, *options) == 0

@@ -79,4 +79,4 @@ def test_of_two_processes_one_writes_it_whole_and_the_other_is_told(
         ended = sorted(process.exitcode for process in both)
         assert ended in ([0, 0], [0, 2])
         assert content(out) == expected
-        assert not [one.name for one in out.parent.iterdir() if ".part" in one.name or "journal" in one.name]
+        assert not [one.name for one in out.parent.iterdir() if ".part" in one.name]

@@ -23,10 +23,10 @@ from alphita.answer.calibration_store import Calibration
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import Index, build
+from alphita.jobs import folder as sharded
 from alphita.jobs.annotate import Job as TextJob
 from alphita.jobs.annotate import run as annotate
 from alphita.jobs.batches import NormalizerSettings
-from alphita.jobs.engines import job as sharded
 from alphita.jobs.reading.texts import Texts
 from alphita.jobs.run import Job, run
 from alphita.review.store import ReviewStore
@@ -145,13 +145,13 @@ def _rejects(_: Place, target: Path) -> None:
 
 def _job(format: str, place: Place, target: Path) -> None:
     # What an earlier try has made durable is gone on with.
-    resume = any(target.parent.glob(f"*{target.name}*.journal"))
+    resume = target.with_name(f"{target.name}.parts").exists()
     job = Job(table_of(place.folder / "in.csv"), target, format, top_k=2, chunk_rows=50, header=HEADER)
     run(place.normalizer, job, resume=resume)
 
 
 def _annotation(format: str, place: Place, target: Path) -> None:
-    resume = any(target.parent.glob(f"*{target.name}*.journal"))
+    resume = target.with_name(f"{target.name}.parts").exists()
     annotate(Annotator(place.normalizer), TextJob(Texts(place.folder / "notes"), target, format), resume=resume)
 
 
@@ -232,20 +232,16 @@ REVIEWS = Writer("reviews", ".sqlite", _reviews)
 # What grows under its own name, row by row or part by part, and says so.
 GROWING = ("rejects", "reviews", "shards")
 # Files that lie beside the output of a job that is not finished.
-ON_THE_WAY = (".journal", ".part", ".lock")
+ON_THE_WAY = (".part", ".lock")
 
 
 def broken_off(writer: Writer, place: Place, target: Path) -> None:
     """Write until the first chunk is durable, and break off when more is to be."""
-    kept, journals = os.fsync, functools.partial(target.parent.glob, "*.journal")
-
-    seen: list[int] = []
+    kept, chunks = os.fsync, functools.partial(target.parent.glob, "*.parts/chunks/*")
 
     def cut(descriptor: int) -> None:
-        # The first time the chunk's own line is on its way.
-        if seen:
+        if list(chunks()):
             raise KeyboardInterrupt
-        seen.extend(descriptor for path in journals() if path.read_bytes().count(b"\n") > 1)
         kept(descriptor)
 
     os.fsync = cut
@@ -254,7 +250,7 @@ def broken_off(writer: Writer, place: Place, target: Path) -> None:
             writer.write(place, target)
     finally:
         os.fsync = kept
-    assert list(journals())
+    assert list(chunks())
 
 
 def content(path: Path) -> dict[str, bytes]:
@@ -267,5 +263,5 @@ def content(path: Path) -> dict[str, bytes]:
     return {
         one.relative_to(path.parent).as_posix(): one.read_bytes()
         for one in files
-        if one.name != "manifest.json" and one.suffix not in ON_THE_WAY
+        if one.name != "manifest.json" and one.suffix not in ON_THE_WAY and f"{path.name}.parts/" not in str(one)
     }

@@ -149,9 +149,8 @@ def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_p
     job = Job(MentionFile(source, column="mention"), tmp_path / "out.sssom.tsv", header=HEADER, chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    journal = tmp_path / "out.sssom.tsv.journal"
-    first, *others = journal.read_text().splitlines()
-    journal.write_text("\n".join([json.dumps(json.loads(first) | {"date": "2001-02-03"}), *others]) + "\n")
+    begun = tmp_path / "out.sssom.tsv.parts" / "job.json"
+    begun.write_text(json.dumps(json.loads(begun.read_text()) | {"date": "2001-02-03"}))
     run(normalizer, job, resume=True)
     assert "#mapping_date: 2001-02-03" in (tmp_path / "out.sssom.tsv").read_text()
 

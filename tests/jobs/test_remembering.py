@@ -8,8 +8,8 @@ import pytest
 
 from alphita import registry
 from alphita.errors import Rejects, UsageError
-from alphita.jobs import run as jobs
 from alphita.jobs.answers import FIELDS
+from alphita.jobs.parts import Parts
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.remembering import Memory
 from alphita.jobs.run import Job, run
@@ -107,17 +107,17 @@ def test_a_job_that_goes_on_needs_the_same_memory(normalizer, store, table, tmp_
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     memory = Memory.read(store.path, source="LAB")
     run(normalizer, Job(table, whole, chunk_rows=2, memory=memory))
-    write = jobs._write
+    put = Parts.put_chunk
 
-    def broken(*arguments):
-        if arguments[5][0].number > 2:
+    def broken(parts, number, chunk):
+        if number:
             raise KeyboardInterrupt
-        write(*arguments)
+        put(parts, number, chunk)
 
-    monkeypatch.setattr(jobs, "_write", broken)
+    monkeypatch.setattr(Parts, "put_chunk", broken)
     with pytest.raises(KeyboardInterrupt):
         run(normalizer, Job(table, out, chunk_rows=2, memory=memory))
-    monkeypatch.setattr(jobs, "_write", write)
+    monkeypatch.setattr(Parts, "put_chunk", put)
     store.decide(Decision("5", "lab", 3, "ann", "nil"))
     for other in (None, Memory.read(store.path, source="LAB")):
         with pytest.raises(UsageError, match="decisions' hash"):

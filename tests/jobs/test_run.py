@@ -23,7 +23,7 @@ from alphita import registry
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index
-from alphita.jobs.journal import Journal
+from alphita.jobs.parts import Parts
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.record import REVIEW, Mapping
@@ -415,9 +415,9 @@ def test_a_broken_job_goes_on_where_it_was(index_path, many, tmp_path):
     normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
     out = tmp_path / "out.csv"
     job = broken(index_path, many, out)
-    assert (tmp_path / "out.csv.journal").stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "out.csv.part").stat().st_mode & 0o777 == 0o600
-    assert "headache" not in (tmp_path / "out.csv.journal").read_text()
+    parts = tmp_path / "out.csv.parts"
+    assert {path.stat().st_mode & 0o077 for path in (parts, *parts.rglob("*"))} == {0}
+    assert "headache" not in (parts / "job.json").read_text()
     with pytest.raises(
         UsageError, match=r"an unfinished job is there .*go on with --resume, or begin anew with --force"
     ):
@@ -427,7 +427,7 @@ def test_a_broken_job_goes_on_where_it_was(index_path, many, tmp_path):
     run(normalizer, replace(job, out=tmp_path / "unbroken.csv"))
     assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
     assert Path(summary.rejects).read_bytes() == (tmp_path / "unbroken.csv.rejects.csv").read_bytes()
-    assert not (tmp_path / "out.csv.journal").exists()
+    assert not parts.exists()
 
 
 def test_force_begins_anew(index_path, many, tmp_path):
@@ -456,7 +456,7 @@ def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normal
         found = run(normalizer, replace(job, out=tmp_path / f"{rows}", chunk_rows=rows))
         assert (tmp_path / f"{rows}").read_bytes() == content
         assert found.lost == whole.lost
-        assert not list(tmp_path.glob("*.part"))
+        assert not list(tmp_path.glob("*.part*"))
         capfdbinary.readouterr()
         assert run(normalizer, replace(job, out="-", chunk_rows=rows)).lost == whole.lost
         assert capfdbinary.readouterr().out == content
@@ -468,28 +468,28 @@ def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path,
     table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
     job = Job(table, tmp_path / "out", "usagi", top_k=3, header=HEADER, chunk_rows=1)
     whole = run(normalizer, replace(job, out=tmp_path / "whole"))
-    done, add = [], Journal.add
+    done, put = [], Parts.put_chunk
 
-    def breaking(journal, chunk):
-        add(journal, chunk)
+    def breaking(parts, number, chunk):
+        put(parts, number, chunk)
         done.append(chunk)
         if len(done) == good:
             raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "add", breaking)
+        patch.setattr(Parts, "put_chunk", breaking)
         with pytest.raises(RuntimeError, match="crash"):
             run(normalizer, job)
-    assert b"cold" not in (tmp_path / "out.journal").read_bytes()
-    # Killed once more, when all is written but that it is complete.
+    assert b"cold" not in (tmp_path / "out.parts" / "job.json").read_bytes()
+    # Killed once more, when all chunks are there.
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "mark_complete", lambda _: 1 / 0)
+        patch.setattr("alphita.jobs.run._finish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(normalizer, job, resume=True)
     found = run(normalizer, job, resume=True)
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
     assert found.lost == whole.lost
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob("*.part*"))
 
 
 def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):
@@ -529,28 +529,29 @@ def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_
     write(many, changed[change])
     with pytest.raises(UsageError, match=r"many.csv is not the input this job began with"):
         run(normalizer, job, resume=True)
-    assert (tmp_path / "out.csv.journal").exists()
+    assert (tmp_path / "out.csv.parts").exists()
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_journal_line_that_was_cut_does_not_count(normalizer, index_path, many, tmp_path):
+def test_a_chunk_that_is_not_whole_does_not_count(normalizer, index_path, many, tmp_path):
     run(normalizer, Job(MentionFile(many, column="mention"), tmp_path / "unbroken.csv", chunk_rows=100))
     job = broken(index_path, many, tmp_path / "out.csv")
-    journal = tmp_path / "out.csv.journal"
-    journal.write_bytes(journal.read_bytes()[:-5])
-    with open(tmp_path / "out.csv.part", "ab") as part:
-        part.write(b"half a li")
+    parts = tmp_path / "out.csv.parts"
+    (parts / "chunks" / "00002").rename(parts / "drafts" / "00002.012345678901")
     assert run(normalizer, job, resume=True).resumed_rows == 200
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
 
 
-def test_a_part_or_journal_that_was_tampered_with_is_refused(normalizer, index_path, many, tmp_path):
+def test_a_part_that_was_tampered_with_is_refused(normalizer, index_path, many, tmp_path):
     job = broken(index_path, many, tmp_path / "out.csv")
-    os.truncate(tmp_path / "out.csv.part", 10)
-    with pytest.raises(InputError, match="shorter than the journal says; begin anew with --force"):
-        run(normalizer, job, resume=True)
-    (tmp_path / "out.csv.journal").write_text('{"job": 5}\n{"a": 1}\n')
-    with pytest.raises(InputError, match="not a journal of alphita"):
+    parts = tmp_path / "out.csv.parts"
+    whole = (parts / "chunks" / "00001").read_bytes()
+    for damaged in (b"", whole[:10], whole[:-1], whole + b"x", b"5\n" + whole):
+        (parts / "chunks" / "00001").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"00001: this part is damaged; begin anew with --force"):
+            run(normalizer, job, resume=True)
+    (parts / "job.json").write_text('{"job": 5}')
+    with pytest.raises(InputError, match="not a job of alphita"):
         run(normalizer, job, resume=True)
 
 
@@ -599,8 +600,7 @@ def start(index_path: Path, source: Path, out: Path, *arguments: str) -> subproc
 
 
 def durable_chunks(out: Path) -> int:
-    journal = out.with_name(out.name + ".journal")
-    return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
+    return len(list(out.with_name(out.name + ".parts").glob("chunks/*")))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -624,7 +624,7 @@ def test_kill_9_and_resume_give_the_unbroken_output(index_path, many, tmp_path, 
     assert same(out, unbroken)
     rejects = [path.with_name(path.name + ".rejects.csv").read_bytes() for path in (out, unbroken)]
     assert rejects[0] == rejects[1]
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob("*.part*"))
 
 
 @pytest.mark.slow

@@ -117,8 +117,8 @@ def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
     from alphita.index.choice import languages_of, model_for
     from alphita.index.sources import enrichment_of, reusing
     from alphita.index.store import Index, build
-    from alphita.jobs.engines import indexing
-    from alphita.jobs.engines.engines import open_engine
+    from alphita.jobs import indexing
+    from alphita.jobs.engines.engine import open_engine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 

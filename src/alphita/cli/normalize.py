@@ -56,8 +56,8 @@ def _shards(spec: Spec) -> None:
     """Normalise Parquet to a folder of Parquet, by several processes or machines."""
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
-    from alphita.jobs.engines.engines import open_engine
-    from alphita.jobs.engines.job import Shards, run, some_mentions
+    from alphita.jobs.engines.engine import open_engine
+    from alphita.jobs.folder import Shards, run, some_mentions
 
     if spec.report is not None:
         artefact.refuse_unwritable(spec.report)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphita.answer.records import Result
 from alphita.errors import UsageError
-from alphita.jobs.batches import added_columns, answer_columns
+from alphita.jobs.batches import NormalizerSettings, answer_columns
 from alphita.registry import unknown
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def normalize_column(
         prefix: put before the names of the columns added.
 
     Returns:
-        A frame of the same kind: its columns, and `added_columns`. A LazyFrame is collected, for its mentions
+        A frame of the same kind: its columns, and those of the answers. A LazyFrame is collected, for its mentions
         must be known.
 
     Raises:
@@ -89,12 +89,11 @@ def normalize_column(
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
-    names = added_columns(explain=explain, reviews=memory is not None)
+    settings = NormalizerSettings("", column, top_k=top_k, explain=explain, memory=memory)
+    names = settings.added
     _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
     contexts, languages = (None if name is None else strings(frame, name) for name in (context, language))
-    lines, rows, places = answer_columns(
-        strings(frame, column), contexts, languages, normalizer, top_k=top_k, explain=explain, memory=memory
-    )
+    lines, rows, places = answer_columns(strings(frame, column), contexts, languages, normalizer, settings)
     added = pl.DataFrame(pl.from_arrow(lines))[places].rename({name: prefix + name for name in names})
     repeated = len(rows) != len(frame)
     if strings is _polars_strings:

@@ -1,19 +1,18 @@
 """Many texts: in chunks, each durable before the next, so that a killed job goes on with `resume`.
 
-    OUT.part            the documents so far, with their mentions (JSON Lines)
-    OUT.rejects.part    what was set aside so far
-    OUT.journal         how much of them is durable
+    OUT.parts/chunks/00017    a chunk's documents with their mentions, and what was set aside: JSON Lines (see `parts`)
 
-The output is written from the part when the last chunk is in, and appears whole, by renaming.
+The output is written from them when the last chunk is in, and appears whole, by renaming.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,14 +23,13 @@ from alphita.annotation.annotator import Annotator
 from alphita.annotation.formats import Header, chosen
 from alphita.annotation.formats.jsonl import line_of, read_line
 from alphita.annotation.spans import Annotated, Document
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
-from alphita.jobs.journal import Chunk, Journal
-from alphita.jobs.parts import Parts, beside
+from alphita.errors import InputError, Rejects, UsageError, shorten
+from alphita.jobs.parts import Chunk, Parts, beside, locked, telling_what_is_kept
 from alphita.jobs.reading.texts import Texts, Unusable
 from alphita.progress import bar
 
 STDOUT = "-"
-PART, REJECTS = ".part", ".rejects.part"
+DOCUMENTS, REJECTS = "documents", "rejects"
 # A chunk ends with either.
 CHUNK_DOCUMENTS, CHUNK_CHARACTERS = 256, 2**20
 
@@ -96,32 +94,25 @@ def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = F
     if str(job.out) == STDOUT:
         return _to_stdout(annotator, job, writer, today)
     out = Path(job.out)
-    # An output that is there already, and a journal beside it: a kill came between the two.
-    if not (resume and beside(out, ".journal").exists()):
+    parts = Parts.beside(out)
+    # An output that is there already, and parts beside it: a kill came between the two.
+    if not (resume and parts.exist):
         artefact.refuse_existing(out, force)
     if not writer.FOLDER:
         artefact.refuse_unwritable(out)
     if str(job.texts.path) != "-":
         artefact.refuse_same({"the input": Path(job.texts.path), "the output": out})
-    name = writer.__name__.rsplit(".", 1)[-1]
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        identity = _identity(annotator, job, name)
-        with Journal(beside(out, ".journal"), identity, date=today, resume=resume, force=force) as journal:
-            resumed = sum(chunk.counts.get("documents", 0) for chunk in journal.chunks)
-            try:
-                if not journal.complete:
-                    _write_parts(annotator, job, journal)
-                    journal.mark_complete()
-                return _finish(annotator, job, writer, journal, resumed)
-            except BaseException:
-                if not journal.chunks:
-                    _discard(out, journal)
-                raise
-    except OSError as error:
-        kept = beside(out, ".journal").exists()
-        what_now = "make room and go on with --resume" if kept else "nothing was changed"
-        raise AlphitaError(f"could not write {out}: {error.strerror or error}; {what_now}") from error
+    identity = _identity(annotator, job, writer.__name__.rsplit(".", 1)[-1])
+    with telling_what_is_kept(out, parts), locked(str(out)):
+        date = parts.begin(identity, today, resume=resume, force=force)
+        try:
+            chunks, resumed = _annotated(annotator, job, parts)
+            header = _header(annotator, date, sum(chunk.counts["documents"] for chunk in chunks))
+            return _finish(job, writer, header, parts, chunks, resumed)
+        except BaseException:
+            if not parts.chunks():
+                parts.place.remove()
+            raise
 
 
 def _identity(annotator: Annotator, job: Job, name: str) -> dict[str, object]:
@@ -142,31 +133,29 @@ def _identity(annotator: Annotator, job: Job, name: str) -> dict[str, object]:
     }
 
 
-def _write_parts(annotator: Annotator, job: Job, journal: Journal) -> None:
-    """Append every chunk that the journal does not have yet."""
-    past = list(journal.chunks)
-    durable = past[-1].lengths if past else {}
-    seen = 0
-    with Parts(Path(job.out), (PART, REJECTS), durable) as parts, bar("Annotating", None, "texts") as shown:
-        for seen, chunk in enumerate(_chunks(job.texts.documents()), 1):
-            digest = _digest(chunk)
-            shown.advance(len(chunk))
-            if seen <= len(past):
-                if past[seen - 1].digest != digest:
+def _annotated(annotator: Annotator, job: Job, parts: Parts) -> tuple[list[Chunk], int]:
+    """Make every part that is not there yet; return all chunks, without their content, and how many texts were done."""
+    past, chunks, resumed = parts.chunks(), [], 0
+    with bar("Annotating", None, "texts") as shown:
+        for number, texts in enumerate(_chunks(job.texts.documents())):
+            digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()
+            shown.advance(len(texts))
+            documents = [one for one in texts if isinstance(one, Document)]
+            if number < past:
+                chunk = parts.chunk(number)
+                if chunk.digest != digest:
                     raise _changed(job)
-                continue
-            documents = [one for one in chunk if isinstance(one, Document)]
-            annotated = annotator.annotate(documents)
-            for one in annotated:
-                parts.append(PART, line_of(one))
-            unusable = [one for one in chunk if isinstance(one, Unusable)]
-            for some in unusable:
-                parts.append(REJECTS, _reject_line(some))
-            counts = {"documents": len(documents), "rejected": len(unusable)}
-            journal.add(Chunk(digest, parts.sync(), counts, {}))
-        if seen < len(past):
-            raise _changed(job)
-        parts.sync()
+                resumed += len(documents)
+            else:
+                content = b"".join(map(line_of, annotator.annotate(documents)))
+                rejects = b"".join(_reject_line(one) for one in texts if isinstance(one, Unusable))
+                counts = {"documents": len(documents), "rejected": len(texts) - len(documents)}
+                chunk = Chunk(digest, counts, {}, {DOCUMENTS: content, REJECTS: rejects})
+                parts.put_chunk(number, chunk)
+            chunks.append(chunk._replace(content={}))
+    if len(chunks) < past:
+        raise _changed(job)
+    return chunks, resumed
 
 
 def _changed(job: Job) -> InputError:
@@ -188,53 +177,36 @@ def _chunks(documents: Iterable[Document | Unusable]) -> Iterator[list[Document 
         yield chunk
 
 
-def _digest(chunk: Iterable[Document | Unusable]) -> str:
-    return hashlib.sha256(repr(list(chunk)).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def _reject_line(one: Unusable) -> bytes:
     value = None if one.value is None else shorten(one.value)
     return json.dumps([one.source, one.line, one.field, value, one.problem]).encode() + b"\n"
 
 
-def _finish(annotator: Annotator, job: Job, writer: ModuleType, journal: Journal, resumed: int) -> Summary:
-    out = Path(job.out)
-    part, rejected = beside(out, PART), beside(out, REJECTS)
-    number = sum(chunk.counts.get("documents", 0) for chunk in journal.chunks)
-    header = _header(annotator, journal.date, number)
-    tally = _Tally()
-    if not part.exists() and out.exists():
-        # Killed when all but this was done.
-        pass
-    elif writer.FOLDER:
+def _finish(
+    job: Job, writer: ModuleType, header: Header, parts: Parts, chunks: Sequence[Chunk], resumed: int
+) -> Summary:
+    """Put output and rejects in their places; after a crash in the midst of it, it is done again."""
+    out, tally = Path(job.out), _Tally()
+
+    def lines(what: str) -> Iterator[bytes]:
+        for number in range(len(chunks)):
+            yield from io.BytesIO(parts.chunk(number).content[what])
+
+    documents = tally.through(map(read_line, lines(DOCUMENTS)))
+    if writer.FOLDER:
         with artefact.atomic_folder(out, force=True, private=job.private) as folder:
-            for name, content in writer.write(header, tally.through(_read(part))):
+            for name, content in writer.write(header, documents):
                 (folder / name).write_bytes(content)
     else:
         with artefact.atomic_file(out, private=job.private) as file:
-            for piece in writer.write(header, tally.through(_read(part))):
+            for piece in writer.write(header, documents):
                 file.write(piece)
-    count = sum(chunk.counts.get("rejected", 0) for chunk in journal.chunks)
-    if rejected.exists():
-        with Rejects(job.rejects_file, private=job.private) as rejects:
-            for line in rejected.read_bytes().splitlines():
-                source, at, field, value, problem = json.loads(line)
-                rejects.add(problem, file=source, line=at, field=field, value=value)
-    part.unlink(missing_ok=True)
-    rejected.unlink(missing_ok=True)
-    journal.remove()
-    return tally.summary(header, str(out), count, resumed, str(job.rejects_file) if count else None)
-
-
-def _read(part: Path) -> Iterator[Annotated]:
-    with open(part, "rb") as lines:
-        yield from map(read_line, lines)
-
-
-def _discard(out: Path, journal: Journal) -> None:
-    for suffix in (PART, REJECTS):
-        beside(out, suffix).unlink(missing_ok=True)
-    journal.remove()
+    with Rejects(job.rejects_file, private=job.private) as rejects:
+        for line in lines(REJECTS):
+            source, at, field, value, problem = json.loads(line)
+            rejects.add(problem, file=source, line=at, field=field, value=value)
+    parts.place.remove()
+    return tally.summary(header, str(out), rejects.count, resumed, str(job.rejects_file) if rejects.count else None)
 
 
 def _header(annotator: Annotator, date: str, number: int) -> Header:

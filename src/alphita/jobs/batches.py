@@ -84,7 +84,7 @@ class NormalizerSettings:
     @property
     def added(self) -> tuple[str, ...]:
         """The names of the columns added."""
-        return added_columns(explain=self.explain, reviews=self.memory is not None)
+        return ADDED + (EXPLANATION,) * self.explain + REVIEW * (self.memory is not None)
 
 
 @lru_cache(maxsize=1)
@@ -131,10 +131,7 @@ def answer_columns(
     contexts: Sequence[str | None] | None,
     languages: Sequence[str | None] | None,
     normalizer: Normalizer,
-    *,
-    top_k: int = 1,
-    explain: bool = False,
-    memory: Memory | None = None,
+    settings: NormalizerSettings,
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
     """Answer n rows, equal ones once."""
     nothing: list[str | None] = [None] * len(mentions)
@@ -147,25 +144,17 @@ def answer_columns(
         np.int64,
         len(mentions),
     )
-    names = added_columns(explain=explain, reviews=memory is not None)
+    names = settings.added
     schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
     # `FIELDS` are what an answer holds; the rank is counted here.
     wanted = [(*FIELDS, *REVIEW).index(name) for name in names[1:]]
     questions, made, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
-        found = answer_all(
-            block,
-            normalizer,
-            memory,
-            top_k=top_k,
-            explain=explain,
-            contexts=contexts is not None,
-            languages=languages is not None,
-        )
+        found = answer_all(block, normalizer, settings, contexts=contexts is not None, languages=languages is not None)
         counts += [len(some) for some in found]
         lines = [line for some in found for line in some]
-        if memory is not None:
+        if settings.memory is not None:
             lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for line in lines]
         ranks = [rank for some in found for rank in range(1, len(some) + 1)]
         values = [ranks, *([line[place] for line in lines] for place in wanted)]
@@ -197,15 +186,7 @@ def _answered(
         None if name is None else _strings(batch.column(name))
         for name in (settings.column, settings.context, settings.language)
     )
-    lines, rows, places = answer_columns(
-        mentions or [],
-        contexts,
-        languages,
-        normalizer,
-        top_k=settings.top_k,
-        explain=settings.explain,
-        memory=settings.memory,
-    )
+    lines, rows, places = answer_columns(mentions or [], contexts, languages, normalizer, settings)
     given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
 
@@ -215,11 +196,6 @@ def take(column: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(column.type)
     chosen = pa.array(rows)
     return column.take(chosen) if plain is None else column.cast(plain).take(chosen).cast(column.type)
-
-
-def added_columns(*, explain: bool, reviews: bool) -> tuple[str, ...]:
-    """Return the names of the columns added, with an explanation and with what people settled, or without."""
-    return ADDED + (EXPLANATION,) * explain + REVIEW * reviews
 
 
 def check_strings(name: str, schema: pa.Schema) -> None:
@@ -248,11 +224,12 @@ def _strings(column: pa.Array) -> list[str | None]:
     try:
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:
-        texts = [_decoded(value) for value in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
+        texts = [decoded(value) for value in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
     return texts
 
 
-def _decoded(value: bytes | None) -> str | None:
+def decoded(value: bytes | None) -> str | None:
+    """Return text; None for what is no UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -21,7 +21,7 @@ from alphita.answer.records import EXACT
 from alphita.artefact import refuse_same, refuse_unwritable
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
-from alphita.jobs.parts import beside
+from alphita.jobs.parts import Parts, beside
 from alphita.jobs.reading.files import STDIN, MentionFile
 from alphita.jobs.remembering import Memory
 from alphita.mappings.formats import Header, TargetInfo
@@ -278,7 +278,7 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
     if resume and job.table.is_stream:
         where = "stdin" if job.table.is_stdin else "a pipe"
         raise UsageError(f"input from {where} cannot be resumed; give a file")
-    unfinished = resume and beside(out, ".journal").exists()
+    unfinished = resume and Parts.beside(out).exist
     for made in (out, *([job.audit_file] if job.audit else [])):
         if made.exists() and not force and not unfinished:
             raise UsageError(f"{made} already exists; choose another name or use --force")

@@ -35,12 +35,17 @@ def lines_and_counts(
             continue
         made.extend(lines_of(row, answered))
         tally[answered[0][METHOD], answered[0][DECISION]] += 1
+    return made, outcomes(tally)
+
+
+def outcomes(tally: dict[tuple[str, str | None], int]) -> dict[str, int]:
+    """Return how many rows had which outcome, of rows by method and decision."""
     counts: Counter[str] = Counter()
     for (method, decision), number in tally.items():
         counts[method] += number
         if decision in DECISIONS:
             counts[DECISIONS[decision]] += number
-    return made, dict(counts)
+    return dict(counts)
 
 
 def accepted(made: Sequence[Mapping]) -> bytes:
@@ -66,22 +71,17 @@ def losses_of(
     return unwritten, lost_anew(writer, header, held, made)
 
 
-def reject_lines(
-    rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, aside: Path, with_header: bool
-) -> bytes:
+def reject_lines(rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, drafts: Path) -> bytes:
     """Return the rejects among some rows as CSV, in order: those that were not read, and those not written."""
     bad = [row for row in rows if row.problem is not None or row.number in unwritten]
     if not bad:
         return b""
-    try:
-        with Rejects(aside, private=job.private) as rejects:
-            for row in bad:
-                why = unwritten.get(row.number) or problem_of(row)
-                rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
-        content = aside.read_bytes()
-    finally:
-        aside.unlink(missing_ok=True)
-    return content if with_header else content.partition(b"\n")[2]
+    aside = drafts / "rejects.chunk"
+    with Rejects(aside, private=job.private) as rejects:
+        for row in bad:
+            why = unwritten.get(row.number) or problem_of(row)
+            rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
+    return aside.read_bytes()
 
 
 def problem_of(row: MentionRow) -> Problem:

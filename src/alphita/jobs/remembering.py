@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from alphita import artefact
 from alphita.errors import UsageError
@@ -90,17 +90,22 @@ class Memory:
         return (tuple(values.get(name) for name in (*FIELDS, *REVIEW)),)
 
 
+class Wanted(Protocol):
+    """How questions are answered; a job of one file says so, and `NormalizerSettings`."""
+
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def explain(self) -> bool: ...
+    @property
+    def memory(self) -> Memory | None: ...
+
+
 def answer_all(
-    asked: Sequence[Asked],
-    normalizer: Normalizer,
-    memory: Memory | None,
-    *,
-    top_k: int,
-    explain: bool,
-    contexts: bool,
-    languages: bool,
+    asked: Sequence[Asked], normalizer: Normalizer, wanted: Wanted, *, contexts: bool, languages: bool
 ) -> list[Answer]:
     """Answer questions by what was settled before, or else, all of them together, by the index."""
+    memory, explain, top_k = wanted.memory, wanted.explain, wanted.top_k
     settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in asked]
     left = [one for one, known in zip(asked, settled, strict=True) if known is None]
     results = (

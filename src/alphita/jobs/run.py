@@ -1,10 +1,9 @@
 """Normalising a file of any size: in chunks, each durable before the next, so that a killed job can go on.
 
-    OUT.part, OUT.rejects.part     what is written so far
-    OUT.answers.part               the answers so far (see `answers`): each distinct question is answered once
-    OUT.audit.part                 the accepted rows so far, if a sample of them was asked for
-    OUT.held.part                  for each chunk, its last lines that are written with the next ones' (`Format.closed`)
-    OUT.journal                    how much of them is durable (see `journal`)
+    OUT.parts/chunks/00017   what is written of a chunk (see `parts`), and the answers that were new in it (see
+                             `answers`): each distinct question is answered once
+    OUT.part                 all chunks together, at the end
+    OUT.lock                 while a process is at work
 
 A chunk's lines depend on the input up to its end, and on nothing else: so a job that was killed and resumed gives the
 same bytes as an unbroken one. The output appears whole, by renaming, when the last chunk is in.
@@ -32,16 +31,15 @@ from typing import NamedTuple
 from alphita import clock, machine, progress
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.audit import draw, write_audit
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.jobs.answers import Answer, AnswerStore, Question, question
 from alphita.jobs.job import Job, check, check_concepts, format_of, header_of, identity
-from alphita.jobs.journal import Chunk, Journal
 from alphita.jobs.lines import accepted, as_json, lines_and_counts, losses_of, problem_of, reject_lines
-from alphita.jobs.parts import Parts, beside
+from alphita.jobs.parts import DRAFTS, Chunk, Parts, beside, locked, telling_what_is_kept
 from alphita.jobs.reading.rows import MentionRow
 from alphita.jobs.remembering import answer_all
-from alphita.jobs.summary import ACCEPTED, REJECTED, UNWRITTEN, Summary, rows_of
-from alphita.mappings.formats import Header
+from alphita.jobs.summary import ACCEPTED, UNWRITTEN, Summary, rows_of
+from alphita.mappings.formats import Header, Problem
 from alphita.mappings.record import Mapping
 from alphita.mention.assertion import names_in
 
@@ -52,7 +50,9 @@ CHUNK_QUESTIONS = 16_384
 PROGRESS_ROWS = 10_000
 # A text without one of them defines no abbreviation.
 CLOSING_BRACKETS = ")]）"
-PART, REJECTS, ANSWERS, AUDIT, HELD = ".part", ".rejects.part", ".answers.part", ".audit.part", ".held.part"
+# A chunk's content: the output's bytes, new answers, lines that are written with the next ones (`Format.closed`), rows
+# set aside, and accepted rows if a sample of them was asked for.
+OUTPUT, ANSWERS, HELD, REJECTS, AUDIT = "output", "answers", "held", "rejects", "audit"
 
 
 class Rows(NamedTuple):
@@ -78,107 +78,121 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
         progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
     today = clock.today().isoformat()
     if job.to_stdout:
-        header = header_of(normalizer, job, today)
-        check_concepts(normalizer, job, writer, header)
-        chunks = list(_to_stdout(normalizer, job, writer, header))
-        return Summary.of_chunks(chunks, 0, start, "stdout", normalizer)
+        output = _Output(job, writer, header_of(normalizer, job, today), None)
+        check_concepts(normalizer, job, writer, output.header)
+        _answer_all(normalizer, job, output)
+        return Summary.of_chunks(output.chunks, 0, start, "stdout", normalizer)
     out = Path(job.out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+    parts = Parts.beside(out)
+    with telling_what_is_kept(out, parts), locked(str(out)):
         name = writer.__name__.rsplit(".", 1)[-1]
-        with Journal(
-            beside(out, ".journal"), identity(normalizer, job, name), date=today, resume=resume, force=force
-        ) as journal:
-            header = header_of(normalizer, job, journal.date)
-            resumed = sum(rows_of(chunk.counts) for chunk in journal.chunks)
-            try:
-                check_concepts(normalizer, job, writer, header)
-                if not journal.complete:
-                    # The answers that are kept are millions of objects; to go through them took 7% of a job's time.
-                    with machine.uncollected():
-                        _write_parts(normalizer, job, writer, header, journal)
-                    journal.mark_complete()
-                rejects, audit = _finish(job, writer, header, journal)
-            except BaseException:
-                if not journal.chunks or job.table.is_stream:
-                    _discard(out, journal)
-                raise
-            return Summary.of_chunks(journal.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
-    except OSError as error:
-        kept = not job.table.is_stream and beside(out, ".journal").exists()
-        what_now = "make room and go on with --resume" if kept else "nothing was changed"
-        raise AlphitaError(f"could not write {out}: {error.strerror or error}; {what_now}") from error
+        date = parts.begin(identity(normalizer, job, name), today, resume=resume, force=force)
+        try:
+            output = _Output(job, writer, header_of(normalizer, job, date), parts)
+            check_concepts(normalizer, job, writer, output.header)
+            # The answers that are kept are millions of objects; to go through them took 7% of a job's time.
+            with machine.uncollected():
+                _answer_all(normalizer, job, output)
+            rejects, audit = _finish(job, output, parts)
+        except BaseException:
+            beside(out, ".part").unlink(missing_ok=True)
+            if not parts.chunks() or job.table.is_stream:
+                parts.place.remove()
+            raise
+        resumed = sum(rows_of(chunk.counts) for chunk in output.chunks[: output.past])
+        return Summary.of_chunks(output.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
 
 
-def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header, journal: Journal) -> None:
-    """Append every chunk that the journal does not have yet; each is written while the next is answered."""
-    out = Path(job.out)
-    durable = journal.chunks[-1].lengths if journal.chunks else {}
+class _Output:
+    """Where chunks go: parts, or stdout; and what is known of those that are there.
+
+    Attributes:
+        begun: what the output begins with.
+        past: chunks that an earlier run made durable.
+        chunks: all so far, without their content.
+        held: lines that are written together with what follows the last one.
+    """
+
+    def __init__(self, job: Job, writer: ModuleType, header: Header, parts: Parts | None) -> None:
+        self.job, self.writer, self.header, self.parts = job, writer, header, parts
+        self.begun = writer.begin(header)
+        self.past = 0 if parts is None else parts.chunks()
+        self.chunks: list[Chunk] = []
+        self.held: Sequence[Mapping] = ()
+
+    def resume(self) -> Chunk:
+        """Read the next of the past chunks."""
+        assert self.parts is not None
+        chunk = self.parts.chunk(len(self.chunks))
+        self.held = [Mapping(*json.loads(line)) for line in chunk.content[HELD].splitlines()]
+        self.chunks.append(chunk._replace(content={}))
+        return chunk
+
+    def write(self, rows: Sequence[MentionRow], found: Sequence[Answer | None], kept: bytes, digest: str) -> None:
+        """Write a chunk, and make it durable."""
+        made, counts = lines_and_counts(rows, found)
+        unwritten, lost = losses_of(self.writer, self.header, self.held, made)
+        counts[UNWRITTEN] = len(unwritten)
+        closed, self.held = self.writer.closed(self.header, [*self.held, *made])
+        chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, closed)})
+        if self.parts is None:
+            self._to_stdout(chunk, rows, unwritten)
+        else:
+            chunk.content[ANSWERS] = kept
+            chunk.content[HELD] = as_json(self.held)
+            chunk.content[REJECTS] = reject_lines(rows, unwritten, self.job, Path(self.parts.place.url) / DRAFTS)
+            chunk.content[AUDIT] = accepted(made) if self.job.audit else b""
+            self.parts.put_chunk(len(self.chunks), chunk)
+        self.chunks.append(chunk._replace(content={}))
+
+    def _to_stdout(self, chunk: Chunk, rows: Sequence[MentionRow], unwritten: dict[int, Problem]) -> None:
+        sys.stdout.buffer.write(chunk.content[OUTPUT])
+        sys.stdout.buffer.flush()
+        # There is no file of rejects, so that each must be told here.
+        for row in rows:
+            if row.number in unwritten:
+                what, why = "not written", unwritten[row.number]
+            elif row.problem is not None:
+                what, why = "rejected", problem_of(row)
+            else:
+                continue
+            value = None if self.job.private else why.value
+            name = self.job.table.name
+            told = InputError(why.problem, file=name, line=row.line, field=why.field or None, value=value)
+            progress.say(f"{what}: {told}")
+
+
+def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
+    """Answer what the output does not have yet, chunk by chunk; each is written while the next is answered."""
     defined = _learn_abbreviations(normalizer, job)
     answers = AnswerStore()
-    with (
-        Parts(out, (PART, REJECTS, ANSWERS, HELD, *([AUDIT] if job.audit else [])), durable) as parts,
-        ThreadPoolExecutor(1, thread_name_prefix="writing") as aside,
-    ):
-        if not durable:
-            parts.append(PART, writer.begin(header))
-        past, seen, restored = list(journal.chunks), 0, 0
+    if output.parts is None:
+        sys.stdout.buffer.write(output.begun)
+    with ThreadPoolExecutor(1, thread_name_prefix="writing") as aside:
         written: Future[None] | None = None
-        for seen, chunk in enumerate(_with_progress(normalizer, job, answers), 1):
-            if seen <= len(past):
-                if past[seen - 1].digest != _digest(chunk.rows, defined):
+        for rows in _with_progress(normalizer, job, answers):
+            content = json.dumps([defined, rows.rows], default=repr).encode()
+            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+            if len(output.chunks) < output.past:
+                chunk = output.resume()
+                if chunk.digest != digest:
                     raise _other_input(job)
-                answers.restore(chunk.new, parts.read(ANSWERS, restored, past[seen - 1].lengths[ANSWERS]))
-                restored = past[seen - 1].lengths[ANSWERS]
+                answers.restore(rows.new, chunk.content[ANSWERS])
                 continue
-            fresh = _answer(normalizer, job, chunk.new)
-            found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
+            fresh = _answer(normalizer, job, rows.new)
+            found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in rows.asked]
             kept = answers.add(fresh.items())
             if written is not None:
                 written.result()
             gc.collect(1)
-            written = aside.submit(_write, job, writer, header, journal, parts, chunk.rows, found, kept, defined)
-        if seen < len(past):
-            raise _other_input(job)
+            written = aside.submit(output.write, rows.rows, found, kept, digest)
         if written is not None:
             written.result()
-        if held := _held(journal, parts):
-            parts.append(PART, writer.encode(header, held))
-        # Without a row, the header is the output.
-        parts.sync()
-
-
-def _write(
-    job: Job,
-    writer: ModuleType,
-    header: Header,
-    journal: Journal,
-    parts: Parts,
-    rows: Sequence[MentionRow],
-    found: Sequence[Answer | None],
-    kept: bytes,
-    defined: str,
-) -> None:
-    """Append a chunk and make it durable."""
-    made, counts = lines_and_counts(rows, found)
-    held = _held(journal, parts)
-    closed, still_held = writer.closed(header, [*held, *made])
-    parts.append(PART, writer.encode(header, closed))
-    parts.append(ANSWERS, kept)
-    parts.append(HELD, as_json(still_held))
-    unwritten, lost = losses_of(writer, header, held, made)
-    counts[UNWRITTEN] = len(unwritten)
-    aside = beside(Path(job.out), ".rejects.chunk")
-    parts.append(REJECTS, reject_lines(rows, unwritten, job, aside, parts.length(REJECTS) == 0))
-    if job.audit:
-        parts.append(AUDIT, accepted(made))
-    journal.add(Chunk(_digest(rows, defined), parts.sync(), counts, lost))
-
-
-def _held(journal: Journal, parts: Parts) -> list[Mapping]:
-    """Return the lines that are written together with what follows the last durable chunk."""
-    start, end = [0, 0, *(chunk.lengths.get(HELD, 0) for chunk in journal.chunks[-2:])][-2:]
-    return [Mapping(*json.loads(line)) for line in parts.read(HELD, start, end).splitlines()]
+    if len(output.chunks) < output.past:
+        raise _other_input(job)
+    if output.parts is None and output.held:
+        sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
+    sys.stdout.buffer.flush()
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
@@ -207,9 +221,7 @@ def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -
     found = answer_all(
         [(row.asked, row.context, row.language) for row in new.values()],
         normalizer,
-        job.memory,
-        top_k=job.top_k,
-        explain=job.explain,
+        job,
         contexts=bool(job.table.context_column),
         languages=bool(job.table.language_column),
     )
@@ -259,77 +271,50 @@ def _with_progress(normalizer: Normalizer, job: Job, answers: AnswerStore) -> It
             bar.advance(len(chunk.rows))
 
 
-def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> tuple[Path | None, Path | None]:
-    """Put output, rejects and audit in their places; after a crash in the midst of it, it does what is left."""
-    out = Path(job.out)
-    part, rejects_part, rejects = beside(out, PART), beside(out, REJECTS), job.rejects_file
-    has_rejects = any(chunk.counts.get(REJECTED) or chunk.counts.get(UNWRITTEN) for chunk in journal.chunks)
-    if has_rejects and rejects_part.exists():
-        rejects_part.replace(rejects)
-    elif not has_rejects:
-        rejects_part.unlink(missing_ok=True)
-        # Of an earlier run whose output is being replaced.
-        rejects.unlink(missing_ok=True)
+def _finish(job: Job, output: _Output, parts: Parts) -> tuple[Path | None, Path | None]:
+    """Put output, rejects and audit in their places; after a crash in the midst of it, it is done again."""
+    out, writer, header = Path(job.out), output.writer, output.header
     for draft in out.parent.glob(f".{glob.escape(out.name)}.*.draft"):
         # Left by a kill while this very step was at work.
         draft.unlink()
-    if not part.exists() and not out.exists():
-        raise InputError("the part file is gone", file=part, remedy="begin anew with --force")
-    if part.exists():
-        if not job.private:
-            part.chmod(0o666 & ~_umask())
-        writer.finish(header, part, out)
-    has_audit = job.audit and any(chunk.counts.get(ACCEPTED) for chunk in journal.chunks)
-    if has_audit and beside(out, AUDIT).exists():
-        with beside(out, AUDIT).open(encoding="utf-8") as file:
-            sample = draw((Mapping(*json.loads(line)) for line in file), job.audit)
-        write_audit(job.audit_file, sample, out, force=True)
-    for suffix in (AUDIT, ANSWERS, HELD):
-        beside(out, suffix).unlink(missing_ok=True)
+    part, rejects = beside(out, ".part"), Path(parts.place.url) / DRAFTS / REJECTS
+
+    def private(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+    with open(part, "wb", opener=private) as file, open(rejects, "wb", opener=private) as aside:
+        file.write(output.begun)
+        for number in range(len(output.chunks)):
+            content = parts.chunk(number).content
+            file.write(content[OUTPUT])
+            aside.write(content[REJECTS].partition(b"\n")[2] if aside.tell() else content[REJECTS])
+        if output.held:
+            file.write(writer.encode(header, output.held))
+        for one in (file, aside):
+            one.flush()
+            os.fsync(one.fileno())
+    has_rejects = rejects.stat().st_size > 0
+    if has_rejects:
+        rejects.replace(job.rejects_file)
+    else:
+        # Of an earlier run whose output is being replaced.
+        job.rejects_file.unlink(missing_ok=True)
+    if not job.private:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)
+    writer.finish(header, part, out)
+    has_audit = job.audit and any(chunk.counts.get(ACCEPTED) for chunk in output.chunks)
+    if has_audit:
+        lines = (line for n in range(len(output.chunks)) for line in parts.chunk(n).content[AUDIT].splitlines())
+        write_audit(job.audit_file, draw((Mapping(*json.loads(line)) for line in lines), job.audit), out, force=True)
     descriptor = os.open(out.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    journal.remove()
-    return rejects if has_rejects else None, job.audit_file if has_audit else None
-
-
-def _discard(out: Path, journal: Journal) -> None:
-    for suffix in (PART, REJECTS, ANSWERS, AUDIT, HELD, ".rejects.chunk"):
-        beside(out, suffix).unlink(missing_ok=True)
-    journal.remove()
-
-
-def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> Iterator[Chunk]:
-    """Write to stdout; yield what each chunk's counts are."""
-    file = sys.stdout.buffer
-    _learn_abbreviations(normalizer, job)
-    answers = AnswerStore()
-    held: Sequence[Mapping] = ()
-    file.write(writer.begin(header))
-    for chunk in _with_progress(normalizer, job, answers):
-        fresh = _answer(normalizer, job, chunk.new)
-        found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
-        made, counts = lines_and_counts(chunk.rows, found)
-        answers.add(fresh.items())
-        unwritten, lost = losses_of(writer, header, held, made)
-        closed, held = writer.closed(header, [*held, *made])
-        file.write(writer.encode(header, closed))
-        file.flush()
-        # There is no file of rejects, so that each must be told here.
-        for row in chunk.rows:
-            if row.problem is not None or row.number in unwritten:
-                what, why = "rejected", problem_of(row)
-                if row.number in unwritten:
-                    what, why = "not written", unwritten[row.number]
-                value = None if job.private else why.value
-                told = InputError(why.problem, file=job.table.name, line=row.line, field=why.field or None, value=value)
-                progress.say(f"{what}: {told}")
-        yield Chunk("", {}, counts, lost)
-    if held:
-        file.write(writer.encode(header, held))
-        file.flush()
+    parts.place.remove()
+    return job.rejects_file if has_rejects else None, job.audit_file if has_audit else None
 
 
 def _other_input(job: Job) -> UsageError:
@@ -337,15 +322,3 @@ def _other_input(job: Job) -> UsageError:
         f"cannot resume: {job.table.name} is not the input this job began with; "
         "give the same, or begin anew with --force"
     )
-
-
-def _digest(rows: Sequence[MentionRow], defined: str) -> str:
-    """Return a hash of some rows and of the abbreviations that were learned from all of them."""
-    content = json.dumps([defined, rows], default=repr).encode()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

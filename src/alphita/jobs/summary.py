@@ -10,7 +10,7 @@ from pathlib import Path
 
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, NIL
-from alphita.jobs.journal import Chunk
+from alphita.jobs.parts import Chunk
 from alphita.mappings.record import REVIEWED
 
 REJECTED = "rejected"

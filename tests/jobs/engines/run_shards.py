@@ -14,11 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from alphita.jobs import folder as job
 from alphita.jobs.batches import NormalizerSettings
-from alphita.jobs.engines import job
-from alphita.jobs.engines.engine import Engine, Opening, Receipt
-from alphita.jobs.engines.engines import open_engine
-from alphita.jobs.engines.job import Shards, run
+from alphita.jobs.engines.engine import Engine, Opening, Receipt, open_engine
+from alphita.jobs.folder import Shards, run
 from tests.killing import kill_before
 from tests.waiting import SECONDS
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from alphita.errors import UsageError
-from alphita.jobs.engines import job
-from alphita.jobs.engines.engines import ENGINES, open_engine
+from alphita.jobs import folder as job
+from alphita.jobs.engines.engine import ENGINES, open_engine
+from tests.jobs.conftest import table_of
 from tests.jobs.engines import run_shards
-from tests.jobs.engines.conftest import table_of
 from tests.jobs.engines.serial import Serial
 from tests.waiting import has_ended, wait_until
 
@@ -56,7 +56,7 @@ def command(index: Path, source: str, out: Path, *more: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)])
@@ -101,6 +101,8 @@ def test_a_killed_driver_goes_on(wanted, index_path, source, tmp_path, step, tas
 def test_engines_are_named():
     with pytest.raises(UsageError, match=r"unknown engine 'rai'; did you mean 'ray'\?"):
         open_engine("rai")
+    with pytest.raises(UsageError, match="workers must be 1 or more, not 0"):
+        open_engine("spark", 0)
     assert ENGINES == ("processes", "ray", "spark")
 
 

@@ -7,17 +7,25 @@ it opens once, from an `Opening` that is small and can be pickled.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import pickle
-from collections.abc import Iterator, Sequence
+import socket
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
+from alphita.registry import unknown
 
+ENGINES = ("processes", "ray", "spark")
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
 MOST_DEATHS = 3
+# Seconds for a cluster to take a connection.
+TO_CONNECT = 5.0
 # What a task gives back: small, of JSON values.
 Receipt = dict[str, Any]
 
@@ -70,27 +78,42 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """Let go of workers that are kept for another `run`: there is none for the time being."""
-        ...
+        return
+
+    def close(self) -> None:
+        """Stop the workers."""
+        return
 
     def __enter__(self) -> Self:
         """Use as a context manager."""
-        ...
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the workers."""
-        ...
+        self.close()
+
+
+def open_engine(name: str, workers: int | None = None, address: str | None = None, gpus: float = 0) -> Engine:
+    """Open an engine; it is loaded when it is asked for, for each needs packages of its own.
+
+    Args:
+        name: one of `ENGINES`.
+        workers: how many; None: as many as it has room for.
+        address: of the cluster; None: this machine.
+        gpus: of each worker, or a share of one.
+    """
+    if name not in ENGINES:
+        raise UsageError(unknown("engine", name, ENGINES))
+    if workers is not None and workers < 1:
+        raise UsageError(f"workers must be 1 or more, not {workers}")
+    return cast(Engine, importlib.import_module(f"alphita.jobs.engines.{name}").open_engine(workers, address, gpus))
 
 
 @dataclass(frozen=True)
 class SameVersion:
-    """An opening that refuses a machine with another build of this package than the one the job began on.
-
-    Attributes:
-        opening: the job's.
-        version: of the package where the job began, with the hash of its code (`builds.build`).
-    """
+    """An opening that refuses a machine with another build of this package than the one the job began on."""
 
     opening: Opening
     version: str = field(default_factory=artefact.build)
@@ -105,15 +128,53 @@ class SameVersion:
         return self.opening()
 
 
-def sealed(opening: Opening) -> bytes:
-    """Return an opening as bytes, for the job's own workers: what they then import may wait until threads are set."""
-    return pickle.dumps(opening)
+class Outcome(NamedTuple):
+    """What a try at a task ended with: its receipt, or the words and the exit code of an error, and its traceback."""
+
+    receipt: Receipt
+    words: str | None = None
+    code: int = 0
+    trace: str = ""
+
+    def received(self, before: str = "") -> Receipt:
+        """Return the receipt, or raise the error."""
+        if self.words is None:
+            return self.receipt
+        # Others are built of parts; of these only the words and the exit code are needed.
+        kind = UsageError if self.code == UsageError.exit_code else AlphitaError
+        raise kind(before + self.words) from RuntimeError(self.trace)
 
 
-def unsealed(opening: bytes) -> Opening:
-    """Return the opening that the job itself sealed. Never for what comes from a file or from anybody else."""
-    made: Opening = pickle.loads(opening)
-    return made
+class Bench:
+    """Where a process works: the worker that it opened last is kept for further tasks of the same opening.
+
+    Attributes:
+        prepare: called before an opening is unpickled, which may load a library with threads.
+    """
+
+    def __init__(self, prepare: Callable[[], object]) -> None:
+        self.prepare = prepare
+        self._opening: bytes | None = None
+        self._worker: Worker | None = None
+
+    def do(self, opening: bytes, task: int | None, what: str = "") -> Outcome:
+        """Do a task, or, for None, only open the worker. An error is an outcome too."""
+        try:
+            if self._worker is None or self._opening != opening:
+                # Two at one time would take twice the memory.
+                self._worker = None
+                gc.collect()
+                self.prepare()
+                # The job itself sealed it: never for what comes from a file or from anybody else.
+                self._worker, self._opening = pickle.loads(opening)(), opening
+            return Outcome({} if task is None else self._worker(task))
+        except AlphitaError as error:
+            return Outcome({}, str(error), error.exit_code, traceback.format_exc())
+        except Exception as error:
+            *_, last = traceback.extract_tb(error.__traceback__)
+            words = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            before = "" if task is None else f"{what}: task {task} failed: "
+            return Outcome({}, before + words, AlphitaError.exit_code, traceback.format_exc())
 
 
 def gave_up(what: str, task: int) -> AlphitaError:
@@ -122,3 +183,19 @@ def gave_up(what: str, task: int) -> AlphitaError:
         f"{what}: task {task} ended {MOST_DEATHS} workers that did it, so it is given up; is their memory enough? "
         "What is finished is kept, and the job goes on with --resume"
     )
+
+
+def unreachable(place: str) -> str | None:
+    """Return why nothing answers at HOST:PORT, if so.
+
+    Raises:
+        ValueError: it is not HOST:PORT.
+    """
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ValueError(place)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), TO_CONNECT).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -7,31 +7,26 @@ there is room, and its task is given to another; a task that ends whoever does i
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
-import socket
-import traceback
+import pickle
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError, require
-from alphita.jobs.engines.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up, sealed, unsealed
+from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, unreachable
 
-# Seconds after which an address counts as unreachable, and a machine that opens a worker as hanging.
-TO_CONNECT, TO_OPEN = 5.0, 600.0
-Failure = tuple[str, int]
+# Seconds after which a machine that opens a worker counts as hanging.
+TO_OPEN = 600.0
 
 
 def open_engine(workers: int | None, address: str | None, gpus: float = 0) -> RayEngine:
     """Join a Ray cluster, or start one on this machine."""
     ray = require("ray", "cluster")
-    if workers is not None and workers < 1:
-        raise UsageError(f"workers must be 1 or more, not {workers}")
     if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise UsageError(f"GPUs per worker must be a share of one (0.5) or a whole number, not {gpus:g}")
     running = ray.is_initialized()
@@ -47,8 +42,8 @@ def open_engine(workers: int | None, address: str | None, gpus: float = 0) -> Ra
         raise
 
 
-class RayEngine:
-    """Runs tasks on a Ray cluster; use as a context manager."""
+class RayEngine(Engine):
+    """Runs tasks on a Ray cluster."""
 
     def __init__(self, ray: ModuleType, workers: int | None, gpus: float, *, started: bool) -> None:
         self._ray, self._gpus, self._started = ray, gpus, started
@@ -86,28 +81,27 @@ class RayEngine:
         self.release()
 
         # Sent whole, for a function of this package can only be called where the same package is.
-        def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
+        def look(opening: bytes, version: str) -> tuple[str | None, Outcome | None]:
             try:
                 from alphita.artefact import build
             except ImportError:
                 return None, None
             if build() != version:
                 return build(), None
-            from alphita.jobs.engines.ray import failure
+            from alphita.jobs.engines.engine import Bench
 
-            return version, failure(opening)
+            return version, Bench(lambda: None).do(opening, None)
 
         here = artefact.build()
-        answers = self._everywhere(look, sealed(opening), here)
+        answers = self._everywhere(look, pickle.dumps(opening), here)
         for host, (found, _) in answers:
             if found != here:
                 raise UsageError(
                     f"the job began with alphita {here}, and {host} has "
                     f"{'none' if found is None else found}; install the same on every machine"
                 )
-        for host, (_, failed) in answers:
-            if failed is not None:
-                raise _error(failed, f"on {host}: ")
+        for host, (_, outcome) in answers:
+            outcome.received(f"on {host}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
         """Do tasks, and yield each with what it gave back, as they end; see `Engine`."""
@@ -118,8 +112,7 @@ class RayEngine:
         # Where a machine goes, all that it was starting fails at once.
         most_starts = MOST_DEATHS * self._workers
         try:
-            # In a list, so that an actor fetches it once and not for each task.
-            packed = [ray.put(sealed(opening))]
+            packed = pickle.dumps(opening)
             while left := len(waiting) + sum(one.task is not None for one in asked.values()):
                 while len(asked) < min(self._workers, left) and (self._idle or failed_starts < most_starts):
                     # One of the step before may be gone by now: it, too, is asked before it gets a task.
@@ -150,10 +143,7 @@ class RayEngine:
                 else:
                     self._idle.append(one.actor)
                 if one.task is not None:
-                    receipt, failed = answer
-                    if failed is not None:
-                        raise _error(failed)
-                    yield one.task, receipt
+                    yield one.task, answer.received()
         except BaseException as error:
             self.release()
             if isinstance(error, ray.exceptions.RayError):
@@ -163,13 +153,7 @@ class RayEngine:
             for one in asked.values():
                 self._kill(one.actor)
 
-    def __enter__(self) -> Self:
-        """Use as a context manager."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """End the workers and leave the cluster; one that was started here ends."""
         self.release()
         if self._started:
@@ -195,10 +179,12 @@ class RayEngine:
         ray = self._ray
         # The GPU as a worker has it. No core is asked for: they may be at work.
         remote = ray.remote(num_cpus=0, num_gpus=self._gpus, max_retries=0, max_calls=1)(function)
-        asked = [
-            (_name(node), remote.options(scheduling_strategy=_on(node["NodeID"])).remote(*arguments))
-            for node in self._nodes
-        ]
+        on: Any = require("ray.util.scheduling_strategies", "cluster").NodeAffinitySchedulingStrategy
+        asked = []
+        for node in self._nodes:
+            name, address = node.get("NodeManagerHostname") or "", node["NodeManagerAddress"]
+            host = f"{name} ({address})" if name and name != address else str(address)
+            asked.append((host, remote.options(scheduling_strategy=on(node["NodeID"], soft=False)).remote(*arguments)))
         answers = []
         for host, reference in asked:
             try:
@@ -223,29 +209,14 @@ class _Worker:
     """An actor: opens what a step needs with its first task, and keeps it until the next step."""
 
     def __init__(self, threads: int) -> None:
-        # Before a library with threads is loaded, which the opening's module may do.
-        machine.set_threads(threads)
-        self._step: Any = None
-        self._worker: Worker | None = None
+        self._bench = Bench(lambda: machine.set_threads(threads))
 
     def ready(self) -> None:
         """Return when the actor has started."""
 
-    def do(self, opening: list[Any], task: int, what: str) -> tuple[Receipt, Failure | None]:
-        """Do one task; return its receipt, and what failed."""
-        import ray
-
-        try:
-            if self._worker is None or opening != self._step:
-                # The last step's memory is free before the next one's is taken.
-                self._worker = None
-                gc.collect()
-                self._worker, self._step = unsealed(ray.get(opening[0]))(), opening
-            return self._worker(task), None
-        except AlphitaError as error:
-            return {}, (str(error), error.exit_code)
-        except Exception as error:
-            return {}, (_fault(what, task, error), AlphitaError.exit_code)
+    def do(self, opening: bytes, task: int, what: str) -> Outcome:
+        """Do one task."""
+        return self._bench.do(opening, task, what)
 
 
 def _connect(ray: ModuleType, address: str, workers: int | None) -> None:
@@ -285,15 +256,14 @@ def _reach(address: str) -> None:
             f"the address of a Ray cluster is HOST:PORT, not {address!r}; run this on a machine of the cluster, "
             "or hand it over with 'ray job submit'"
         )
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"the address of a Ray cluster is 'auto' or HOST:PORT, as 10.0.0.1:6379, not {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), TO_CONNECT).close()
-    except OSError as error:
-        raise AlphitaError(
-            f"no Ray cluster answers at {address}: {error.strerror or error}; start one with 'ray start --head'"
-        ) from error
+        problem = unreachable(address)
+    except ValueError:
+        raise UsageError(
+            f"the address of a Ray cluster is 'auto' or HOST:PORT, as 10.0.0.1:6379, not {address!r}"
+        ) from None
+    if problem is not None:
+        raise AlphitaError(f"no Ray cluster answers at {address}: {problem}; start one with 'ray start --head'")
 
 
 def _room(node: dict[str, Any], cores: int, gpus: float) -> int:
@@ -304,35 +274,6 @@ def _room(node: dict[str, Any], cores: int, gpus: float) -> int:
     has = node["Resources"].get("GPU", 0)
     # Shares do not add up over two GPUs.
     return min(fit, int(has) * int(1 / gpus) if gpus < 1 else int(has // gpus))
-
-
-def _on(node: str) -> Any:  # noqa: ANN401
-    strategies = require("ray.util.scheduling_strategies", "cluster")
-    return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-
-
-def _name(node: dict[str, Any]) -> str:
-    name, address = node.get("NodeManagerHostname") or "", node["NodeManagerAddress"]
-    return f"{name} ({address})" if name and name != address else str(address)
-
-
-def failure(opening: bytes) -> Failure | None:
-    """Open a worker, and return what failed: the words and the exit code."""
-    try:
-        unsealed(opening)()
-    except AlphitaError as error:
-        return str(error), error.exit_code
-    return None
-
-
-def _error(failed: Failure, before: str = "") -> AlphitaError:
-    words, code = failed
-    return (UsageError if code == UsageError.exit_code else AlphitaError)(before + words)
-
-
-def _fault(what: str, task: int, error: Exception) -> str:
-    *_, last = traceback.extract_tb(error.__traceback__)
-    return f"{what}: task {task} failed: {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def _chain(error: BaseException | None) -> str:

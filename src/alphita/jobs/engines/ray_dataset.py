@@ -1,4 +1,4 @@
-"""A dataset of Ray Data that is there already: the columns of the answers are added to it.
+"""A dataset of Ray Data: the columns of the answers are added to it. (An engine's worker does not load this.)
 
 Rows of equal questions are brought together by one shuffle, and each group of them is answered where it lies; so a
 distinct string is answered once across the cluster, and no join follows.
@@ -6,7 +6,7 @@ distinct string is answered once across the cluster, and no join follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -32,9 +32,10 @@ def normalize_dataset(
     for name, number in (("workers", workers), ("cores", cores), ("partitions", partitions)):
         if number is not None and number < 1:
             raise UsageError(f"{name} must be 1 or more, not {number}")
-    schema = dataset.schema()
-    if schema is not None:
-        schema_of(settings, _arrow(schema))
+    if (schema := dataset.schema()) is not None:
+        # A kind that Arrow does not know is left to the first batch.
+        kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
+        schema_of(settings, pa.schema(list(zip(schema.names, kinds, strict=True))))
     together = dataset.repartition(
         partitions or data.DataContext.get_current().default_hash_shuffle_parallelism,
         keys=[name for name in (settings.column, settings.context, settings.language) if name is not None],
@@ -69,9 +70,3 @@ class _Answering:
         given = table.combine_chunks()
         batches = given.to_batches() or [pa.RecordBatch.from_pylist([], schema=given.schema)]
         return pa.Table.from_batches(normalize_batches(iter(batches), self._settings, self._normalizer))
-
-
-def _arrow(schema: Any) -> pa.Schema:  # noqa: ANN401
-    """Return a dataset's schema as Arrow's; a kind that Arrow does not know is left to the first batch."""
-    kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
-    return pa.schema(list(zip(schema.names, kinds, strict=True)))

@@ -1,11 +1,6 @@
-"""DataFrames of Spark, in Python: the concepts that a column names are joined to the rows.
+"""DataFrames of Spark, in Python: the concepts that a column names are joined to the rows when a result is asked for.
 
-    from alphita.jobs.engines.spark_frames import normalize_frame
-    from alphita.jobs.batches import Settings
-
-    coded = normalize_frame(df, Settings("/shared/open.index", column="diagnosis"))
-
-Nothing is done until the result is asked for.
+An engine's worker does not load this.
 """
 
 from __future__ import annotations
@@ -29,8 +24,18 @@ def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | 
     """Add to a DataFrame of Spark the concepts that one of its columns names."""
     functions: Any = require("pyspark.sql.functions", "spark")
     types: Any = require("pyspark.sql.types", "spark")
-    answered = schema_of(settings, _arrow_names(df, types))
-    _check_case(df, settings)
+    # Types as far as they matter here: strings, bytes, and others by name.
+    kinds = {types.StringType: pa.string(), types.BinaryType: pa.binary(), types.NullType: pa.null()}
+    given = [
+        (field.name, next((kind for spark, kind in kinds.items() if isinstance(field.dataType, spark)), pa.int64()))
+        for field in df.schema.fields
+    ]
+    answered = schema_of(settings, pa.schema(given))
+    if df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+        # "Rank" and "rank" are one to Spark.
+        lower = {name.lower() for name in settings.added}
+        if taken := [name for name in df.columns if name.lower() in lower]:
+            raise UsageError(f"there is a column {taken[0]!r} already, which would be added; rename it")
     # Names of our own: `mapInArrow` cannot take all that a column may be called.
     columns = {
         part: name for part in ("column", "context", "language") if (name := getattr(settings, part)) is not None
@@ -66,23 +71,3 @@ class _Answering:
 def _column(df: Any, name: str) -> Any:  # noqa: ANN401
     # A name may hold a dot, which without backticks means a field of a struct.
     return df["`" + name.replace("`", "``") + "`"]
-
-
-def _arrow_names(df: Any, types: Any) -> pa.Schema:  # noqa: ANN401
-    """Return the names of a DataFrame with types as far as they matter here: strings, bytes, and others by name."""
-    kinds = {types.StringType: pa.string(), types.BinaryType: pa.binary(), types.NullType: pa.null()}
-    return pa.schema(
-        [
-            (field.name, next((kind for spark, kind in kinds.items() if isinstance(field.dataType, spark)), pa.int64()))
-            for field in df.schema.fields
-        ]
-    )
-
-
-def _check_case(df: Any, settings: NormalizerSettings) -> None:  # noqa: ANN401
-    """Refuse names that are one to Spark, which does not tell "Rank" from "rank" unless it is told to."""
-    if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-        return
-    added = {name.lower() for name in settings.added}
-    if taken := [name for name in df.columns if name.lower() in added]:
-        raise UsageError(f"there is a column {taken[0]!r} already, which would be added; rename it")

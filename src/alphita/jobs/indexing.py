@@ -2,8 +2,7 @@
 
     OUT.parts/job.json              what makes it the same job, written when all of its strings are there
     OUT.parts/strings/00017.arrow   the strings of a block
-    OUT.parts/vectors/00017.npy     its vectors: there when the block is done
-    OUT.parts/drafts                what is being written
+    OUT.parts/vectors/00017.npy     its vectors: there when the block is done (see `parts`)
 
 The driver gathers the distinct strings and cuts them into the blocks in which `alphita.index.store.build` encodes them
 too. A task encodes one block; the driver then copies the blocks' vectors, in order, into the index's one file. So the
@@ -32,7 +31,8 @@ from alphita.index.choice import Building
 from alphita.index.float16 import Vectors
 from alphita.index.store import Index
 from alphita.jobs.engines.engine import Engine, Receipt, SameVersion
-from alphita.jobs.engines.files import Place
+from alphita.jobs.parts import JOB, Parts
+from alphita.jobs.place import Place, everywhere
 from alphita.options import Running
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 WHAT = "Encoding terms"
-JOB = "job.json"
 # Lies among the parts while a job runs; a machine that does not see it has another folder of that name.
 SEEN = "seen"
-FOLDERS = STRINGS, VECTORS, DRAFTS = ("strings", "vectors", "drafts")
+FOLDERS = ("strings", "vectors")
+STRINGS, VECTORS = "strings/{:05}.arrow", "vectors/{:05}.npy"
 # A file of a job, or one that a killed process did not finish.
 OURS = re.compile(r"(\d{5}\.(arrow|npy)|job\.json|seen)(\.[0-9a-f]{12})?")
 
@@ -67,22 +67,22 @@ def build(
     how.check()
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
     encoder = TermEncoder.load(model, **asdict(running))
-    place = Place(_everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts")
-    Parts(place).make()
+    blocks = Blocks(Place(everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts"), private=False)
+    blocks.prepare()
     opening = EncoderOpening(
-        _everywhere(model) if Path(model).expanduser().is_dir() else model,
+        everywhere(model) if Path(model).expanduser().is_dir() else model,
         encoder.precision,
         running.device,
         running.threads,
         encoder.content_hash,
-        place.url,
+        blocks.place.url,
         how.half,
     )
     try:
         engine.check(SameVersion(opening))
     except BaseException:
-        if not (place / JOB).exists():
-            Parts(place).clear()
+        if not (blocks.place / JOB).exists():
+            blocks.clear()
         raise
     index = store.build(
         terminology,
@@ -93,13 +93,8 @@ def build(
         blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force),
         **options,
     )
-    Parts(place).clear()
+    blocks.clear()
     return index
-
-
-def _everywhere(path: str) -> str:
-    """Return a path as a process that works in another folder finds it; a URL as it is."""
-    return path if "://" in path else str(artefact.absolute(Path(path).expanduser()))
 
 
 def _count(strings: int) -> int:
@@ -110,10 +105,10 @@ def _encoded(
     strings: pa.LargeStringArray, encoder: TermEncoder, opening: EncoderOpening, engine: Engine, *, anew: bool
 ) -> Iterator[Vectors]:
     """Have what is missing encoded, then yield the vectors of all blocks, in order."""
-    parts = Parts(Place(opening.parts))
-    parts.begin(_identity(strings, encoder, opening), strings, anew=anew)
+    parts = Blocks(Place(opening.parts), private=False)
+    parts.claim(_identity(strings, encoder, opening), strings, anew=anew)
     blocks = range(_count(len(strings)))
-    done = parts.done()
+    done = parts.done("vectors")
     left = [block for block in blocks if block not in done]
     if len(left) < len(blocks):
         progress.say(f"going on: {len(blocks) - len(left):,} of {len(blocks):,} blocks of terms are encoded already")
@@ -180,7 +175,7 @@ class EncoderOpening:
         """Open it."""
         from alphita.encoder.encoder import TermEncoder
 
-        parts = Parts(Place(self.parts))
+        parts = Blocks(Place(self.parts), private=False)
         if not (parts.place / SEEN).exists():
             raise UsageError(
                 f"{parts.place} on this machine is not the folder that the job began in; "
@@ -199,7 +194,7 @@ class EncoderOpening:
 class BlockEncoder:
     """Encodes blocks."""
 
-    parts: Parts
+    parts: Blocks
     encoder: encoding.Encoder
     half: bool
 
@@ -209,33 +204,18 @@ class BlockEncoder:
         vectors = encoding.encode_block(strings, self.encoder)
         sink = io.BytesIO()
         np.save(sink, vectors.astype(np.float16) if self.half else vectors, allow_pickle=False)
-        self.parts.put(_vectors(task), sink.getvalue())
+        self.parts.put(VECTORS.format(task), sink.getvalue())
         return {"strings": len(strings)}
 
 
-def _strings(block: int) -> str:
-    return f"{STRINGS}/{block:05}.arrow"
+class Blocks(Parts):
+    """The parts of a job that builds an index."""
 
-
-def _vectors(block: int) -> str:
-    return f"{VECTORS}/{block:05}.npy"
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The folder of a job's blocks.
-
-    Attributes:
-        place: where it lies.
-    """
-
-    place: Place
-
-    def begin(self, job: dict[str, Any], strings: pa.LargeStringArray, *, anew: bool) -> None:
+    def claim(self, job: dict[str, Any], strings: pa.LargeStringArray, *, anew: bool) -> None:
         """Write the blocks' strings, unless the same job has done so before."""
         if (self.place / JOB).exists():
             try:
-                found = json.loads((self.place / JOB).content())
+                found = json.loads(self.get(JOB))
                 differs = [name for name in {**found, **job} if found.get(name) != job.get(name)]
             except (ValueError, TypeError):
                 differs = ["it cannot be read"]
@@ -248,35 +228,25 @@ class Parts:
                 )
         # Vectors without a job are nobody's.
         self.clear()
-        self.make()
+        self.prepare()
         for block in range(_count(len(strings))):
-            self.put(_strings(block), _packed(strings, block))
-        self.put(JOB, json.dumps(job, indent=1).encode())
+            self.put(STRINGS.format(block), _packed(strings, block))
+        self.put_json(JOB, job)
 
-    def make(self) -> None:
+    def prepare(self) -> None:
         """Make the folders, and show to other machines that this is the one."""
-        for folder in FOLDERS:
-            (self.place / folder).make()
+        self.make(*FOLDERS)
         self.put(SEEN, b"")
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file, whole or not at all."""
-        with (self.place / name).whole(self.place / DRAFTS) as file:
-            file.write(content)
-
-    def done(self) -> set[int]:
-        """Return the numbers of the blocks that are encoded."""
-        return {int(name.removesuffix(".npy")) for name in (self.place / VECTORS).names() if name.endswith(".npy")}
 
     def strings(self, block: int) -> list[str]:
         """Return a block's strings."""
-        with pa.ipc.open_stream((self.place / _strings(block)).content()) as reader:
+        with pa.ipc.open_stream(self.get(STRINGS.format(block))) as reader:
             strings: list[str] = reader.read_all().column("string").to_pylist()
         return strings
 
     def vectors(self, block: int, shape: tuple[int, int]) -> Vectors:
         """Return a block's vectors, of this shape."""
-        file = self.place / _vectors(block)
+        file = self.place / VECTORS.format(block)
         try:
             vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)
         except ValueError as error:
@@ -290,7 +260,7 @@ class Parts:
     def clear(self) -> None:
         """Remove what a job wrote, and the folder if nothing else is in it."""
         (self.place / JOB).remove()
-        for folder in [*(self.place / name for name in FOLDERS), self.place]:
+        for folder in [*(self.place / name for name in FOLDERS), self.drafts, self.place]:
             for name in folder.names():
                 if OURS.fullmatch(name):
                     (folder / name).remove()

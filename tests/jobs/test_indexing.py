@@ -16,8 +16,8 @@ from alphita.index import encoding, store
 from alphita.index.choice import Building
 from alphita.index.store import Index
 from alphita.jobs.engines.engine import Opening, Receipt
-from alphita.jobs.engines.files import Place
-from alphita.jobs.engines.indexing import EncoderOpening, Parts, build
+from alphita.jobs.indexing import Blocks, EncoderOpening, build
+from alphita.jobs.place import Place
 from tests.doubles import HashEncoder, SmallTerminology
 
 BLOCK = 7
@@ -175,7 +175,7 @@ def test_a_machine_without_the_parts_or_with_another_model_is_refused(tmp_path, 
     opening = EncoderOpening("m", "fp32", "cpu", None, HashEncoder().content_hash, str(tmp_path / "p"), half=False)
     with pytest.raises(UsageError, match="not the folder that the job began in; give --parts"):
         opening()
-    Parts(Place(opening.parts)).make()
+    Blocks(Place(opening.parts), private=False).prepare()
     assert opening().encoder.content_hash == opening.content_hash
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: HashEncoder(seed=1))
     with pytest.raises(UsageError, match="put the same model on every machine"):
@@ -185,7 +185,7 @@ def test_a_machine_without_the_parts_or_with_another_model_is_refused(tmp_path, 
 def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
     (tmp_path / "file").write_text("x")
     engine = InProcess()
-    with pytest.raises(AlphitaError, match=r"file/p/strings could not be made"):
+    with pytest.raises(AlphitaError, match=r"file/p could not be made"):
         build(terms(), "m", tmp_path / "x.index", engine, parts=str(tmp_path / "file" / "p"))
     assert engine.checked == 0
     (tmp_path / "x.index").mkdir()

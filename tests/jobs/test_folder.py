@@ -23,16 +23,16 @@ from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index, build
+from alphita.jobs import folder as job
 from alphita.jobs import run as jobs
 from alphita.jobs.batches import NormalizerSettings, load
-from alphita.jobs.engines import answering, job, joining, plan
-from alphita.jobs.engines.files import Place
-from alphita.jobs.engines.job import Shards, run
+from alphita.jobs.folder import Shards, run
+from alphita.jobs.place import Place
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.doubles import HashEncoder, small_terminology
-from tests.jobs.engines.conftest import table_of
+from tests.jobs.conftest import table_of
 from tests.jobs.engines.serial import Broken, Serial
 
 pytestmark = pytest.mark.usefixtures("hashing")
@@ -177,7 +177,7 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
             asked.update(zip(mentions, contexts, languages, strict=True))
             return self.normalizer.normalize(mentions, contexts=contexts, languages=languages, **options)
 
-    monkeypatch.setattr(answering, "load", Counting)
+    monkeypatch.setattr(job, "load", Counting)
     done = run(asking(shards, context="context", language="language"), Serial())
     assert set(asked.values()) == {1}
     assert len(asked) == done.distinct < done.summary.rows / 1.5
@@ -186,13 +186,12 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
 def test_what_answers_is_freed_with_its_worker(shards, monkeypatch):
     freed = []
 
-    class Opening(answering.Answering):
-        def __call__(self):
-            worker = super().__call__()
-            weakref.finalize(worker.normalizer, freed.append, "normaliser")
-            return worker
+    class Answering(job.Answering):
+        def __init__(self, plan):
+            super().__init__(plan)
+            weakref.finalize(self.normalizer, freed.append, "normaliser")
 
-    monkeypatch.setattr(job, "Answering", Opening)
+    monkeypatch.setattr(job, "Answering", Answering)
     run(shards, Serial())
     gc.collect()
     assert freed == ["normaliser", "normaliser"]  # of the check, and of the step
@@ -248,7 +247,7 @@ def test_a_job_that_was_broken_off_at_the_very_end_goes_on(shards, monkeypatch):
 
 def test_a_finished_job_is_an_artefact(shards):
     done = run(shards, Serial())
-    manifest = artefact.verify(shards.out, plan.KIND)
+    manifest = artefact.verify(shards.out, job.KIND)
     parts = {name: one for name, one in manifest["files"].items() if name.startswith("part-")}
     assert sum(one["rows"] for one in parts.values()) == 181
     for name, one in parts.items():
@@ -406,9 +405,9 @@ def test_a_worker_that_does_not_see_the_folder_says_so(shards):
     with pytest.raises(Broken):
         run(shards, Serial(most=1))
     with pytest.raises(InputError, match="sees another job"):
-        plan.load(shards.out, "0")
+        job.Plan.load(shards.out, "0")
     with pytest.raises(InputError, match="does not see the job") as caught:
-        plan.load(shards.out + "3", "0")
+        job.Plan.load(shards.out + "3", "0")
     assert "shared disk" in str(caught.value)
 
 
@@ -465,7 +464,7 @@ def test_rows_are_counted_by_method_and_decision():
     made = pa.table(
         {"rank": [1, 2, 1, 1, 1], "method": methods, "decision": ["accept", None, "review", "nil", "accept"]}
     )
-    assert joining._counts(made) == {"exact": 1, "nearest": 1, "nil": 1, "abbreviation": 1, "accepted": 2, "review": 1}
+    assert job.counts_of(made) == {"exact": 1, "nearest": 1, "nil": 1, "abbreviation": 1, "accepted": 2, "review": 1}
 
 
 def test_buckets_depend_on_rows_alone(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.index import encoding, store
-from alphita.jobs.engines import indexing
+from alphita.jobs import indexing
 from alphita.jobs.engines.processes import open_engine
 from tests.tiny import tiny_model, tiny_terminology
 

@@ -10,11 +10,14 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
+from alphita import artefact
 from alphita.errors import AlphitaError, InputError, UsageError
 
 PARQUET = (".parquet", ".parq", ".pq")
@@ -48,7 +51,8 @@ class Place:
     @property
     def is_local(self) -> bool:
         """Whether it lies on a disk of this machine."""
-        return "local" in _protocols(self._opened()[0])
+        protocol = self._opened()[0].protocol
+        return "local" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def exists(self) -> bool:
         """Whether there is such a file or folder."""
@@ -141,7 +145,7 @@ class Place:
 
     def parquet_files(self) -> list[Place]:
         """Return the Parquet files that this names, in order of their names: a file, a folder's, or a pattern's."""
-        fs, path = self._opened()
+        fs, path = self._opened(search=True)
         with self._errors("could not be read"):
             fs.invalidate_cache()
             if _WILD.search(path) and not fs.exists(path):
@@ -162,7 +166,7 @@ class Place:
 
     def folders_with(self, *names: str) -> list[Place]:
         """Return the folders below this one that hold a file of one of these names; none if this is no folder."""
-        fs, path = self._opened()
+        fs, path = self._opened(search=True)
         with self._errors("could not be read"):
             found = [one.rpartition("/") for one in fs.find(path)] if fs.isdir(path) else []
         base = path.rstrip("/")
@@ -170,7 +174,7 @@ class Place:
 
     def folders_matched(self, files: Sequence[Place]) -> list[Place]:
         """Return the folders that files of this pattern lie in, below its part without wildcards; else none."""
-        fs, path = self._opened()
+        fs, path = self._opened(search=True)
         wild = _WILD.search(path)
         if wild is None or fs.exists(path):
             return []
@@ -185,12 +189,14 @@ class Place:
 
     def _place(self, path: str) -> Place:
         """Return a path that the file system gave as it is called here."""
-        fs, own = self._opened()
+        fs, own = self._opened(search=True)
         base = own.rstrip("/")
         return Place(self.url.rstrip("/") + path[len(base) :] if path.startswith(base) else fs.unstrip_protocol(path))
 
-    def _opened(self) -> tuple[Any, str]:
-        """Return the file system and the path in it."""
+    def _opened(self, *, search: bool = False) -> tuple[Any, str]:
+        """Return the file system, which can search on demand, and the path in it."""
+        if not search and ":" not in self.url:
+            return _Disk, self.url
         import fsspec
 
         try:
@@ -217,5 +223,31 @@ def _said(error: OSError) -> str:
     return _SECRET.sub("", error.strerror or str(error) or type(error).__name__)
 
 
-def _protocols(fs: Any) -> tuple[str, ...]:  # noqa: ANN401
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+def everywhere(path: str) -> str:
+    """Return a path as a process that works in another folder finds it; a URL as it is."""
+    path = path.removeprefix("file://")
+    return path if "://" in path else os.path.normpath(artefact.absolute(Path(path).expanduser()))
+
+
+class _Disk:
+    """What is used of a file system of fsspec, whose import takes a while, for paths of this machine."""
+
+    protocol = "local"
+    exists, isdir, size, open = os.path.exists, os.path.isdir, os.path.getsize, open
+    makedirs = os.makedirs
+
+    @staticmethod
+    def invalidate_cache() -> None:
+        pass
+
+    @staticmethod
+    def ls(path: str, detail: bool) -> list[str]:
+        return os.listdir(path)
+
+    @staticmethod
+    def rm(path: str, recursive: bool = False) -> None:
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+    @staticmethod
+    def mv(path: str, target: str, recursive: bool = False) -> None:
+        os.rename(path, target)
