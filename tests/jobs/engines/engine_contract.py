@@ -22,7 +22,7 @@ import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
 from alphita.jobs.engines.engine import MOST_DEATHS, Engine, Receipt, SameVersion
-from tests.waiting import SECONDS, wait_until
+from tests.waiting import SECONDS, has_ended, wait_until
 
 # How long a slow task takes, if it is not stopped.
 SLOW = 1.5
@@ -77,6 +77,7 @@ class Squaring:
         if task >= what.slow:
             time.sleep(SLOW)
         if task >= what.held:
+            (folder / f"held by {os.getpid()}").touch()
             wait_until((folder / GO_ON).exists)
         note(folder, "ended", task)
         return {"square": task**2, "pid": os.getpid()}
@@ -159,7 +160,10 @@ def a_task_that_kills_its_workers_is_given_up(engine: Engine, folder: Path) -> N
 def closing_stops_what_is_at_work(engine: Engine, folder: Path) -> None:
     going = engine.run(Squares(str(folder), held=1), range(6), what="Squaring")
     assert next(going)[0] == 0
+    wait_until(lambda: list(folder.glob("held by *")))
     going.close()  # type: ignore[attr-defined]
+    wait_until(lambda: all(has_ended(int(file.name.split()[2])) for file in folder.glob("held by *")))
+    time.sleep(0.5)
     (folder / GO_ON).touch()
     time.sleep(0.5)
     assert noted(folder, "ended") == Counter([0])

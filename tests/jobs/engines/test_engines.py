@@ -18,7 +18,7 @@ from alphita.jobs.engines.engine import ENGINES, open_engine
 from tests.jobs.conftest import table_of
 from tests.jobs.engines import run_shards
 from tests.jobs.engines.serial import Serial
-from tests.waiting import has_ended, wait_until
+from tests.waiting import PYTHONPATH, has_ended, wait_until
 
 ROWS = 480
 
@@ -56,7 +56,7 @@ def command(index: Path, source: str, out: Path, *more: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
+    return {**os.environ, "PYTHONPATH": PYTHONPATH}
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)])

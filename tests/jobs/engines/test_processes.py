@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from alphita import machine
 from alphita.errors import AlphitaError, UsageError
 from alphita.jobs.engines.processes import open_engine
 from tests.jobs.engines.engine_contract import CASES, Squares
-from tests.waiting import has_ended, wait_until
+from tests.waiting import PYTHONPATH, has_ended, wait_until
 
 # Runs a quick task and three that do not end, and says so when the first is done.
 DRIVER = """
@@ -90,7 +89,7 @@ def test_workers_end_with_a_killed_driver(tmp_path):
         [sys.executable, str(script), str(notes)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )
     pid = int(driver.stdout.readline())
     driver.kill()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -25,7 +24,7 @@ from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.jobs.engines.engine_contract import CASES, GO_ON, Squares
 from tests.tiny import tiny_model, tiny_terminology
-from tests.waiting import has_ended, wait_until
+from tests.waiting import PYTHONPATH, has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 pyspark = pytest.importorskip("pyspark")
@@ -124,7 +123,7 @@ def test_a_killed_driver_leaves_no_process(tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     driver = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        [sys.executable, str(script), str(tmp_path)], env={**os.environ, "PYTHONPATH": PYTHONPATH}
     )
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "ended-2").exists())
     pid = int((tmp_path / "pid").read_text())

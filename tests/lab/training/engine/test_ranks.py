@@ -19,10 +19,9 @@ from alphita_lab.training.engine.ranks import Ranks
 from tests.killing import in_this_process, train_command
 from tests.lab.training.engine.rank_job import RUNS
 from tests.tiny import tiny_model, tiny_terminology
-from tests.waiting import SECONDS, free_port, wait_until
+from tests.waiting import PYTHONPATH, SECONDS, free_port, wait_until
 
 JOB = Path(__file__).with_name("rank_job.py")
-PYTHONPATH = os.pathsep.join([str(Path(__file__).parents[4]), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.fixture(scope="module")
