@@ -3,7 +3,7 @@
 Other packages add choices by entry points, each of which names a module that holds what the folder's own modules do. A
 folder that takes such choices says so in its `__init__.py` by `PLUGINS`, a `Group`. In a plug-in's pyproject.toml, say,
 
-    [project.entry-points."alphita_lab.recipes"]
+    [project.entry-points."alphita.recipes"]
     myrecipe = "mypackage.myrecipe"
 """
 
