@@ -41,6 +41,7 @@ LONG = (
     "contracts/test_recipes.py",
     "jobs/engines/",
     "bench/",
+    "runs/",
     "lab/recipes/",
     "contracts/",
 )
