@@ -10,8 +10,8 @@
 #   icd10cm/Index.csv           the alphabetical index of ICD-10-CM: Level, Term, Code
 #
 # Everyday phrases (lay.tsv), short forms (short_forms.tsv) and what is not to be lent (unlent.tsv) are written by hand,
-# and lie in models/alphita-names; runs/open_vocabularies.py says which sources are taken, and HPO comes from its package. It
-# takes seconds.
+# and lie in models/alphita-names; runs/open_vocabularies.py says which sources are taken, and HPO comes from its
+# package. It takes seconds.
 set -euo pipefail
 
 data=${1:?usage: runs/alphita_names.sh FOLDER OUTPUT}

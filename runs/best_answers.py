@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+import study
 from alphita import machine, report
 from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
@@ -36,7 +37,7 @@ from alphita.answer.records import Result
 from alphita.calibrate.fitting import fit
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
-from alphita.errors import AlphitaError, InputError
+from alphita.errors import InputError
 from alphita.index.choice import Choice
 from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
@@ -282,13 +283,12 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", help="variants; all by default")
     given = parser.parse_args(words)
     threads = machine.set_threads(None)
-    try:
+
+    def act() -> None:
         found = run(given, threads)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    report.write(given.output, {"sets": found}, provenance=report.provenance(config={"model": given.model}))
-    return 0
+        report.write(given.output, {"sets": found}, provenance=report.provenance(config={"model": given.model}))
+
+    return study.status(act)
 
 
 if __name__ == "__main__":

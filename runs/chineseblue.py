@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import study
-from alphita import artefact
+from alphita import artefact, report
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
 from alphita.progress import say
@@ -172,7 +172,8 @@ def do_table(given: argparse.Namespace) -> None:
         raise InputError("nothing in this folder is finished", file=given.out)
     judged = claims(rows)
     figures = {"rows": rows, "claims": judged}
-    study.write_table(given.out, figures, study.begun(given.out), markdown(rows, judged))
+    origin = report.provenance(config=study.begun(given.out))
+    study.write_table(given.out, figures, origin, markdown(rows, judged))
     study.show(given.out / f"{study.TABLE}.md")
 
 

@@ -415,7 +415,8 @@ def markdown(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], origin
 def write_table(facts: Mapping[str, Any], out: Path) -> None:
     """Write table.json and table.md of what is finished."""
     rows = rows_of(out, list(facts["evaluations"]))
-    study.write_table(out, {"rows": rows}, facts, markdown(rows, facts, report.provenance()))
+    origin = report.provenance(config=facts)
+    study.write_table(out, {"rows": rows}, origin, markdown(rows, facts, origin))
 
 
 def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> dict[str, str]:

@@ -293,7 +293,8 @@ def write_table(facts: Mapping[str, Any], out: Path) -> None:
     rows, sets = rows_of(out), read(out / QTREL / SETS_FILE)["sets"]
     judged = claims(rows)
     figures = {"rows": rows, "sets": sets, "claims": judged}
-    study.write_table(out, figures, facts, tables_markdown(rows, sets, judged))
+    origin = report.provenance(config=facts)
+    study.write_table(out, figures, origin, tables_markdown(rows, sets, judged))
 
 
 def run_rows(

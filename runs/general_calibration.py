@@ -25,11 +25,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import study
 from alphita import machine, registry
 from alphita.calibrate.held_out import Known
 from alphita.encoder import learned
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import AlphitaError, Rejects
+from alphita.errors import Rejects
 from alphita.index.choice import Choice
 from alphita.index.sources import enrichment_of, reusing
 from alphita.index.store import Index, build
@@ -170,15 +171,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=machine.cores())
     given = parser.parse_args(words)
     threads = machine.set_threads(given.threads)
-    try:
+
+    def act() -> None:
         encoder = TermEncoder.load(given.model, threads=threads)
         made = vocabularies(given.terms, given.relations, encoder, given.work, given.languages)
-        fitted = fit_general(made, encoder, seed=given.seed)
-        fitted.save(given.output or given.model / "calibration")
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+        fit_general(made, encoder, seed=given.seed).save(given.output or given.model / "calibration")
+
+    return study.status(act)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import study
-from alphita import artefact, config
+from alphita import artefact, config, report
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, UsageError
 from alphita.index.neighbours import unit
@@ -636,7 +636,8 @@ def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None) -> Non
     made_with = read(graphs / PLAN) if graphs and (graphs / PLAN).is_file() else None
     judged = orderings(rows)
     figures = {"rows": rows, "graphs": of_graphs, "graphs_made_with": made_with, "orderings": judged}
-    study.write_table(out, figures, facts, markdown(rows, of_graphs, judged))
+    origin = report.provenance(config=facts)
+    study.write_table(out, figures, origin, markdown(rows, of_graphs, judged))
 
 
 def run_rows(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> None:

@@ -32,7 +32,7 @@ $alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_o
     --out "$here/../docs/results/models_speed.json"
 
 # Names for what lies elsewhere on every machine.
-names=(-e "s#$e5#E5#g" -e "s#$data#DATA#g" -e "s#$output/##g")
+names=(-e "s#$e5#E5#g" -e "s#$data#DATA#g" -e "s#$output/##g" -e "s#$here/../##g")
 if [ -n "${4:-}" ]; then names+=(-e "s#$4#MPNET#g"); fi
 sed -i "${names[@]}" "$here/../docs/results/models_speed.json"
 {

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import study
 from alphita import TermEncoder, artefact, machine, report
-from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError
+from alphita.errors import InputError
 from alphita.index.neighbours import unit
 from alphita.progress import say
 from alphita.terminology.reading import rows_of
@@ -45,7 +45,7 @@ from alphita_lab.training.terms.terminology_pairs import speaks
 
 SOURCE, LEAST, BLOCK, SEED = "en", 1000, 256, 0
 HELD_OUT, ALL = "English, held-out concepts", "English, all concepts"
-SCORES, TABLE = "scores", "table"
+SCORES = "scores"
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int)
     words = parser.parse_args(arguments)
     machine.set_threads(words.threads)
-    try:
+
+    def act() -> None:
         terminology, split = load_terminology(words.terminology), Split.load(words.split)
         given = questions(terminology, split)
         made_of = {"terminology": terminology.content_hash, "split": split.hash}
@@ -318,17 +319,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "split_seed": split.facts["seed"],
             "held_out_concepts": split.facts["held_out_concepts"],
         }
-        written = report.write(
-            words.output / f"{TABLE}.json", figures, provenance=report.provenance(seed=SEED, data=data)
-        )
-        shown = markdown(written, written["provenance"])
-        with atomic_file(words.output / f"{TABLE}.md", "w") as file:
-            file.write(shown)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(shown)
-    return 0
+        origin = report.provenance(seed=SEED, data=data)
+        study.write_table(words.output, figures, origin, markdown(figures, origin))
+        study.show(words.output / f"{study.TABLE}.md")
+
+    return study.status(act)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,10 @@ from typing import Any, TypedDict
 import numpy as np
 import polars as pl
 
+import study
 from alphita import TermEncoder, artefact, config, machine, report
 from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.progress import say
 from alphita.search import ProductSearch, catalogue, store
 from alphita.search.catalogue import Catalogue
@@ -61,7 +62,7 @@ PARTS = ("train", "dev", "test")
 SHARES = {"train": 0.8, "dev": 0.1, "test": 0.1}
 SIZES = {EASY: {"train": 9303, "dev": 1000, "test": 1000}, HARD: {"train": 8941, "dev": 1000, "test": 1000}}
 TRIES = 50
-SPLIT, SCORES, TABLE = "held_out.split", "scores", "table"
+SPLIT, SCORES = "held_out.split", "scores"
 KNOWN, MISSING = "known", "missing"
 DEPTH = 10
 TERMS = re.compile(
@@ -380,7 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int)
     words = parser.parse_args(arguments)
     machine.set_threads(words.threads)
-    try:
+
+    def act() -> None:
         terminology = load_terminology(words.terminology)
         chosen: Chosen = {"attributes": words.attribute, "languages": words.language}
         found = catalogue.collect(terminology, **chosen)
@@ -398,18 +400,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "sources": terminology.manifest.get("sources", []),
         }
         origin = report.provenance(seed=words.seed, data=data)
-        written = report.write(words.output / f"{TABLE}.json", {"sets": counts, "models": models}, provenance=origin)
-        if not models:
+        if models:
+            figures = {"sets": counts, "models": models}
+            study.write_table(words.output, figures, origin, markdown(models, counts, origin))
+            study.show(words.output / f"{study.TABLE}.md")
+        else:
+            report.write(words.output / f"{study.TABLE}.json", {"sets": counts, "models": models}, provenance=origin)
             say(f"{words.output}: {json.dumps(counts)}")
-            return 0
-        shown = markdown(models, counts, written["provenance"])
-        with atomic_file(words.output / f"{TABLE}.md", "w") as file:
-            file.write(shown)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(shown)
-    return 0
+
+    return study.status(act)
 
 
 if __name__ == "__main__":

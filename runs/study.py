@@ -100,9 +100,9 @@ def made_by(path: Path) -> dict[str, str]:
     return {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
 
 
-def write_table(out: Path, figures: Mapping[str, Any], facts: Mapping[str, Any], text: str) -> None:
+def write_table(out: Path, figures: Mapping[str, Any], provenance: Mapping[str, Any], text: str) -> None:
     """Write table.json and table.md."""
-    report.write(out / f"{TABLE}.json", figures, provenance=report.provenance(config=facts))
+    report.write(out / f"{TABLE}.json", figures, provenance=provenance)
     with atomic_file(out / f"{TABLE}.md", "w") as file:
         file.write(text)
 

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import study
 from alphita import report
-from alphita.artefact import atomic_file
 from alphita.encoder.wordpieces import changed, count_words, fertility, open_wordpiece, words_of
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.languages import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
@@ -33,7 +33,6 @@ from alphita_lab.training.text.corpora import documents
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-TABLE = "table"
 # Amore Bondarenko et al. 2022, §3: ple uro pol mona re -> pleuro polmonare, ipote ns ione -> ipotensione.
 EXAMPLES = {
     "it": ("pleuropolmonare", "ipotensione"),
@@ -152,20 +151,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts[0] = words[: starts[0] if starts else 0] + parts[0]
     given = [_parser().parse_args(part) for part in parts]
     out = next((one.output for one in given if one.output), None)
-    try:
+
+    def act() -> None:
         if out is None:
             raise UsageError("say where to write: --output")
         found = [of_language(one) for one in given]
         out.mkdir(parents=True, exist_ok=True)
-        report.write(out / f"{TABLE}.json", {"languages": found}, provenance=report.provenance())
-        shown = markdown(found)
-        with atomic_file(out / f"{TABLE}.md", "w") as file:
-            file.write(shown)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(shown, end="")
-    return 0
+        study.write_table(out, {"languages": found}, report.provenance(), markdown(found))
+        study.show(out / f"{study.TABLE}.md")
+
+    return study.status(act)
 
 
 if __name__ == "__main__":

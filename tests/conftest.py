@@ -43,6 +43,7 @@ LONG = (
     "contracts/test_recipes.py",
     "jobs/engines/",
     "bench/",
+    "runs/",
     "lab/recipes/",
     "contracts/",
 )

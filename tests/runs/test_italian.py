@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import italian
 import study
 from alphita import config, registry
 from alphita.errors import InputError, UsageError
+from alphita.terminology import store
+from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology
+from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 from alphita_lab.graph.store import EntityVectors
 from tests.lab.training.linked_texts import graph_of, texts_of
 from tests.runs.commands import CALLS, alphita
@@ -233,3 +237,310 @@ def test_a_folder_is_of_one_plan(tmp_path: Path) -> None:
     study.begin({"a": [1, 2]}, tmp_path)
     with pytest.raises(UsageError, match="other data"):
         study.begin({"a": [1]}, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Terminology:
+    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology", types=True)
+
+
+def names(terminology: Terminology) -> dict[str, list[str]]:
+    rows, offsets = terminology.training_terms()
+    strings = terminology.terms["string"].take(rows).to_pylist()
+    return {
+        terminology.concept_id(row): strings[offsets[row] : offsets[row + 1]] for row in range(terminology.n_concepts)
+    }
+
+
+def cut(terminology: Terminology, out: Path, *, per_concept: float = 1.5, seed: int = 1, queries: int = 1000):
+    tables, split = italian.scarce(terminology, per_concept, seed, queries)
+    italian.save(tables, out, {}, terminology)
+    return load_terminology(out), split
+
+
+def test_a_scarce_terminology_has_so_few_names_and_all_concepts_and_triples(tiny: Terminology, tmp_path: Path) -> None:
+    scarce, split = cut(tiny, tmp_path / "s.terminology")
+    before, after = names(tiny), names(scarce)
+    assert list(before) == list(after)
+    # 32 concepts with 88 names: 48 are left, the one that a concept is called by among them.
+    assert sum(map(len, before.values())) == 88
+    assert sum(map(len, after.values())) == 48
+    for concept, kept in after.items():
+        assert kept[0] == before[concept][0]
+        assert set(kept) <= set(before[concept])
+    assert np.array_equal(scarce.triples, tiny.triples)
+    assert scarce.relation_labels == tiny.relation_labels
+    assert scarce.concept_names.to_pylist() == tiny.concept_names.to_pylist()
+    assert len(scarce.side_table("semantic_types")) == len(tiny.side_table("semantic_types")) > 0
+    # What is asked was cut away: one name a concept, and nothing that is still there.
+    left = {name for some in after.values() for name in some}
+    lost = {concept for concept in before if len(before[concept]) > len(after[concept])}
+    assert set(split.concept_ids) == lost
+    assert len(split) == len(lost)
+    for string, concept in zip(split.strings, split.concept_ids, strict=True):
+        assert string in set(before[concept]) - left
+    assert set(split.parts) == {"test"}
+    assert (split.facts["names_before"], split.facts["names_kept"]) == (88, 48)
+
+
+def test_what_is_cut_follows_from_the_seed_alone(tiny: Terminology, tmp_path: Path) -> None:
+    first, one = cut(tiny, tmp_path / "a.terminology")
+    again, two = cut(tiny, tmp_path / "b.terminology")
+    other, _ = cut(tiny, tmp_path / "c.terminology", seed=2)
+    assert first.content_hash == again.content_hash
+    assert one.hash == two.hash
+    assert names(other) != names(first)
+    _, few = cut(tiny, tmp_path / "d.terminology", queries=5)
+    assert few.strings == one.strings[:5]
+
+
+def test_cut_names_are_found_by_the_benchmark(tiny: Terminology, tmp_path: Path) -> None:
+    scarce, split = cut(tiny, tmp_path / "s.terminology")
+    split.save(tmp_path / "cut.split")
+    module = load_benchmark("held_out_synonyms")
+    loaded = module.load(Source(None, scarce, "held_out_synonyms", ""), module.Options(split=tmp_path / "cut.split"))
+    assert [query for (query,) in loaded.queries.parts] == split.strings
+    assert len(loaded.targets.names) == 48
+
+
+def spoken(folder: Path) -> Terminology:
+    rows = [
+        # concept, string, language, scope, status
+        ("T:1", "Heart pain", "en", "exact", "official"),
+        ("T:1", "Dolore cardiaco", "it", "exact", "official"),
+        ("T:2", "Skin pain", "en", "exact", "official"),
+        ("T:2", "Dolore cutaneo", "it", "exact", "machine"),
+        ("T:3", "Dolore osseo", "it", "exact", "official"),
+        ("T:4", "Coma", "en", "exact", "official"),
+        ("T:4", "Coma", "it", "exact", "official"),
+        ("T:4", "Schlaf", "de", "exact", "official"),
+        ("T:5", "Eye pain", "en", "exact", "official"),
+        ("T:6", "Lung pain", "en", "related", "official"),
+        ("T:7", "Bone ache", "en", "exact", "official"),
+        ("T:7", "Male alle ossa", "it", "exact", "official"),
+    ]
+    columns = ("concept", "string", "language", "scope", "status")
+    terms = pl.DataFrame(rows, schema=columns, orient="row").with_columns(source=pl.lit("T"))
+    concepts = pl.DataFrame({"id": [f"T:{n}" for n in range(1, 8)]}).with_columns(source=pl.lit("T"))
+    relations = pl.DataFrame({"head": ["T:1", "T:5"], "relation": "is_a", "tail": ["T:2", "T:1"], "source": "T"})
+    store.save(Tables(concepts, terms, relations), folder)
+    return load_terminology(folder)
+
+
+def test_both_languages_of_the_concepts_of_one(tmp_path: Path) -> None:
+    given = spoken(tmp_path / "all.terminology")
+    made, split = italian.bilingual(given, "it", "en", 1.0, 3, tmp_path / "it.terminology")
+    # Not T:5 and T:6, which have no Italian name; no German.
+    assert made.concept_ids.to_pylist() == ["T:1", "T:2", "T:3", "T:4", "T:7"]
+    assert set(made.terms["language"].to_pylist()) == {"it", "en"}
+    # Not the machine's, nor "Coma", which is English too, nor that of T:3, which has no English name.
+    assert dict(zip(split.strings, split.concept_ids, strict=True)) == {
+        "Dolore cardiaco": "T:1",
+        "Male alle ossa": "T:7",
+    }
+    assert split.facts["without_a_name_to_find"] == 1
+    again, same = italian.bilingual(given, "it", "en", 1.0, 3, tmp_path / "it.terminology")
+    assert (again.content_hash, same.hash) == (made.content_hash, split.hash)
+    module = load_benchmark("held_out_translations")
+    split.save(tmp_path / "it.split")
+    options = module.Options(language="it", target_language="en", split=tmp_path / "it.split")
+    loaded = module.load(Source(None, made, "held_out_translations", ""), options)
+    assert sorted(query for (query,) in loaded.queries.parts) == ["Dolore cardiaco", "Male alle ossa"]
+    with pytest.raises(UsageError, match="is held out"):
+        italian.bilingual(given, "it", "en", 0.0, 3, tmp_path / "none.terminology")
+
+
+def umls(folder: Path) -> Terminology:
+    rows = [
+        ("UMLS:C1", "cuore", "MDRITA"),
+        ("UMLS:C1", "Cuore", "LNC-IT-IT"),
+        ("UMLS:C2", "febbre", "MSHITA"),
+        ("UMLS:C3", "polmonite", "ICPCITA"),
+        ("UMLS:C4", "sodio", "LNC-IT-IT"),
+        ("UMLS:C5", "medico", "MSHITA"),
+        ("UMLS:C6", "tumore", "MSHITA"),
+    ]
+    terms = pl.DataFrame(rows, schema=("concept", "string", "source"), orient="row").with_columns(language=pl.lit("it"))
+    concepts = pl.DataFrame({"id": [f"UMLS:C{n}" for n in range(1, 7)]}).with_columns(source=pl.lit("UMLS"))
+    types = pl.DataFrame(
+        [
+            ("UMLS:C1", "Body Part, Organ, or Organ Component", "T023"),
+            ("UMLS:C2", "Sign or Symptom", "T184"),
+            ("UMLS:C3", "Disease or Syndrome", "T047"),
+            ("UMLS:C4", "Inorganic Chemical", "T197"),
+            ("UMLS:C5", "Professional or Occupational Group", "T097"),
+            ("UMLS:C6", "Neoplastic Process", "T191"),
+            ("UMLS:C6", "Pathologic Function", "T046"),
+            ("UMLS:C6", "Age Group", "T100"),
+        ],
+        schema=("concept", "semantic_type", "code"),
+        orient="row",
+    ).with_columns(source=pl.lit("UMLS"))
+    relations = pl.DataFrame(
+        [("UMLS:C3", "finding_site_of", "UMLS:C1"), ("UMLS:C6", "isa", "UMLS:C3"), ("UMLS:C4", "isa", "UMLS:C3")],
+        schema=("head", "relation", "tail"),
+        orient="row",
+    ).with_columns(source=pl.lit("SNOMEDCT_US"))
+    store.save(Tables(concepts, terms, relations, semantic_types=types), folder)
+    return load_terminology(folder)
+
+
+def test_the_thirteen_groups(tmp_path: Path) -> None:
+    sources = ["ICPCITA", "MDRITA", "MSHITA"]
+    italian.save(
+        italian.grouped(umls(tmp_path / "u.terminology"), sources), tmp_path / "g.terminology", {}, umls(tmp_path / "v")
+    )
+    made = load_terminology(tmp_path / "g.terminology")
+    # Not the sodium, which none of the three names, nor the physician, who is of no group.
+    assert made.concept_ids.to_pylist() == ["UMLS:C1", "UMLS:C2", "UMLS:C3", "UMLS:C6"]
+    assert sorted(made.terms["string"].to_pylist()) == ["cuore", "febbre", "polmonite", "tumore"]
+    types = made.side_table("semantic_types")
+    found = sorted(zip(types["concept"].to_pylist(), types["semantic_type"].to_pylist(), strict=True))
+    assert found == [
+        (0, "Body Part, Organ, or Organ Component"),
+        (1, "Sign or Symptom"),
+        (2, "Pathologic Function"),
+        (3, "Pathologic Function"),
+    ]
+    # Relations of whatever source.
+    assert len(made.triples) == 2
+    with pytest.raises(InputError, match="ICPCGER"):
+        italian.grouped(umls(tmp_path / "w"), ["ICPCGER"])
+
+
+def test_the_groups_do_not_overlap_and_are_thirteen() -> None:
+    types = [tui for _, some in italian.GROUPS.values() for tui in some.split()]
+    assert len(italian.GROUPS) == 13
+    assert len(types) == len(set(types))
+    assert all(len(tui) == 4 and tui[0] == "T" and tui[1:].isdigit() for tui in types)
+
+
+def row(name: str, *, seeded: bool = True, **figures: dict[int, float]) -> dict[str, Any]:
+    seeds = sorted({seed for of_seed in figures.values() for seed in of_seed})
+    return {"name": name, "title": name.upper(), "seeds": seeds, "seeded": seeded, "figures": figures}
+
+
+def test_the_figures_of_a_report_are_put_into_columns() -> None:
+    found = italian.figures_in(
+        {
+            ("mcsm", "MCSM", "mean of types"): 5.0,
+            ("mcsm", "MCSM", "type=b"): 4.0,
+            ("mcsm", "MCSM", "type=a"): 6.0,
+            ("mcsm", "standard deviation", "type=a"): 1.0,
+            ("clustering_pairs", "F1", "all"): 0.25,
+            ("clustering_pairs", "theta", "all"): 0.9,
+            ("clustering_pairs", "F1, tuned theta", "all"): 0.2,
+            ("relatedness", "Spearman", "dataset=MiniMayoSRS physicians"): 0.4,
+            ("relatedness", "Spearman", "dataset=MiniMayoSRS coders"): 0.6,
+            ("relatedness", "Spearman", "dataset=UMNSRS relatedness"): 0.3,
+            ("relatedness", "Pearson", "all"): 0.9,
+            ("held_out_synonyms", "accuracy@1", "all"): 0.7,
+        }
+    )
+    average = found.pop("average")
+    assert found == {
+        "mcsm": 5.0,
+        "f1": 0.25,
+        "theta": 0.9,
+        "f1_tuned": 0.2,
+        "mini_physicians": 0.4,
+        "mini_coders": 0.6,
+        "umnsrs": 0.3,
+        "synonyms_1": 0.7,
+        "MCSM type=a": 6.0,
+        "MCSM type=b": 4.0,
+    }
+    # The sum of 1 / log2(i + 1) for i = 1..40 is 11.09; both raters of MiniMayoSRS count as one set.
+    assert average == pytest.approx((5.0 / 11.09 + 0.25 + 0.5 + 0.3) / 4, abs=1e-4)
+    both = {
+        ("relatedness", "Spearman", f"dataset={name}"): value
+        for name, value in (("MayoSRS", 0.1), ("MiniMayoSRS coders", 0.9))
+    }
+    assert italian.figures_in(both)["average"] == pytest.approx(0.1)
+    assert italian.figures_in({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        # Differences 1, 2, 3: mean 2, standard deviation 1.
+        ({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0}, "holds"),
+        ({0: 1.0, 1: 2.0, 2: 3.0}, {0: 2.0, 1: 4.0, 2: 6.0}, "does not hold"),
+        # Differences 1, -1, 1.5: mean 0.5, standard deviation 1.32.
+        ({0: 2.0, 1: 2.0, 2: 2.5}, {0: 1.0, 1: 3.0, 2: 1.0}, "within the spread"),
+        # The same difference each time has no spread; none at all is no ordering.
+        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "holds"),
+        ({0: 2.0, 1: 3.0}, {0: 2.0, 1: 3.0}, "within the spread"),
+        # Only seed 1 in common.
+        ({0: 9.0, 1: 3.0}, {1: 2.0, 2: 5.0}, "one seed"),
+    ],
+)
+def test_verdicts_by_hand(first: dict[int, float], second: dict[int, float], said: str) -> None:
+    assert italian.verdict(first, second)["verdict"] == said
+
+
+def test_the_numbers_of_a_verdict() -> None:
+    found = italian.verdict({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0})
+    assert (found["n"], found["mean"], found["sd"]) == (3, 2.0, 1.0)
+    assert italian.verdict({0: 3.0}, {0: 2.5}) == {"n": 1, "mean": 0.5, "sd": None, "verdict": "one seed"}
+    assert italian.verdict({0: 1.0}, {1: 1.0}) is None
+
+
+def test_orderings_of_rows_that_are_there() -> None:
+    rows = [
+        row("base", seeded=False, mcsm={0: 4.6}, f1={0: 0.10}),
+        row("ext", mcsm={0: 4.5, 1: 4.4}, f1={0: 0.05, 1: 0.16}),
+        row("v1", mcsm={0: 5.3, 1: 5.2}, mayo={0: 0.36, 1: 0.37}),
+        row("v3", mcsm={0: 5.6, 1: 5.4}, mayo={0: 0.30, 1: 0.39}),
+    ]
+    found = {(one["first"], one["second"], one["column"]): one for one in italian.orderings(rows)}
+    assert {key: one["verdict"] for key, one in found.items()} == {
+        ("V3", "V1", "mcsm"): "holds",
+        ("V1", "V3", "mayo"): "within the spread",
+        ("BASE", "EXT", "mcsm"): "holds",
+        ("BASE", "EXT", "f1"): "within the spread",
+        ("V3", "EXT", "mcsm"): "holds",
+    }
+    # 0.3 and 0.2; the base stands beside each seed.
+    assert found["V3", "V1", "mcsm"]["mean"] == pytest.approx(0.25)
+    assert found["V3", "V1", "mcsm"]["sd"] == pytest.approx(0.0707, abs=1e-4)
+    assert found["BASE", "EXT", "mcsm"]["mean"] == pytest.approx(0.15)
+    assert found["BASE", "EXT", "mcsm"]["n"] == 2
+    assert found["V3", "V1", "mcsm"]["paper"] == "table 3"
+
+
+def test_the_tables_are_those_of_the_numbers() -> None:
+    rows = [
+        row("base", seeded=False, mcsm={0: 4.5}, **{"MCSM type=Finding": {0: 6.0}}),
+        row("v1", mcsm={0: 5.0, 1: 5.5, 2: 6.0}, f1={0: 0.125, 1: 0.25, 2: 0.375}, **{"MCSM type=Finding": {0: 6.5}}),
+        row("v3", mcsm={0: 6.0, 1: 6.0, 2: 8.0}, f1={0: 0.5}),
+    ]
+    graphs = [
+        row(
+            "complex",
+            **{
+                "hits@1": {0: 0.0714},
+                "MR": {0: 1918.4},
+                "MRR": {0: 0.16},
+                "MCSM": {0: 9.96},
+                "UMNSRS relatedness": {0: 0.449},
+            },
+        )
+    ]
+    text = italian.markdown(rows, graphs, italian.orderings(rows))
+    lines = text.splitlines()
+    assert "| row | n | MCSM | clustering F1 |" in lines
+    assert "| BASE | 1 | 4.50 | – |" in lines
+    assert "| V1 | 3 | 5.50 ± 0.50 | 25.0 ± 12.5 |" in lines
+    assert "| V3 | 3 | 6.67 ± 1.15 | 50.0 |" in lines
+    assert "| type | BASE | V1 | V3 |" in lines
+    assert "| Finding | 6.00 | 6.50 | – |" in lines
+    assert "| mean of the types | 4.50 | 5.50 ± 0.50 | 6.67 ± 1.15 |" in lines
+    assert "| row | n | hits@1 | MR | MRR | MCSM | UMNSRS relatedness |" in lines
+    assert "| COMPLEX | 1 | 0.071 | 1918 | 0.160 | 9.96 | 0.45 |" in lines
+    # 1, 0.5 and 2: 1.17, standard deviation 0.76.
+    assert "| V3 over V1 | MCSM | +1.17 ± 0.76 | 3 | holds | table 3 |" in lines
+    assert "| V3 over V1 | clustering F1 | +37.5 | 1 | one seed | table 3 |" in lines
+    less = italian.markdown(rows[2:], [], [])
+    assert "## Graph models" not in less
+    assert "## MCSM by type" not in less
