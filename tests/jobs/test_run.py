@@ -492,6 +492,19 @@ def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path,
     assert not list(tmp_path.glob("*.part*"))
 
 
+@pytest.mark.parametrize("options", [{}, {"force": True}, {"resume": True}])
+def test_what_has_the_name_of_the_parts_and_is_none_of_ours_stays(normalizer, source, tmp_path, options):
+    folder, file = tmp_path / "a.csv.parts", tmp_path / "b.csv.parts"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    file.write_text("years of work")
+    for name in ("a.csv", "b.csv"):
+        with pytest.raises(UsageError, match=rf"{name}.parts holds something else"):
+            run(normalizer, Job(MentionFile(source), tmp_path / name), **options)
+    assert (folder / "thesis.txt").read_text() == file.read_text() == "years of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv.parts", "b.csv.parts", "in.csv"]
+
+
 def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):
     assert run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"), resume=True).rows == 6
 

@@ -154,13 +154,9 @@ class EncoderOpening:
     """Opens the encoder in a worker.
 
     Attributes:
-        model: its name, on every machine.
         precision: never "auto": vectors of two precisions are not equal.
-        device: where it runs.
-        threads: size of the thread pools; None leaves them.
         content_hash: of the driver's encoder.
         parts: where the blocks are.
-        half: write vectors in half precision.
     """
 
     model: str

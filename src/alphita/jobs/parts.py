@@ -84,7 +84,10 @@ class Parts:
 
     def begin(self, job: Mapping[str, Any], date: str, *, resume: bool, force: bool) -> str:
         """Begin a job of chunks, or go on with it; return the date of its beginning."""
-        if force or (self.exist and not (self.place / JOB).exists()):
+        names = set(self.place.names())
+        if names - {JOB, DRAFTS, CHUNKS} or (self.exist and not Path(self.place.url).is_dir()):
+            raise UsageError(f"{self.place} holds something else than the parts of a job; choose another name")
+        if force or JOB not in names:
             self.place.remove()
         if not self.exist:
             try:

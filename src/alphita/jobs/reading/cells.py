@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from alphita import textio, workbooks
 from alphita.errors import InputError, UsageError
-from alphita.jobs.reading._parquet import PARQUET_ROWS_AT_ONCE
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading.files import PARQUET_ROWS_AT_ONCE, MentionFile
 from alphita.jobs.reading.rows import as_text, printable
 
 

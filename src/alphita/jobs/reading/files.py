@@ -24,8 +24,8 @@ from typing import IO, Any
 
 from alphita import workbooks
 from alphita.errors import InputError, UsageError
-from alphita.jobs.reading import _json_lines, _parquet
-from alphita.jobs.reading.rows import DEFAULT_COLUMN, MentionRow, checked, printable
+from alphita.jobs.reading import _json_lines
+from alphita.jobs.reading.rows import DEFAULT_COLUMN, MentionRow, check_text, checked, printable, texts
 from alphita.registry import unknown
 from alphita.textio import ENDED, Record, records
 
@@ -42,6 +42,7 @@ SUFFIXES = {
 }
 FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
 MAX_LINE_BYTES = 64 * 2**20
+PARQUET_ROWS_AT_ONCE = 8_192
 MAGIC = {
     b"PK\x03\x04": "a zip file, or one of Excel's; name that .xlsx or say --input-format excel",
     b"\xd0\xcf\x11\xe0": "an old Excel file; name it .xls or say --input-format excel",
@@ -139,7 +140,7 @@ class MentionFile:
         """Read the rows, one after the other."""
         self._line = 0
         if self.format in ("parquet", "excel"):
-            yield from _parquet.rows(self) if self.format == "parquet" else self._excel()
+            yield from self._parquet() if self.format == "parquet" else self._excel()
             return
         readers: dict[str, Callable[[IO[bytes]], Iterator[MentionRow]]] = {
             "csv": self._delimited,
@@ -192,6 +193,33 @@ class MentionFile:
                 yield line[0]
         if first:
             raise InputError("the file is empty", file=self.name)
+
+    def _parquet(self) -> Iterator[MentionRow]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            if Path(self.path).stat().st_size == 0:
+                raise InputError("the file is empty", file=self.name)
+            parquet = pq.ParquetFile(self.path)
+            self.n_rows = parquet.metadata.num_rows
+            schema = parquet.schema_arrow
+            wanted = [schema.names[self.choose(schema.names, self.column)]]
+            wanted += [name and schema.names[self.choose(schema.names, name)] for name in self.further()]
+            names = list(dict.fromkeys(name for name in wanted if name is not None))
+            check_text(names[0], schema.field(names[0]).type)
+            for name in (self.context_column, self.language_column, self.unit_column, self.range_column):
+                # Data frames store a column without any value as one of nulls.
+                if name is not None and not pa.types.is_null(schema.field(name).type):
+                    check_text(name, schema.field(name).type)
+            number = 0
+            for batch in parquet.iter_batches(batch_size=PARQUET_ROWS_AT_ONCE, columns=names):
+                columns = [[None] * len(batch) if name is None else texts(batch.column(name)) for name in wanted]
+                for mention, *further in zip(*columns, strict=True):
+                    number += 1
+                    yield self.checked(number, number, mention or "", *further)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
 
     def _delimited(self, file: IO[bytes]) -> Iterator[MentionRow]:
         records = self.records(file)
