@@ -67,11 +67,11 @@ def load(source: Source, options: Options) -> Data:
     notes: dict[str, Any] = {"queries of unknown semantic type": species.count(None)}
     notes |= names.counted({"queries left out as plants and animals": len(mentions) - len(kept)})
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
-    wanted = [gold[row] for row in kept]
+    kept_gold = [gold[row] for row in kept]
     columns: names.Columns = {
         "language": [languages[row] for row in kept],
-        "semantic_type": dictionary.types_of(wanted),
+        "semantic_type": dictionary.types_of(kept_gold),
         "species": [species[row] for row in kept],
     }
     subsets = ("language", *(["species"] if options.species == "all" and any(species) else []))
-    return dictionary.data([mentions[row] for row in kept], wanted, columns, subsets, notes)
+    return dictionary.data([mentions[row] for row in kept], kept_gold, columns, subsets, notes)
