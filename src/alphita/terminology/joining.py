@@ -146,9 +146,13 @@ class _Joiner:
         first, second = self.find(claim.first), self.find(claim.second)
         if first == second:
             return False
-        apart = self._same_source(first, second)
-        if apart is None and (apart := self._vetoed(first, second)):
+        lefts, rights = self._members(first), self._members(second)
+        shared = min(lefts.keys() & rights.keys(), default=None)
+        apart = None if shared is None else (lefts[shared], rights[shared])
+        if apart is None and self.vetoes:
             kind = VETOED
+            vetoed = ((a, b) for a in lefts.values() for b in rights.values() if b in self.vetoes.get(a, ()))
+            apart = min(vetoed, default=None)
         if apart is None:
             return False
         start, end = apart
@@ -159,18 +163,6 @@ class _Joiner:
 
     def _members(self, root: int) -> Mapping[str, int]:
         return self.members.get(root) or {self.sources[root]: root}
-
-    def _same_source(self, first: int, second: int) -> tuple[int, int] | None:
-        left, right = self._members(first), self._members(second)
-        shared = min(left.keys() & right.keys(), default=None)
-        return None if shared is None else (left[shared], right[shared])
-
-    def _vetoed(self, first: int, second: int) -> tuple[int, int] | None:
-        if not self.vetoes:
-            return None
-        left, right = self._members(first), self._members(second)
-        vetoed = [(a, b) for a in left.values() for b in right.values() if b in self.vetoes.get(a, ())]
-        return min(vetoed, default=None)
 
     def _union(self, claim: Claim) -> None:
         self.used.append(claim)
@@ -191,7 +183,7 @@ class _Joiner:
         while waiting and end not in came:
             concept = waiting.popleft()
             for claim in self.links[concept]:
-                neighbour = _other(claim, concept)
+                neighbour = claim.second if claim.first == concept else claim.first
                 if neighbour not in came:
                     came[neighbour] = (concept, claim)
                     waiting.append(neighbour)
@@ -200,7 +192,3 @@ class _Joiner:
             end, claim = step
             path.append(claim)
         return path[::-1]
-
-
-def _other(claim: Claim, concept: int) -> int:
-    return claim.second if claim.first == concept else claim.first

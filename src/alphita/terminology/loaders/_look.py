@@ -105,6 +105,13 @@ class Look:
         """Return the files that a loader would read: the one that was given, or those whose names end so."""
         return [file for file in self.members if self.is_file or file.name.lower().endswith(endings)]
 
+    def settings(
+        self, is_it: Callable[[Beginning], bool], endings: tuple[str, ...], *, told: bool = True
+    ) -> dict[str, str] | None:
+        """Return the options for the first of those files, if they are `told` by it; None where there is none."""
+        file = self.first(is_it, endings)
+        return None if file is None else file.settings if told else {}
+
     def first(self, is_it: Callable[[Beginning], bool], endings: tuple[str, ...] = ("",)) -> Beginning | None:
         """Return the first of those files for which `is_it` holds."""
         return next((file for file in self.among(endings) if is_it(file)), None)

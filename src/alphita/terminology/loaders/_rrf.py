@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError, Rejects, UsageError
@@ -27,6 +28,8 @@ from alphita.terminology.loaders._release import Lines, Sieve, listed
 from alphita.terminology.model import Tables
 
 BLOCK_BYTES = 32 * 2**20
+# MRFILES calls the first column of MRRANK so.
+RANK_COLUMN = "MRRANK_RANK"
 M = TypeVar("M", bound=Member)
 
 
@@ -82,13 +85,10 @@ class Release:
             for file, columns, rows in block.select("FIL", "FMT", "RWS").iter_rows():
                 stem = Path(file).name.upper().removesuffix(".RRF")
                 if stem in self.layouts and stem != name:
-                    self.layouts[stem] = tuple(column.strip().upper() for column in columns.split(","))
+                    names = (column.strip().upper() for column in columns.split(","))
+                    self.layouts[stem] = tuple("RANK" if column == RANK_COLUMN else column for column in names)
                     if (number := textio.whole_number(rows)) is not None:
                         self.rows[stem] = number
-
-    def rename(self, name: str, old: str, new: str) -> None:
-        """Call a column of a file otherwise."""
-        self.layouts[name] = tuple(new if column == old else column for column in self.layouts[name])
 
     def sources(
         self, name: str, version: str | None, licence: str, versions: Mapping[str, str]
@@ -254,6 +254,37 @@ class Filters:
             values = [*self.suppression, *([""] if "N" in self.suppression else [])]
             frame = sieve.drop(frame, ~pl.col("SUPPRESS").is_in(values), f"{name}: suppressed")
         return frame
+
+
+# Options that both distributions have.
+SUPPRESS: str = Field(
+    "",
+    pattern=r"^[NOEY]?(,[NOEY])*$",
+    description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
+)
+SELF_RELATIONS: bool = Field(False, description="keep relations between two terms of one concept")
+
+
+def relation_label(example: str) -> str:
+    """Return the option that says how relations are called; `example` is a RELA with the REL "RO"."""
+    label: str = Field(
+        "both",
+        pattern="^(rel|rela|both)$",
+        description=f"label of relations: rel (RO), rela ({example}) or both (RO:{example}); of a relation that has "
+        "only one, that",
+    )
+    return label
+
+
+def filters_of(options: Any, languages: str = "") -> Filters:  # noqa: ANN401 - the options of either distribution
+    """Return what to take, as options say."""
+    return Filters(
+        languages=language_codes("languages", languages),
+        sources=listed(options.sources),
+        term_types=listed(options.term_types),
+        suppression=listed(options.suppress),
+        semantic_types=listed(options.semantic_types),
+    )
 
 
 def language_codes(option: str, value: str) -> list[str]:
@@ -444,14 +475,11 @@ class Terms:
             self.atom_concept = self.rows.of(atoms["CUI"])
         if seen.is_empty():
             return terms
-        return terms.filter(~pl.col("line").is_in(self._repeated(seen)))
-
-    def _repeated(self, seen: pl.DataFrame) -> list[int]:
         shown = self.release.shown(self.dialect.terms)
         lines: list[int] = seen["line"].to_list()
         for line in lines:
             self.sieve.rejects.add("this atom id stood before", file=shown, line=line, field="AUI")
-        return lines
+        return terms.filter(~pl.col("line").is_in(lines))
 
     def _choose_concepts(self, concept: Int32) -> None:
         """Number the concepts that have a term left and a semantic type that was asked for."""
@@ -549,7 +577,10 @@ def read_relations(terms: Terms, label: str, *, self_relations: bool) -> tuple[p
     frame = frame.with_columns(relation=pl.concat(labels, rechunk=True))
     labels.clear()
     frame = frame.with_columns(source=pl.concat(sources, rechunk=True))
-    return frame, tuple(sorted(label for label in frame["relation"].unique().to_list() if _leads_up(label)))
+    # From a concept to its parent leads that it is its child, or "is a".
+    parts = {label: label.partition(":") for label in frame["relation"].unique().to_list()}
+    upwards = sorted(label for label, (rel, _, rela) in parts.items() if rel == "CHD" or "isa" in (rel, rela))
+    return frame, tuple(upwards)
 
 
 def _ends(terms: Terms, frame: pl.DataFrame) -> tuple[Int32, Int32, NDArray[np.bool_]]:
@@ -586,19 +617,13 @@ def _label(kind: str) -> pl.Expr:
     return only.otherwise(pl.concat_str(rel, rela, separator=":"))
 
 
-def _leads_up(label: str) -> bool:
-    """Tell whether a relation leads from a concept to its parent: it is its child, or "is a"."""
-    rel, _, rela = label.partition(":")
-    return rel == "CHD" or "isa" in (rel, rela)
-
-
 NO_RANKS = pl.DataFrame(schema={"SAB": pl.String, "TTY": pl.String, "rank": pl.Int32})
 
 
 class Builder:
     """Reads the files of a release one after another and gathers the tables.
 
-    Call `versions` and `read_terms` first; the rest in any order.
+    Call `versions` and `terms.read` first; the rest in any order.
     """
 
     def __init__(
@@ -625,12 +650,8 @@ class Builder:
                 told = f", of which MRFILES.RRF lists {rows:,} rows" if rows else ""
                 say(f"there is no {name}.RRF{told} beside {self.dialect.terms}.RRF in {folder}: no {what} are read")
 
-    def read_terms(self, preferred_language: str) -> None:
-        """Read the terms and settle which concepts there are; see `Terms.read`."""
-        self.terms.read(preferred_language)
-
     def read_relations(self, label: str, *, self_relations: bool) -> None:
-        """Read the relations; see `_rrf_relations.read_relations`."""
+        """See `read_relations`."""
         self.relations, self.parent_labels = read_relations(self.terms, label, self_relations=self_relations)
 
     def concept_rows(self, name: str, frame: pl.DataFrame, column: str) -> tuple[pl.DataFrame, Int32]:

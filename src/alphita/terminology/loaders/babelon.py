@@ -63,8 +63,7 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: the columns that both kinds of its tables have."""
-    file = seen.first(lambda file: {*NEEDED} <= {*_header(file.lines())[1]}, ENDINGS)
-    return None if file is None else file.settings
+    return seen.settings(lambda file: {*NEEDED} <= {*_header(file.lines())[1]}, ENDINGS)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

@@ -130,7 +130,11 @@ def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> t
         and (file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name))
     ]
     # The release has indexes of the same ending beside it.
-    lists = [file for file in readable if file in named or _is_order(file) or _is_tabular(file)]
+    lists = [
+        file
+        for file in readable
+        if file in named or _is_order(file) or b"<ICD10CM.tabular" in _start(file, _BYTES_AT_ONCE)
+    ]
     if indexes and not lists:
         raise _icd10cm_index.alone(indexes[0].place)
     if not readable:
@@ -151,13 +155,12 @@ def _is_order(file: Member) -> bool:
     """Tell an order file by its name, or by its first row."""
     if _ORDER_NAME.fullmatch(file.name):
         return True
-    with file.open() as opened:
-        return re.match(rb"(?:\xef\xbb\xbf)?\d{5} [A-Z]", opened.read(20)) is not None
+    return re.match(rb"(?:\xef\xbb\xbf)?\d{5} [A-Z]", _start(file, 20)) is not None
 
 
-def _is_tabular(file: Member) -> bool:
+def _start(file: Member, size: int) -> bytes:
     with file.open() as opened:
-        return b"<ICD10CM.tabular" in opened.read(_BYTES_AT_ONCE)
+        return opened.read(size)
 
 
 def _is_read(seen: Look, file: Beginning) -> bool:

@@ -77,8 +77,7 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: its first line is a tag or a stanza, and it says its format or has a term."""
-    file = seen.first(_is_obo, ENDINGS)
-    return None if file is None else file.settings
+    return seen.settings(_is_obo, ENDINGS)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -279,14 +278,9 @@ class _Reader:
         target = _plain(re.split(r'\s+"', value, maxsplit=1)[0])
         self._add("xrefs", line, predicate=model.XREF, object=prefixes.normalize(_unescape(target)))
 
-    def _equivalent(self, line: int, _tag: str, value: str) -> None:
-        self._add("xrefs", line, predicate="owl:equivalentClass", object=prefixes.normalize(_plain(value)))
-
-    def _alt_id(self, line: int, _tag: str, value: str) -> None:
-        self._add("aliases", line, alias=prefixes.normalize(_plain(value)))
-
-    def _replacement(self, line: int, tag: str, value: str) -> None:
-        self._add("replacements", line, predicate=tag, object=prefixes.normalize(_plain(value)))
+    def _reference(self, line: int, tag: str, value: str) -> None:
+        table, column, predicate = _REFERENCES[tag]
+        self._add(table, line, **{column: prefixes.normalize(_plain(value))}, **predicate)
 
     def _property(self, line: int, tag: str, value: str) -> None:
         if tag == "property_value":
@@ -328,6 +322,13 @@ class _Reader:
             self.columns.put("relations", line, head=head, relation=labels[label], tail=tail, source=source)
 
 
+# tag -> table, column that the id goes to, and what else is in the row.
+_REFERENCES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "alt_id": ("aliases", "alias", {}),
+    "equivalent_to": ("xrefs", "object", {"predicate": "owl:equivalentClass"}),
+    "replaced_by": ("replacements", "object", {"predicate": model.REPLACED_BY}),
+    "consider": ("replacements", "object", {"predicate": model.CONSIDER}),
+}
 _CLAUSES: dict[str, Any] = {
     "name": _Reader._name,
     "synonym": _Reader._synonym,
@@ -336,14 +337,11 @@ _CLAUSES: dict[str, Any] = {
     "relationship": _Reader._relationship,
     "xref": _Reader._xref,
     "xref_analog": _Reader._xref,
-    "alt_id": _Reader._alt_id,
-    "replaced_by": _Reader._replacement,
-    "consider": _Reader._replacement,
+    **dict.fromkeys(_REFERENCES, _Reader._reference),
     "subset": _Reader._property,
     "comment": _Reader._property,
     "namespace": _Reader._property,
     "property_value": _Reader._property,
-    "equivalent_to": _Reader._equivalent,
     **dict.fromkeys(OLD_SYNONYMS, _Reader._synonym),
 }
 

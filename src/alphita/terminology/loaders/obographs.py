@@ -60,7 +60,7 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: a JSON object with graphs, or with nodes that have labels."""
-    return None if seen.first(lambda file: _GRAPHS.match(file.text) is not None, ENDINGS) is None else {}
+    return seen.settings(lambda file: _GRAPHS.match(file.text) is not None, ENDINGS, told=False)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

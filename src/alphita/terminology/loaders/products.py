@@ -28,7 +28,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.loaders._look import Beginning, Look
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean
 
@@ -56,8 +56,9 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: columns of titles, attribute names and values, under their default names."""
-    file = seen.first(_has_columns, _table_rows.ENDINGS)
-    return None if file is None else file.settings
+    defaults = Options()
+    wanted = {defaults.title_column, defaults.attribute_column, defaults.values_column}
+    return seen.settings(lambda file: wanted <= {*map(model.snake_case, file.columns)}, _table_rows.ENDINGS)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -71,12 +72,6 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     name = pl.col("concept").replace_strict(commonest(reader.uses))
     tables.terms = tables.terms.with_columns(preferred=pl.col("string") == name)
     return tables
-
-
-def _has_columns(file: Beginning) -> bool:
-    defaults = Options()
-    wanted = {defaults.title_column, defaults.attribute_column, defaults.values_column}
-    return wanted <= {model.snake_case(name) for name in file.columns}
 
 
 class _Reader:
@@ -226,13 +221,10 @@ class _Reader:
         self.columns.put(name, line, source=owner.partition(":")[0], **values)
 
     def _is_term(self, string: str, line: int, field: str) -> bool:
-        if not string or string == self.options.empty:
-            self.columns.refuse("an empty cell", line, field, string)
-        elif problem := model.too_long(string):
+        is_empty = not string or string == self.options.empty
+        if problem := "an empty cell" if is_empty else model.too_long(string):
             self.columns.refuse(problem, line, field, string)
-        else:
-            return True
-        return False
+        return not problem
 
 
 def _spaced(name: str) -> str:

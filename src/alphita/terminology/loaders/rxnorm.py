@@ -59,22 +59,13 @@ class Options(Config):
 
     sources: str = Field("", description="SABs of terms, relations and attributes: RXNORM alone needs no licence")
     term_types: str = Field("", description="TTYs of terms: IN,SCD,SBD,...")
-    suppress: str = Field(
-        "",
-        pattern=r"^[NOEY]?(,[NOEY])*$",
-        description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
-    )
+    suppress: str = _rrf.SUPPRESS
     semantic_types: str = Field("", description="concepts of these only, by TUI or name: T200,T121")
     attributes: str = Field(
         "NDC", description="attributes (ATN) of RXNSAT: NDC become cross-references, others properties; empty: none"
     )
-    relation_label: str = Field(
-        "both",
-        pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (has_form) or both (RO:has_form); of a relation that has only "
-        "one, that",
-    )
-    self_relations: bool = Field(False, description="keep relations between two terms of one concept")
+    relation_label: str = _rrf.relation_label("has_form")
+    self_relations: bool = _rrf.SELF_RELATIONS
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")
 
 
@@ -85,27 +76,20 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
-    filters = _rrf.Filters(
-        sources=_rrf.listed(options.sources),
-        term_types=_rrf.listed(options.term_types),
-        suppression=_rrf.listed(options.suppress),
-        semantic_types=_rrf.listed(options.semantic_types),
-    )
+    filters = _rrf.filters_of(options)
     with _rrf.Release(paths, LAYOUTS, rejects) as release:
-        builder = _rrf.Builder(release, RXNORM, filters, rejects, _ranks())
+        ranks = pl.DataFrame(
+            {"SAB": "RXNORM", "TTY": RANKS, "rank": pl.Series(range(len(RANKS), 0, -1), dtype=pl.Int32)}, strict=False
+        )
+        builder = _rrf.Builder(release, RXNORM, filters, rejects, ranks)
         versions = builder.versions()
-        builder.read_terms("ENG")
+        builder.terms.read("ENG")
         if options.retired:
             _read_retired(builder)
         _read_attributes(builder, _rrf.listed(options.attributes))
         builder.read_relations(options.relation_label, self_relations=options.self_relations)
         sources = release.sources("RXNORM", versions.get("RXNORM"), LICENCE, versions)
         return builder.tables(sources, list(LAYOUTS))
-
-
-def _ranks() -> pl.DataFrame:
-    ranks = range(len(RANKS), 0, -1)
-    return pl.DataFrame({"SAB": "RXNORM", "TTY": RANKS, "rank": pl.Series(ranks, dtype=pl.Int32)}, strict=False)
 
 
 def _read_retired(builder: _rrf.Builder) -> None:

@@ -34,8 +34,6 @@ LAYOUTS = {
     "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
     "MRRANK": "RANK SAB TTY SUPPRESS",
 }
-# MRFILES calls the first column of MRRANK so.
-RANK_COLUMN = "MRRANK_RANK"
 UMLS = _rrf.Dialect(
     prefix="UMLS",
     terms="MRCONSO",
@@ -55,20 +53,11 @@ class Options(Config):
     languages: str = Field("", description="LAT codes or BCP-47 tags: ENG,SPA or en,es")
     sources: str = Field("", description="SABs of terms, relations and definitions: SNOMEDCT_US,MSH,...")
     term_types: str = Field("", description="TTYs of terms: PT,SY,...")
-    suppress: str = Field(
-        "",
-        pattern=r"^[NOEY]?(,[NOEY])*$",
-        description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
-    )
+    suppress: str = _rrf.SUPPRESS
     semantic_types: str = Field("", description="concepts of these only, by TUI or name: T047,T033")
     preferred_language: str = Field("ENG", description="of the terms that concepts are called by, where they have any")
-    relation_label: str = Field(
-        "both",
-        pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (part_of) or both (RO:part_of); of a relation that has only "
-        "one, that",
-    )
-    self_relations: bool = Field(False, description="keep relations between two terms of one concept")
+    relation_label: str = _rrf.relation_label("part_of")
+    self_relations: bool = _rrf.SELF_RELATIONS
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
 
 
@@ -79,19 +68,12 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
-    filters = _rrf.Filters(
-        languages=_rrf.language_codes("languages", options.languages),
-        sources=_rrf.listed(options.sources),
-        term_types=_rrf.listed(options.term_types),
-        suppression=_rrf.listed(options.suppress),
-        semantic_types=_rrf.listed(options.semantic_types),
-    )
+    filters = _rrf.filters_of(options, options.languages)
     with _rrf.Release(paths, LAYOUTS, rejects) as release:
         release.read_layouts("MRFILES")
-        release.rename("MRRANK", RANK_COLUMN, "RANK")
         builder = _rrf.Builder(release, UMLS, filters, rejects)
         versions = builder.versions()
-        builder.read_terms(options.preferred_language)
+        builder.terms.read(options.preferred_language)
         builder.read_definitions()
         if options.retired:
             _read_retired(builder)
