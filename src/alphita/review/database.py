@@ -194,7 +194,7 @@ def check_folder(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    if not _may_write(path):
+    if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise InputError("read-only", file=path, remedy="a review store and its folder must be writable for this user")
 
 
@@ -216,10 +216,6 @@ def _make_file(path: Path) -> None:
             os.close(folder)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror or error}", file=path) from None
-
-
-def _may_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 # "Alph", so that `file` and we can tell a store from other databases.

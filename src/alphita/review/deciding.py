@@ -152,7 +152,11 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
     if is_done(connection, uid, "undo", project_id, reviewer, {}):
         undone = "JOIN decision u ON u.undoes = d.id WHERE u.uid = ? OR u.bulk = ? ORDER BY d.id DESC"
         return tuple(select(connection, undone, uid, uid))
-    first = max(_rebased_upto(connection, project_id), forgotten_upto(connection, project, reviewer))
+    # What the last change of release made or took over stays.
+    (rebased_upto,) = connection.execute(
+        "SELECT coalesce(max(upto), 0) FROM batch WHERE project = ? AND kind = 'rebase'", (project_id,)
+    ).fetchone()
+    first = max(rebased_upto, forgotten_upto(connection, project, reviewer))
     standing = (
         "WHERE d.project = ? AND d.reviewer = ? AND d.id > ? AND d.kind <> 'undo'"
         f" AND {NOT_UNDONE}"
@@ -474,14 +478,6 @@ def _forgotten(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
     """Return up to which decision those of a source, a project or a reviewer are forgotten."""
     found = connection.execute("SELECT what, name, upto FROM forgetting ORDER BY id")
     return {(what, name): upto for what, name, upto in found}
-
-
-def _rebased_upto(connection: sqlite3.Connection, project_id: int) -> int:
-    """Return the id of the last decision that a change of release made or took over."""
-    found = connection.execute(
-        "SELECT coalesce(max(upto), 0) FROM batch WHERE project = ? AND kind = 'rebase'", (project_id,)
-    )
-    return int(found.fetchone()[0])
 
 
 def _taken(uid: str) -> InputError:

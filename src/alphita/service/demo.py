@@ -31,13 +31,9 @@ def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> 
         results = normalizer.normalize(mentions, top_k=CANDIDATES, explain=True)
         rows = []
         for number, result in enumerate(results, 1):
-            frequency = _frequency(number)
+            # Made up: a few occur often and most seldom.
+            frequency = max(1, 2_000 // (1 + (number * 7_919) % 997))
             shown = tuple(lines(number, result, CANDIDATES, frequency=frequency))
             rows.append(ReviewRow(0, PROJECT, number, f"MT-{number:04}", result.mention, frequency, {}, shown))
         project = review_files.project_of(PROJECT, VOCABULARY, COLUMN, index)
         return review_files.add(store, project, rows, index).new
-
-
-def _frequency(number: int) -> int:
-    """Return how often a string of the sample is said to occur: made up, a few often and most seldom."""
-    return max(1, 2_000 // (1 + (number * 7_919) % 997))
