@@ -35,7 +35,7 @@ class AnnotateSpec:
     to: str = option(..., like=TO)
     output: str = option(..., "--output", "-o", help="Output file, or folder for brat; '-' is stdout.")
     column: str | None = option(
-        None, help="Column with the texts; not needed if there is one column, or one called 'text'."
+        None, help="Column of the texts; not needed if there is only one, or one called 'text'."
     )
     id_column: str | None = option(None, help="Column with the ids of the texts; row numbers by default.")
     encoding: str = option("utf-8", help="Encoding of the texts, e.g. cp1252.")
@@ -54,9 +54,7 @@ class AnnotateSpec:
     threads: int | None = option(None, like=THREADS, panel=HOW)
     resume: bool = option(False, help="Continue an interrupted job.")
     force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
-    private: bool = option(
-        False, help="Treat texts as patient data: rejects contain none, and only you can read the output."
-    )
+    private: bool = option(False, help="Texts are patient data: rejects omit them, and only you can read the output.")
     report: Path | None = option(None, like=REPORT)
 
 

@@ -43,9 +43,7 @@ class CalibrateSpec:
         "(alphita-en) to an index with another model: for a terminology with too few synonyms. Answers are accepted "
         "with a safety margin, none is certified.",
     )
-    output: Path | None = option(
-        None, "--output", "-o", help="Folder to create; by default INDEX/calibration, where normalize finds it."
-    )
+    output: Path | None = option(None, "--output", "-o", help="Folder to create; by default INDEX/calibration.")
     seed: int = option(0, least=0, help="Seed for all random choices.")
     running: Running = group(Running)
     force: bool = option(False, help="Move an existing calibration aside.")

@@ -35,9 +35,7 @@ def migrate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the signed diff; REVIEWS.migration by default.")
     ] = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Apply the changes; without this option, only report them.")
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Apply the changes; by default only report them.")] = False,
     by: Annotated[str, typer.Option(help="Name of the signer; your account name by default.")] = "",
     index: Annotated[
         Path | None, typer.Option(help="Index of the new release, to give undecided rows new candidates.")

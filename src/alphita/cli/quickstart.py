@@ -20,16 +20,10 @@ def quickstart(
         Path | None, typer.Option(help="Your own sample: a CSV with the columns mention and concept_id (or NIL).")
     ] = None,
     train: Annotated[
-        bool,
-        typer.Option(
-            "--train", help="Show the effect of training on the ontology instead; needs alphita[train,plots]."
-        ),
+        bool, typer.Option("--train", help="Show what training on the ontology gains; needs alphita[train,plots].")
     ] = False,
     small: Annotated[
-        bool,
-        typer.Option(
-            "--small", help="With --train: fewer steps, for a run of at most ten minutes on a slow processor."
-        ),
+        bool, typer.Option("--small", help="With --train: fewer steps, at most ten minutes on a slow CPU.")
     ] = False,
     threads: Threads = None,
 ) -> None:

@@ -33,9 +33,7 @@ class ImportSpec:
     output: Path | None = option(None, "--output", "-o", help="Folder to create: X.terminology.")
     settings: tuple[str, ...] = option((), "--set", metavar="KEY=VALUE", help="An option of the format; repeatable.")
     config: Path | None = option(None, help="TOML file with these options.")
-    onto: Path | None = option(
-        None, metavar="BASE.terminology", help="Base terminology, for formats that add to one: babelon, hpoa."
-    )
+    onto: Path | None = option(None, metavar="BASE.terminology", help="Base terminology, for babelon and hpoa.")
     packaged: bool = option(False, help="PATH is a name: hpo or icd10cm, found inside an installed package.")
     rejects: Path | None = option(None, help="CSV for rejected rows; by default OUTPUT.rejects.csv.")
     strict: bool = option(False, like=STRICT)
@@ -86,9 +84,7 @@ def import_(spec: ImportSpec) -> None:
 @app.command("describe")
 def describe_(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write the counts to this JSON file.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts to a JSON file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the contents of a terminology: by language, kind, semantic type, relation; homonyms."""
@@ -114,10 +110,7 @@ def split_(
         typer.Option(min=0.0, max=1.0, help="Share of the concepts with several synonyms for which to hold out one."),
     ] = 0.3,
     calibration: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=1.0, help="Share of further such concepts for which to hold out one for 'calibrate'."
-        ),
+        float, typer.Option(min=0.0, max=1.0, help="Share of further such concepts, for 'calibrate'.")
     ] = 0.0,
     assign: Annotated[
         str, typer.Option(help="Instead: shares of all synonyms for training, calibration and test: 0.8,0.1,0.1.")

@@ -18,7 +18,9 @@ from alphita.review.records import Decision, Order, Project, Standing
 from alphita.service.concepts import find
 from alphita.terminology.store import Terminology
 
-Uid = Annotated[str, Field(min_length=1, max_length=100, description="chosen by the client; the same twice is one")]
+Uid = Annotated[
+    str, Field(min_length=1, max_length=100, description="chosen by the client; a repeated uid counts once")
+]
 Comment = Annotated[str, Field(max_length=10_000)]
 # SQLite's largest integer.
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -41,8 +43,8 @@ class Deciding(BaseModel):
     concept_id: ConceptId | None = None
     relation: Relation | None = None
     comment: Comment = ""
-    seen: Number = Field(description="id of the own newest decision that the page has loaded; 0: none")
-    order: Order = Field("risk", description="of the queue, for `next`")
+    seen: Number = Field(description="id of your newest decision that the page has loaded; 0: none")
+    order: Order = Field("risk", description="order of the queue, for `next`")
 
 
 class Undoing(BaseModel):
@@ -59,9 +61,9 @@ class Accepting(BaseModel):
     model_config = _like({"uid": "a0f3", "threshold": 0.95, "preview": True})
 
     uid: Uid
-    threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="least confidence")
+    threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="minimum confidence")
     types: list[str] = Field([], max_length=1_000, description="semantic types; none: all")
-    preview: bool = Field(False, description="only count")
+    preview: bool = Field(False, description="only count, and accept nothing")
 
 
 class Settling(BaseModel):

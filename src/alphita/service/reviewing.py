@@ -69,7 +69,7 @@ def router(
     routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
     index = normalizer.index
 
-    @routes.get("/me", summary="Who asks, and of what")
+    @routes.get("/me", summary="Current user and server")
     def me(reviewer: Caller) -> dict[str, Any]:
         return {
             "reviewer": reviewer,
@@ -227,7 +227,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
         return {"decision": decision_json(decision), "standing": standing, "next": following}
 
-    @routes.post("/projects/{name}/undo", summary="Take back the newest decision", responses=documented(404, 422))
+    @routes.post("/projects/{name}/undo", summary="Undo the newest decision", responses=documented(404, 422))
     def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
         undone = store.undo(name, reviewer, asked.uid)
         return {"undone": [decision_json(decision) for decision in undone], "row": undone[0].row if undone else None}

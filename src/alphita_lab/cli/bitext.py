@@ -42,9 +42,7 @@ class BitextSpec:
     source: str = option("en", help="Language of A.")
     k: int = option(4, least=1, panel=HOW, help="Neighbours that each cosine is compared with.")
     margin: str = option("ratio", panel=HOW, help="Kind of margin: ratio, distance or absolute.")
-    threshold: float | None = option(
-        None, help=f"Minimum margin; {RATIO_THRESHOLD} for ratio, required for the others."
-    )
+    threshold: float | None = option(None, help=f"Minimum margin; {RATIO_THRESHOLD} for ratio, required for others.")
     split: Path | None = option(None, help="Split whose held-out strings to leave out.")
     running: Running = group(Running, panel=HOW)
     force: bool = option(False, help="Replace an existing file.")

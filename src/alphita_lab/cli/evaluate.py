@@ -31,9 +31,7 @@ class EvaluateSpec:
     threads: int | None = option(None, like=THREADS, panel=HOW)
     force: bool = option(False, panel=HOW, help="Move an existing report aside and create a new one.")
     list: bool = option(False, help="List the benchmarks and exit.")
-    about: str | None = option(
-        None, metavar="BENCHMARK", help="Describe a benchmark, its data and its options, and exit."
-    )
+    about: str | None = option(None, metavar="BENCHMARK", help="Describe a benchmark and its options, and exit.")
     compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Compare two report folders.")
     json: bool = option(False, help=JSON)
 

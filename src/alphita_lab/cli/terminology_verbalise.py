@@ -29,9 +29,7 @@ class VerbaliseSpec:
 
     terminology: Path = option(..., positional=True, metavar="X.terminology", help="Terminology folder.")
     output: Path = option(..., "--output", "-o", help="JSONL to create: concept_id, kind, text.")
-    split: Path | None = option(
-        None, metavar="X.split", help="Split whose held-out strings and triples no text may contain."
-    )
+    split: Path | None = option(None, metavar="X.split", help="Split whose held-out strings and triples to avoid.")
     kinds: str = option(
         "definition,description,generated", metavar="KIND,…", help="Kinds of text: definition, description, generated."
     )
