@@ -81,13 +81,13 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
         name: Annotated[str, Query(max_length=review_files.MAX_CHARACTERS)],
         source: Annotated[str, Query(max_length=1_000)],
         column: Annotated[str, Query(max_length=1_000)] = "",
-        format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
+        format_: Annotated[str, Query(alias="format", description="by default from the file's name")] = "",
         filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
         blind: bool = True,
         concepts: Annotated[Concepts, Depends(_answered)] = review_files.ALL,
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:
-        """Read a file of mappings into a project, which is made if there is none of its name."""
+        """Import a file of mappings into a project, which is created if it does not exist."""
         kind = _kind(request)
         job = Job(
             store=str(store.path),
@@ -152,7 +152,7 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
         format_: Annotated[str, Query(alias="format")] = "csv",
         settled: bool = True,
     ) -> Response:
-        """Write a project as a file; what the format does not hold is told in headers."""
+        """Export a project as a file; headers report what the format cannot hold."""
         writer = registry.load(FORMATS, format_)
         header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
         with drafts.scratch() as folder:

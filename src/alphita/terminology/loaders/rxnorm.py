@@ -62,17 +62,17 @@ class Options(Config):
     suppress: str = Field(
         "",
         pattern=r"^[NOEY]?(,[NOEY])*$",
-        description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
+        description="values of SUPPRESS to read: N is not suppressed, O obsolete, E by an editor, Y by its term type",
     )
-    semantic_types: str = Field("", description="concepts of these only, by TUI or name: T200,T121")
+    semantic_types: str = Field("", description="only concepts with these types, by TUI or name: T200,T121")
     attributes: str = Field(
         "NDC", description="attributes (ATN) of RXNSAT: NDC become cross-references, others properties; empty: none"
     )
     relation_label: str = Field(
         "both",
         pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (has_form) or both (RO:has_form); of a relation that has only "
-        "one, that",
+        description="label of relations: rel (RO), rela (has_form) or both (RO:has_form); a relation with only one "
+        "label keeps it",
     )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")

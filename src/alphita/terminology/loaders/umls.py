@@ -58,15 +58,15 @@ class Options(Config):
     suppress: str = Field(
         "",
         pattern=r"^[NOEY]?(,[NOEY])*$",
-        description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
+        description="values of SUPPRESS to read: N is not suppressed, O obsolete, E by an editor, Y by its term type",
     )
-    semantic_types: str = Field("", description="concepts of these only, by TUI or name: T047,T033")
-    preferred_language: str = Field("ENG", description="of the terms that concepts are called by, where they have any")
+    semantic_types: str = Field("", description="only concepts with these types, by TUI or name: T047,T033")
+    preferred_language: str = Field("ENG", description="language of preferred terms, if a concept has terms in it")
     relation_label: str = Field(
         "both",
         pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (part_of) or both (RO:part_of); of a relation that has only "
-        "one, that",
+        description="label of relations: rel (RO), rela (part_of) or both (RO:part_of); a relation with only one "
+        "label keeps it",
     )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
