@@ -101,7 +101,7 @@ def _text_of(summary: Summary) -> str:
         f"{texts}{resumed}, {summary.words:,} words: {summary.mentions:,} mentions of {summary.concepts:,} concepts"
         + (f": {said}" if said else "")
     ]
-    lines.append(f"{summary.accepted:,} may be accepted unseen, {summary.mentions - summary.accepted:,} are for review")
+    lines.append(f"{summary.accepted:,} accepted, {summary.mentions - summary.accepted:,} for review")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
     if summary.rejected:
