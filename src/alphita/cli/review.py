@@ -67,7 +67,7 @@ class ImportSpec:
     prefix: tuple[str, ...] = option((), like=PREFIXES, panel=READ)
     concepts: Concepts = group(Concepts, without=("sources",), panel=ANSWERED)
     concept_sources: tuple[str, ...] = option(
-        (), "--concept-source", panel=ANSWERED, help="Concepts of this terminology only (--source of normalize)."
+        (), "--concept-source", panel=ANSWERED, help="Only concepts of this terminology (--source of normalize)."
     )
     open: bool = option(False, "--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
     strict: bool = option(False, like=STRICT, panel=READ)

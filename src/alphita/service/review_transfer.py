@@ -171,12 +171,12 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
 
 
 def _answered(
-    target: Annotated[str | None, Query(max_length=1_000, description="answered with codes of this system")] = None,
-    type_: Annotated[Several, Query(alias="type", description="semantic types that may be answered")] = None,
-    concept_source: Annotated[Several, Query(description="terminologies whose concepts may be answered")] = None,
-    language: Annotated[Several, Query(description="languages whose terms may be answered")] = None,
-    under: Annotated[Several, Query(description="concepts that, with all below them, may be answered")] = None,
-    standard_only: Annotated[bool, Query(description="only standard concepts (OMOP) may be answered")] = False,
+    target: Annotated[str | None, Query(max_length=1_000, description="answer with codes of this system")] = None,
+    type_: Annotated[Several, Query(alias="type", description="only concepts with these semantic types")] = None,
+    concept_source: Annotated[Several, Query(description="only concepts of these terminologies")] = None,
+    language: Annotated[Several, Query(description="only terms in these languages")] = None,
+    under: Annotated[Several, Query(description="only these concepts and those below them")] = None,
+    standard_only: Annotated[bool, Query(description="only Standard Concepts (OMOP)")] = False,
 ) -> Concepts:
     """Return which concepts a project is answered with, as `alphita normalize` was told."""
     several = {"types": type_, "sources": concept_source, "languages": language, "under": under}
