@@ -88,7 +88,7 @@ def _of_candidates(right: str, candidates: list[str], answer: str | None) -> dic
 
 def table(found: dict[str, Any], facts: str, before: dict[str, Any] | None = None) -> str:
     """Return the counts as a page of Markdown, beside those of a former report, if there is one."""
-    lines = ["# Mentions made to be answered wrongly, and what NIL costs", "", facts, ""]
+    lines = ["# Misleading mentions, and the cost of NIL", "", facts, ""]
     lines += ["| kind | " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * (len(COLUMNS) + 1)]
     for kind, count in found["counts"].items():
         lines.append(f"| {kind} | " + " | ".join(str(int(count[name])) for name in COLUMNS) + " |")
@@ -99,9 +99,9 @@ def table(found: dict[str, Any], facts: str, before: dict[str, Any] | None = Non
             pairs = [f"{int(then.get(name, 0))} → {int(now[name])}" for name in ("accepted", "accepted_wrong")]
             lines.append(f"| {kind} | {' | '.join(pairs)} |")
     if wrong := "; ".join(row["mention"] for row in found["accepted_wrong"]):
-        lines += ["", f"Accepted though wrong ([with their answers](adversarial.json)): {wrong}."]
+        lines += ["", f"Wrongly accepted ([with their answers](adversarial.json)): {wrong}."]
     else:
-        lines += ["", "None is accepted though wrong."]
+        lines += ["", "None is wrongly accepted."]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -121,9 +121,9 @@ def main() -> None:
     harness.write(given, found, mentions=artefact.hash_file(given.mentions))
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
-        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the "
-        "answers; `aside`: too, looked at when it was done; `blind` to `tenth`: strangers, of "
-        "whose strings those are kept that were accepted then and judged right or wrong), and all."
+        f"{given.error:.0%}; by kind, by author (`seen`: written by the developers; `aside`: also, but "
+        "evaluated only at the end; `blind` to `tenth`: independent tests, reduced to the strings that were "
+        "accepted at that time and judged right or wrong), and all."
     )
     with artefact.atomic_file(given.output.with_suffix(".md"), "w") as file:
         file.write(table(found, told, before))

@@ -123,8 +123,8 @@ def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
             raise UsageError(f"{each.name} {value} is not {' and '.join(limits)}")
 
 
-THREADS = Option(help="Threads of every library; all cores by default.", least=1)
-REMAKE = Option(help="Move an existing folder aside and make a new one.")
+THREADS = Option(help="Threads for every library; all cores by default.", least=1)
+REMAKE = Option(help="Move an existing folder aside and create a new one.")
 STRICT = Option(help="Fail at the first bad row.")
 
 
@@ -133,7 +133,7 @@ class Running:
     """How an encoder runs; as `TermEncoder.load` takes it."""
 
     precision: str = option("auto", help="Arithmetic of the encoder: auto, fp32, bf16, ...")
-    device: str = option("auto", help="Where the encoder runs: auto, cpu, cuda.")
+    device: str = option("auto", help="Device of the encoder: auto, cpu, cuda.")
     threads: int | None = option(None, like=THREADS)
 
 
@@ -142,13 +142,13 @@ class Cluster:
     """What runs a job of several processes or machines."""
 
     engine: str | None = option(
-        None, panel=CLUSTER, help="What runs the job: processes (of this machine), ray or spark."
+        None, panel=CLUSTER, help="Engine that runs the job: processes (on this machine), ray or spark."
     )
-    workers: int | None = option(None, least=1, panel=CLUSTER, help="How many; by default as the engine has room.")
+    workers: int | None = option(None, least=1, panel=CLUSTER, help="Number of workers; by default as many as fit.")
     address: str | None = option(
-        None, panel=CLUSTER, help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark."
+        None, panel=CLUSTER, help="Address of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark."
     )
-    gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs of each worker, or a share of one: 0.5.")
+    gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs per worker, or a fraction: 0.5.")
 
     def check(self, **further: object) -> None:
         """Make sure that options of an engine, and `further` ones by name, have no value where there is no engine."""

@@ -221,7 +221,7 @@ def test_undo_brings_the_row_back(browser):
         press(page, "u")
         expect(page.locator("#hand-mention")).to_have_text(mention)
         press(page, "u")
-        expect(page.locator("#said")).to_have_text("There is nothing of yours to undo.")
+        expect(page.locator("#said")).to_have_text("You have no decision to undo.")
         assert not lab.in_force(lab.decisions[0].row)
 
 
@@ -409,7 +409,7 @@ def test_two_reviewers_are_blind_and_then_settled(browser):
         saved(page, lab, 6)
         press(page, "p")
         expect(page.locator("#progress-body")).to_contain_text(
-            "1 of 3 rows that two or more have decided were decided alike"
+            "1 of 3 rows that two or more reviewers have decided agree"
         )
         page.keyboard.press("Escape")
         press(page, "g")

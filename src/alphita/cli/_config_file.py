@@ -31,5 +31,5 @@ def _read(ctx: typer.Context, path: Path | None) -> Path | None:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", is_eager=True, callback=_read, help="A TOML file of these options, such as port = 8080."),
+    typer.Option("--config", is_eager=True, callback=_read, help="TOML file with these options, such as port = 8080."),
 ]

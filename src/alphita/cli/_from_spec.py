@@ -121,6 +121,6 @@ def _typed(each: Spelled) -> str:
 Precision = Annotated[str, option(Running, "precision")]
 Device = Annotated[str, option(Running, "device")]
 Threads = Annotated[int | None, option(Running, "threads")]
-JSON = "Print JSON, an object a row, in place of text."
+JSON = "Print JSON, one object per row, instead of text."
 AsJson = Annotated[bool, typer.Option("--json", help=JSON)]
 Force = Annotated[bool, typer.Option("--force", help=REMAKE.help)]

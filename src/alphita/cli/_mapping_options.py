@@ -11,8 +11,8 @@ from alphita import progress, registry
 from alphita.mappings.formats import PREFIXES, Header, _curies, _names, day_of
 from alphita.options import STRICT, Option, group, option
 
-SET = "What is said of the mappings"
-PRIVATE = Option(help="Strings are patient data: rejects give line numbers only.")
+SET = "Details of the mapping set"
+PRIVATE = Option(help="Treat strings as patient data: rejects give only line numbers.")
 FORMATS = registry.listed("alphita.mappings.formats")
 
 

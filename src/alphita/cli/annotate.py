@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from alphita.jobs.annotate import Summary
 
 FORMATS = ", ".join(registry.names("alphita.annotation.formats"))
-KEPT = "What is kept"
+KEPT = "Filters and rules"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,40 +29,42 @@ class AnnotateSpec:
         ...,
         positional=True,
         metavar="TEXTS",
-        help="A .txt file, a folder of them, or CSV, TSV, Excel, Parquet or JSON Lines with a text a row; '-' is "
+        help="A .txt file, a folder of them, or CSV, TSV, Excel, Parquet or JSON Lines with one text per row; '-' is "
         "one text from stdin.",
     )
     to: str = option(..., like=TO)
     output: str = option(..., "--output", "-o", help="Output file, or folder for brat; '-' is stdout.")
-    column: str | None = option(None, help="Column of the texts; not needed if there is one, or one called 'text'.")
-    id_column: str | None = option(None, help="Column of the texts' names; rows are numbered else.")
+    column: str | None = option(
+        None, help="Column of the texts; not needed if there is only one, or one called 'text'."
+    )
+    id_column: str | None = option(None, help="Column with the ids of the texts; row numbers by default.")
     encoding: str = option("utf-8", help="Encoding of the texts, e.g. cp1252.")
     format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
-    exact: bool = option(False, panel=KEPT, help="Names of the terminology alone: quick, without confidence.")
+    exact: bool = option(False, panel=KEPT, help="Find names of the terminology only: fast, without confidence.")
     precision: float | None = option(
-        None, least=0.0, most=1.0, panel=KEPT, help="Keep mentions of at least this confidence, as 0.9."
+        None, least=0.0, most=1.0, panel=KEPT, help="Keep only mentions with at least this confidence, e.g. 0.9."
     )
     under: tuple[str, ...] = option(
-        (), metavar="CURIE", panel=KEPT, help="This concept and those below it only; repeatable."
+        (), metavar="CURIE", panel=KEPT, help="Only this concept and those below it; repeatable."
     )
     context_rules: Path | None = option(
-        None, panel=KEPT, help="Rules of negation and the like, in place of Alphita's: a TSV."
+        None, panel=KEPT, help="TSV of context rules (negation and others), instead of Alphita's."
     )
     given: Choice = group(Choice)
     threads: int | None = option(None, like=THREADS, panel=HOW)
-    resume: bool = option(False, help="Go on with a job that was broken off.")
-    force: bool = option(False, help="Replace an existing output; forget an unfinished job.")
-    private: bool = option(False, help="Texts are patient data: rejects hold none, only you can read the output.")
+    resume: bool = option(False, help="Continue an interrupted job.")
+    force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
+    private: bool = option(False, help="Texts are patient data: rejects omit them, and only you can read the output.")
     report: Path | None = option(None, like=REPORT)
 
 
 @with_options
 def annotate(spec: AnnotateSpec) -> None:
-    """Find the concepts of a terminology in texts, and what is said of each: negated, possible, of the family ...
+    """Find concepts in texts, with their assertion: negated, possible, family ...
 
     alphita annotate letters/ --to hpo -o letters.html
 
-    Texts that cannot be used go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
+    Texts that cannot be used go to OUTPUT.rejects.csv. --resume continues a job that was killed.
     """
     threads = machine.set_threads(spec.threads)
     from alphita.annotation.annotator import Annotator, Settings
@@ -99,7 +101,7 @@ def _text_of(summary: Summary) -> str:
         f"{texts}{resumed}, {summary.words:,} words: {summary.mentions:,} mentions of {summary.concepts:,} concepts"
         + (f": {said}" if said else "")
     ]
-    lines.append(f"{summary.accepted:,} may be accepted unseen, {summary.mentions - summary.accepted:,} are for review")
+    lines.append(f"{summary.accepted:,} accepted, {summary.mentions - summary.accepted:,} for review")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
     if summary.rejected:

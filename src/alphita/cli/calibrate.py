@@ -25,33 +25,33 @@ class CalibrateSpec:
     index: Path = option(..., help="Index folder, from 'alphita index'.")
     split: Path | None = option(
         None,
-        help="The split that the encoder was trained with; its calibration part is used. Not needed if "
-        "the encoder was never trained on this terminology.",
+        help="Split that the encoder was trained with; its calibration part is used. Not needed if the encoder was "
+        "not trained on this terminology.",
     )
     labels: Path | None = option(
-        None, help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."
+        None, help="Mentions mapped by people: a table with the columns mention and concept_id (NIL: no concept)."
     )
     from_mappings: Path | None = option(
         None,
-        help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
-        "and it is said what was gained on it.",
+        help="Review store with labels for the ranker and its confidence; the newest fifth is held out to measure the "
+        "gain.",
     )
     carry_from: Path | None = option(
         None,
         "--from",
-        help="Instead of fitting, take over the calibration of this index, of the same encoder, or lend that of a "
-        "model (alphita-en) to an index of another: for a terminology with too few synonyms. Answers are accepted "
-        "with a margin, none is certified.",
+        help="Instead of fitting, transfer the calibration of another index with the same encoder, or that of a model "
+        "(alphita-en) to an index with another model: for a terminology with too few synonyms. Answers are accepted "
+        "with a safety margin, none is certified.",
     )
-    output: Path | None = option(None, "--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
-    seed: int = option(0, least=0, help="Of all drawing.")
+    output: Path | None = option(None, "--output", "-o", help="Folder to create; by default INDEX/calibration.")
+    seed: int = option(0, least=0, help="Seed for all random choices.")
     running: Running = group(Running)
     force: bool = option(False, help="Move an existing calibration aside.")
 
 
 @with_options
 def calibrate(spec: CalibrateSpec) -> None:
-    """Fit the ranker and its confidence on held-out synonyms, and say what may be accepted unseen."""
+    """Fit the ranker and its confidence on held-out synonyms, and certify which answers need no review."""
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita import artefact
     from alphita.answer.calibration_store import FOLDER

@@ -29,22 +29,22 @@ class IndexSpec:
         None,
         positional=True,
         metavar="SOURCE",
-        help="hpo, icd10cm, a terminology's file or folder as it is published, or an X.terminology folder.",
+        help="hpo, icd10cm, a terminology's published file or folder, or an X.terminology folder.",
     )
-    terminology: Path | None = option(None, help="Terminology folder; the same as SOURCE.")
+    terminology: Path | None = option(None, help="Terminology folder, instead of SOURCE.")
     model: str | None = option(
         None,
-        help="Encoder: alphita-en, alphita-multi, minilm, a model folder or a hub name; by default alphita-en "
-        "where all names are English, else alphita-multi; with --update that index's own.",
+        help="Encoder: alphita-en, alphita-multi, minilm, a model folder or a hub name; by default alphita-en if all "
+        "names are English, otherwise alphita-multi; with --update that of the old index.",
     )
     update: Path | None = option(
         None,
-        help="An index by the same model, say of the last release: its strings keep their vectors, and only new "
-        "ones are encoded.",
+        help="An existing index with the same model, for example of the last release: its strings keep their vectors, "
+        "and only new strings are encoded.",
     )
     building: Building = group(Building)
     exclude_split: Path | None = option(
-        None, panel=HOW, help="Leave out the strings that this split holds out, to evaluate on them."
+        None, panel=HOW, help="Split whose held-out strings to leave out, to evaluate on them."
     )
     given: Choice = group(Choice, without=("model",))
     running: Running = group(Running, panel=HOW)
@@ -52,10 +52,10 @@ class IndexSpec:
     parts: str | None = option(
         None,
         panel=CLUSTER,
-        help="Folder or URL, shared by all machines, for what is encoded already; OUTPUT.parts otherwise. A job "
-        "that was broken off goes on with it.",
+        help="Folder or URL that all machines share, for encoded blocks; OUTPUT.parts by default. An interrupted job "
+        "continues from it.",
     )
-    force: bool = option(False, help="Move an existing index aside and make a new one.")
+    force: bool = option(False, help="Move an existing index aside and create a new one.")
 
 
 @with_options

@@ -35,7 +35,7 @@ class ConvertSpec:
     """What to convert, and into what."""
 
     input: Path = option(..., positional=True, metavar="INPUT", help="File of mappings.")
-    from_: str = option("", help="Format of the input; told by its name otherwise.")
+    from_: str = option("", help="Format of the input; by default from its name.")
     writing: options.Writing = group(options.Writing)
     private: bool = option(False, like=options.PRIVATE)
 

@@ -31,26 +31,24 @@ ROWS = 2_000
 
 def migrate(
     reviews: Annotated[Path, typer.Argument(metavar="REVIEWS.sqlite", help="The store of decisions.")],
-    old: Annotated[Path, typer.Option("--from", help="Terminology folder that the decisions were taken on.")],
+    old: Annotated[Path, typer.Option("--from", help="Terminology folder of the existing decisions.")],
     new: Annotated[Path, typer.Option("--to", help="Terminology folder of the next release.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the signed diff; REVIEWS.migration by default.")
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")] = False,
-    by: Annotated[str, typer.Option(help="Who signs; the name of your account by default.")] = "",
+    apply: Annotated[bool, typer.Option("--apply", help="Apply the changes; by default only report them.")] = False,
+    by: Annotated[str, typer.Option(help="Name of the signer; your account name by default.")] = "",
     index: Annotated[
-        Path | None, typer.Option(help="Index of the new release: rows still to be decided get new candidates by it.")
+        Path | None, typer.Option(help="Index of the new release, to give undecided rows new candidates.")
     ] = None,
-    project: Annotated[
-        list[str] | None, typer.Option(help="Only this project; may be repeated. All by default.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="New candidates a row.")] = 5,
+    project: Annotated[list[str] | None, typer.Option(help="Only this project; repeatable; all by default.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="New candidates per row.")] = 5,
     threads: Threads = None,
 ) -> None:
-    """Carry decisions to a new release of the terminology: replaced concepts follow, doubtful rows are open again.
+    """Carry decisions over to a new release: they follow replaced concepts, and uncertain rows return to review.
 
-    A concept that one other replaces is followed; what has another name, is gone, or was split is asked again; all else
-    stands. Without --apply nothing is written to the store.
+    A decision follows its concept if one other concept replaces it. It returns to review if the concept has another
+    name, is gone, or was split. All other decisions stay. Without --apply nothing is written to the store.
     """
     from alphita.review import migrate as migrating
     from alphita.review.store import ReviewStore

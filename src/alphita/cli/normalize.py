@@ -22,10 +22,10 @@ def normalize(spec: Spec) -> None:
 
     alphita normalize words.csv --to hpo --column complaint -o mapped.csv
 
-    Rows that cannot be read go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
+    Rows that cannot be read go to OUTPUT.rejects.csv. --resume continues a job that was killed.
 
-    A file is read twice: first for the abbreviations that it defines, as "congestive heart failure (CHF)"; what comes
-    from stdin or a pipe is read once, and there a definition serves its own row alone.
+    A file is read twice: first for the abbreviations that it defines, such as "congestive heart failure (CHF)". Input
+    from stdin or a pipe is read once, so that a definition applies only to its own row.
     """
     spec.check_engine()
     if spec.cluster.engine is None:

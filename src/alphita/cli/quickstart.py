@@ -14,26 +14,23 @@ from alphita.errors import UsageError
 def quickstart(
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder for what it makes: quickstart, or with --train quickstart_training."
-        ),
+        typer.Option("--output", "-o", help="Output folder: quickstart, or with --train quickstart_training."),
     ] = None,
     sample: Annotated[
-        Path | None, typer.Option(help="Another sample: CSV with columns mention and concept_id (or NIL).")
+        Path | None, typer.Option(help="Your own sample: a CSV with the columns mention and concept_id (or NIL).")
     ] = None,
     train: Annotated[
-        bool,
-        typer.Option("--train", help="Show what training on the ontology brings instead; needs alphita[train,plots]."),
+        bool, typer.Option("--train", help="Show what training on the ontology gains; needs alphita[train,plots].")
     ] = False,
     small: Annotated[
-        bool, typer.Option("--small", help="With --train: fewer steps, within ten minutes on a slow processor.")
+        bool, typer.Option("--small", help="With --train: fewer steps, at most ten minutes on a slow CPU.")
     ] = False,
     threads: Threads = None,
 ) -> None:
-    """Answer messy clinical strings with concepts of the Human Phenotype Ontology, and measure the answers.
+    """Map messy clinical strings to the Human Phenotype Ontology, and measure the answers.
 
-    With --train: train an encoder on the ontology, and compare it with what it started from. Stages that are done are
-    skipped; a training run that was stopped goes on where it was.
+    With --train: train an encoder on the ontology, and compare it with its starting point. Finished stages are skipped;
+    an interrupted training run continues.
     """
     from alphita import machine, registry
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
-STORE = Option(flags=("--mappings", "-m"), help="The store of reviews, one SQLite file.")
-CONTEXT, READ = "How the file that was normalised is read", "How ANSWERS is read"
-ANSWERED = "Which concepts the project is answered with: as 'alphita normalize' was told"
+STORE = Option(flags=("--mappings", "-m"), help="Review store, one SQLite file.")
+CONTEXT, READ = "Original input file", "Format of ANSWERS"
+ANSWERED = "Concepts of the project: the same options as for 'alphita normalize'"
 Store = Annotated[Path, typer.Option(*STORE.flags, help=STORE.help)]
 
 
@@ -42,31 +42,32 @@ class ImportSpec:
     """What to review, and what reviewers see beside it."""
 
     answers: Path = option(
-        ..., positional=True, metavar="ANSWERS", help="What 'alphita normalize' wrote, in any format."
+        ...,
+        positional=True,
+        metavar="ANSWERS",
+        help="File from 'alphita normalize', in any format that can be read back.",
     )
     mappings: Path = option(..., like=STORE)
-    project: str = option(..., help="Name of the project; rows are added to it if it is there.")
-    source: str = option(..., help="Where the codes come from; decisions are remembered by it.")
-    column: str = option("", help="Column of the strings there; it is noted with the project.")
+    project: str = option(..., help="Name of the project; new rows are added to an existing project.")
+    source: str = option(..., help="Source of the codes; decisions are stored under it.")
+    column: str = option("", help="Column of the strings in that source; stored with the project.")
     context_from: Path | None = option(
-        None, metavar="INPUT", help="The file that was normalised: reviewers see its other columns."
+        None, metavar="INPUT", help="Original input file: reviewers see its other columns."
     )
     context_format: str = option(
-        "", panel=CONTEXT, help="Its format, as --input-format of normalize has it; told by its name otherwise."
+        "", panel=CONTEXT, help="Format of that file, as for --input-format of normalize; by default from its name."
     )
     context_sheet: str | None = option(
-        None, panel=CONTEXT, help="Its sheet, of an Excel workbook; not needed if only one has anything in it."
+        None, panel=CONTEXT, help="Sheet of that file, if it is an Excel workbook; not needed if only one is not empty."
     )
-    context_delimiter: str = option("", panel=CONTEXT, help="Between its cells, e.g. ';'.")
-    context_encoding: str = option("utf-8", panel=CONTEXT, help="Its encoding, e.g. cp1252.")
-    index: Path | None = option(
-        None, help="The index that was normalised with: for the types of the answers, and to note its release."
-    )
-    from_: str = option("", panel=READ, help="Format of ANSWERS; told by its name otherwise.")
+    context_delimiter: str = option("", panel=CONTEXT, help="Delimiter of that file, e.g. ';'.")
+    context_encoding: str = option("utf-8", panel=CONTEXT, help="Encoding of that file, e.g. cp1252.")
+    index: Path | None = option(None, help="Index that gave the answers: for their types, and to record its release.")
+    from_: str = option("", panel=READ, help="Format of ANSWERS; by default from its name.")
     prefix: tuple[str, ...] = option((), like=PREFIXES, panel=READ)
     concepts: Concepts = group(Concepts, without=("sources",), panel=ANSWERED)
     concept_sources: tuple[str, ...] = option(
-        (), "--concept-source", panel=ANSWERED, help="Concepts of this terminology only (--source of normalize)."
+        (), "--concept-source", panel=ANSWERED, help="Only concepts of this terminology (--source of normalize)."
     )
     open: bool = option(False, "--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
     strict: bool = option(False, like=STRICT, panel=READ)
@@ -80,10 +81,10 @@ def import_(spec: ImportSpec) -> None:
 
     alphita review import answers.csv --mappings reviews.db --project lab --source LAB
 
-    The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
-    read go to ANSWERS.import.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes
-    decisions. A row holds one target; what that leaves out is counted and printed. The project keeps which concepts it
-    is answered with (--standard-only, --type, ...) for its page's search and for 'mappings migrate'.
+    The store and the project are created if they do not exist. Existing rows do not change; rows that cannot be read go
+    to ANSWERS.import.rejects.csv. Decisions in ANSWERS (status, reviewer, time, comment) become decisions of the
+    project. A row has one target; further ones are left out, counted and printed. The project
+    keeps the limits on its concepts (--standard-only, --type, ...) for the page's search and for 'mappings migrate'.
     """
     from alphita.index.store import Index
     from alphita.mappings.formats import Header, _curies, _names
@@ -142,19 +143,19 @@ class ExportSpec:
 
     mappings: Path = option(..., like=STORE)
     project: str = option(..., help="Name of the project.")
-    all: bool = option(False, help="Write rows that are not settled, too.")
+    all: bool = option(False, help="Also write rows without a final decision.")
     writing: options.Writing = group(options.Writing)
 
 
 @app.command("export", cls=Brief)
 @with_options
 def export(spec: ExportSpec) -> None:
-    """Write what was decided in a project to a file that only its owner can read.
+    """Write the decisions of a project to a file that only its owner can read.
 
     alphita review export --mappings reviews.db --project lab -o lab.sssom.tsv
 
-    What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
-    numbers.
+    What the format cannot hold is counted and printed. OUTPUT.rejects.csv lists the numbers of rows that cannot be
+    written.
     """
     from alphita.review.store import ReviewStore
     from alphita.service import review_files
@@ -183,10 +184,10 @@ def export(spec: ExportSpec) -> None:
 def show_progress(
     mappings: Store,
     project: Annotated[str | None, typer.Option(help="Name of the project; all by default.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file too.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write the figures to this JSON file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print how far a review is, and how well its reviewers agree."""
+    """Print the progress of a review, and how well its reviewers agree."""
     import json
 
     from alphita.review.store import ReviewStore
@@ -206,19 +207,19 @@ def show_progress(
             json.dump({name: one.to_json() for name, one in found.items()}, file, indent=1, ensure_ascii=False)
 
 
-Source = Annotated[str | None, typer.Option(help="Of all projects with this source.")]
-Reviewer = Annotated[str | None, typer.Option(help="Of this reviewer, in all projects.")]
-OfProject = Annotated[str | None, typer.Option("--project", help="Of this project.")]
-By = Annotated[str, typer.Option(help="Who wants it so; you, by default.")]
+Source = Annotated[str | None, typer.Option(help="Decisions of all projects with this source.")]
+Reviewer = Annotated[str | None, typer.Option(help="Decisions of this reviewer, in all projects.")]
+OfProject = Annotated[str | None, typer.Option("--project", help="Decisions of this project.")]
+By = Annotated[str, typer.Option(help="Name to record; your account name by default.")]
 
 
 @app.command("forget")
 def forget(
     mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
 ) -> None:
-    """Remove the influence of all decisions so far of one source, project or reviewer.
+    """Exclude all existing decisions of one source, project or reviewer.
 
-    They stay in the history; those made later count. 'alphita review restore' takes it back.
+    They stay in the history; later decisions count. 'alphita review restore' undoes it.
     """
     from alphita.review.store import ReviewStore
 
@@ -231,7 +232,7 @@ def forget(
 def restore(
     mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
 ) -> None:
-    """Take 'alphita review forget' of the same source, project or reviewer back."""
+    """Undo 'alphita review forget' of the same source, project or reviewer."""
     from alphita.review.store import ReviewStore
 
     with ReviewStore.open(mappings) as store:

@@ -29,20 +29,20 @@ def build(
     output: Annotated[Path, typer.Option("--output", "-o", help="Search folder to create, e.g. X.search.")],
     attribute: Annotated[
         list[str] | None,
-        typer.Option(help="A relation that is an attribute; repeatable. By default all but those to parents."),
+        typer.Option(help="A relation that is an attribute; repeatable; by default all except those to parents."),
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option(help="Names in this language only (en, zh, ...); repeatable.")
+        list[str] | None, typer.Option(help="Only names in this language (en, zh, ...); repeatable.")
     ] = None,
     exclude_split: Annotated[
-        Path | None, typer.Option(help="Leave out the strings and triples that this split holds out, to evaluate.")
+        Path | None, typer.Option(help="Split whose held-out strings and triples to leave out, to evaluate on them.")
     ] = None,
     precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
     force: Force = False,
 ) -> None:
-    """Encode the titles and the attributes' values of a terminology's products into one folder."""
+    """Encode the titles and attribute values of a terminology's products into one folder."""
     threads = machine.set_threads(threads)
     from alphita.encoder.encoder import TermEncoder
     from alphita.search import store
@@ -78,26 +78,28 @@ class QuerySpec:
     """What to seek, where, and how."""
 
     path: Path = option(..., positional=True, metavar="X.search", help="Search folder, from 'alphita search build'.")
-    queries: tuple[str, ...] = option((), positional=True, metavar="[QUERY...]", help="What is sought.")
-    file: str | None = option(None, help="Text file with a query a line; '-' is stdin.")
-    top: int = option(10, least=1, help="Products for each query.")
+    queries: tuple[str, ...] = option((), positional=True, metavar="[QUERY...]", help="What to search for.")
+    file: str | None = option(None, help="Text file with one query per line; '-' is stdin.")
+    top: int = option(10, least=1, help="Products per query.")
     route: str = option(
         "fused",
-        help="titles, values (of attributes), predicted (values that the table lacks, by a model of "
-        "electra_em_pap), or fused: all of them, but predicted only where it was found to tell products apart.",
+        help="Route: titles, values (of attributes), predicted (values that the table lacks, with a model of "
+        "electra_em_pap), or fused: all of them, but predicted only if 'build' found it useful.",
     )
     where: tuple[str, ...] = option(
-        (), metavar="ATTRIBUTE=VALUE", help="Products with this value only; repeatable, of one attribute any will do."
+        (),
+        metavar="ATTRIBUTE=VALUE",
+        help="Only products with this value; repeatable; values of one attribute are alternatives.",
     )
     json: bool = option(False, help=JSON)
-    verify: bool = option(False, help="Rehash the whole folder first, however large.")
+    verify: bool = option(False, help="Verify the hashes of the whole folder first.")
     running: Running = group(Running)
 
 
 @app.command("query")
 @with_options
 def query(spec: QuerySpec) -> None:
-    """Print the products that fit each query best, with the title or the attribute's value that it matched."""
+    """Print the best products for each query, with the matching title or attribute value."""
     if bool(spec.queries) == (spec.file is not None):
         raise UsageError("give queries, or a file of them by --file")
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))

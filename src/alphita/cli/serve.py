@@ -31,19 +31,17 @@ class ServeSpec:
 
     to: str | None = option(None, like=TO)
     mappings: Path | None = option(
-        None, "--mappings", "-m", help="Store of reviews, one SQLite file; made if it is missing."
+        None, "--mappings", "-m", help="Review store, one SQLite file; created if it does not exist."
     )
-    terminology: Path | None = option(
-        None, help="Terminology folder: concepts are shown with all that it knows of them."
-    )
-    check: bool = option(False, help="Say whether the server would start like this and answer, and end.")
-    json: bool = option(False, help="With --check: print JSON, an object a part, in place of text.")
-    demo: bool = option(False, help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
+    terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
+    check: bool = option(False, help="Check whether the server would start with these options and answer, and exit.")
+    json: bool = option(False, help="With --check: print JSON, one object per part, instead of text.")
+    demo: bool = option(False, help="Open a review of messy clinical strings, stored in ./demo; needs no other option.")
     settings: Settings = group(Settings)
     new_key: str | None = option(
-        None, metavar="NAME", panel=WHO, help="Add a key for this reviewer to --keys, print it, and end."
+        None, metavar="NAME", panel=WHO, help="Add a key for this reviewer to --keys, print it, and exit."
     )
-    key_days: int | None = option(None, least=1, panel=WHO, help="Days for which --new-key holds.")
+    key_days: int | None = option(None, least=1, panel=WHO, help="Days for which the new key is valid.")
     error: float | None = option(None, like=ERROR)
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
@@ -51,12 +49,12 @@ class ServeSpec:
 
 @partial(with_options, config=ConfigFile)
 def serve(spec: ServeSpec) -> None:
-    """Serve normalising, search, vectors and FHIR over HTTP, and the review page with --mappings.
+    """Serve normalisation, search, vectors and FHIR over HTTP, and the review page with --mappings.
 
     alphita serve --to hpo --mappings reviews.db
 
-    Logs go to stderr as JSON lines, without the strings asked for. The server ends by Ctrl+C or SIGTERM, when the
-    requests that it is at are answered. SIGHUP reopens the file that stderr is, and reads --keys anew.
+    Logs go to stderr as JSON lines, without mentions. On Ctrl+C or SIGTERM the server finishes the requests in progress
+    and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys again.
     """
     from alphita.service import keys
     from alphita.service.limits import LOOPBACK_NAMES

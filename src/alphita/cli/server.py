@@ -20,8 +20,8 @@ app = typer.Typer(help="An index in PostgreSQL with pgvector, for many readers a
 Source = Annotated[Path, typer.Argument(metavar="X.index", help="Index folder, from 'alphita index'.")]
 TO = Option(
     envvar="ALPHITA_SERVER",
-    help="Address: postgresql://USER@HOST/DATABASE. Others on this machine can see the command line: "
-    "put a password into the variable ALPHITA_SERVER with the address, or into ~/.pgpass.",
+    help="Address: postgresql://USER@HOST/DATABASE. Other users of this machine can see the command line: put an "
+    "address with a password into the variable ALPHITA_SERVER, or the password into ~/.pgpass.",
 )
 NAME = Option(help="Name of the index on the server: a-z, 0-9 and _.")
 To = Annotated[str, typer.Option(envvar=TO.envvar, help=TO.help)]
@@ -36,13 +36,13 @@ def load(
     name: Name,
     release: ReleaseName,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the index of this name; readers see the old one until the end.")
+        bool, typer.Option("--force", help="Replace the index with this name; readers see the old one until the end.")
     ] = False,
     precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Copy an index to a server and measure how often it finds the nearest string there."""
+    """Copy an index to a server, and measure how often the server finds the nearest string."""
     threads = machine.set_threads(threads)
     from alphita.index.servers import connect
 
@@ -63,7 +63,7 @@ def load(
 
 @app.command("update")
 def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
-    """Take a loaded index to another release: only what changed is written, and readers see the old or the new."""
+    """Update a loaded index to another release: it writes only changes; readers see one or the other."""
     from alphita.index.servers import connect
 
     with connect(to, name) as server:
@@ -83,14 +83,14 @@ def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
 class SearchSpec:
     """What to search, where, and which terms may be found."""
 
-    mentions: tuple[str, ...] = option(..., positional=True, metavar="MENTION...", help="What is sought.")
+    mentions: tuple[str, ...] = option(..., positional=True, metavar="MENTION...", help="What to search for.")
     to: str = option(..., like=TO)
     name: str = option(..., like=NAME)
-    model: str = option(..., help="The encoder that the index was made with: X.index/model.")
-    top: int = option(5, least=1, help="Strings for each mention.")
-    sources: tuple[str, ...] = option((), "--source", help="Concepts of this terminology only, by prefix; repeatable.")
-    types: tuple[str, ...] = option((), "--type", help="Concepts of this type only; repeatable.")
-    languages: tuple[str, ...] = option((), "--language", help="Terms in this language only (en, it, ...); repeatable.")
+    model: str = option(..., help="Encoder that the index was built with: X.index/model.")
+    top: int = option(5, least=1, help="Strings per mention.")
+    sources: tuple[str, ...] = option((), "--source", help="Only concepts of this terminology, by prefix; repeatable.")
+    types: tuple[str, ...] = option((), "--type", help="Only concepts with this type; repeatable.")
+    languages: tuple[str, ...] = option((), "--language", help="Only terms in this language (en, it, ...); repeatable.")
     json: bool = option(False, help=JSON)
     running: Running = group(Running)
 
@@ -98,7 +98,7 @@ class SearchSpec:
 @app.command("search")
 @with_options
 def search(spec: SearchSpec) -> None:
-    """Print the terms on the server that are nearest to each mention."""
+    """Print the nearest terms on the server for each mention."""
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita.index.servers import connect
 
@@ -125,7 +125,7 @@ def search(spec: SearchSpec) -> None:
 
 @app.command("list")
 def list_(to: To, as_json: AsJson = False) -> None:
-    """Print the indexes on a server, with the releases that were loaded."""
+    """Print the indexes on a server, with their loaded releases."""
     from alphita.index.servers import connect, module_of
 
     names = module_of(to).names(to)
@@ -144,7 +144,7 @@ def list_(to: To, as_json: AsJson = False) -> None:
 
 
 @app.command("drop")
-def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Really remove it.")] = False) -> None:
+def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Confirm the removal.")] = False) -> None:
     """Remove an index from a server."""
     from alphita.index.servers import connect
 

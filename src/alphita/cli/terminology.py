@@ -31,15 +31,13 @@ class ImportSpec:
     format: str = option("", positional=True, metavar="FORMAT", help="obo, icd10cm, table, ...; --list shows all.")
     paths: tuple[str, ...] = option((), positional=True, metavar="PATH…", help="Files; see --packaged.")
     output: Path | None = option(None, "--output", "-o", help="Folder to create: X.terminology.")
-    settings: tuple[str, ...] = option(
-        (), "--set", metavar="KEY=VALUE", help="An option of the format; may be repeated."
-    )
-    config: Path | None = option(None, help="TOML file of such options.")
-    onto: Path | None = option(None, metavar="BASE.terminology", help="babelon, hpoa: what they add to.")
+    settings: tuple[str, ...] = option((), "--set", metavar="KEY=VALUE", help="An option of the format; repeatable.")
+    config: Path | None = option(None, help="TOML file with these options.")
+    onto: Path | None = option(None, metavar="BASE.terminology", help="Base terminology, for babelon and hpoa.")
     packaged: bool = option(False, help="PATH is a name: hpo or icd10cm, found inside an installed package.")
-    rejects: Path | None = option(None, help="CSV for rows left out; by default OUTPUT.rejects.csv.")
+    rejects: Path | None = option(None, help="CSV for rejected rows; by default OUTPUT.rejects.csv.")
     strict: bool = option(False, like=STRICT)
-    list: bool = option(False, help="List the formats and their options, and leave.")
+    list: bool = option(False, help="List the formats and their options, and exit.")
     json: bool = option(False, help=JSON)
     threads: int | None = option(None, like=THREADS)
     force: bool = option(False, like=REMAKE)
@@ -86,10 +84,10 @@ def import_(spec: ImportSpec) -> None:
 @app.command("describe")
 def describe_(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts here as JSON.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts to a JSON file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what is in a terminology: by language, kind, semantic type, relation; homonyms."""
+    """Count the contents of a terminology: by language, kind, semantic type, relation; homonyms."""
     from alphita.terminology.describe import describe
     from alphita.terminology.store import load_terminology
 
@@ -108,13 +106,14 @@ def split_(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to create: X.split.")],
     fraction: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of the concepts with several synonyms that lose one to it.")
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the concepts with several synonyms for which to hold out one."),
     ] = 0.3,
     calibration: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of further such concepts that lose one to 'calibrate'.")
+        float, typer.Option(min=0.0, max=1.0, help="Share of further such concepts, for 'calibrate'.")
     ] = 0.0,
     assign: Annotated[
-        str, typer.Option(help="Instead: shares of all synonyms that train, calibrate and test: 0.8,0.1,0.1.")
+        str, typer.Option(help="Instead: shares of all synonyms for training, calibration and test: 0.8,0.1,0.1.")
     ] = "",
     concepts: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Instead: all names, in any language, of this share of concepts.")
@@ -122,10 +121,10 @@ def split_(
     triples: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Also hold out the triples of this share of the related concepts.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the choice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the choice.")] = 0,
     force: Force = False,
 ) -> None:
-    """Hold out synonyms and triples, by a seeded hash: not trained on, and synonyms not indexed in an evaluation."""
+    """Hold out synonyms and triples by a seeded hash: from training, and synonyms from the index of an evaluation."""
     from alphita.terminology import splits
     from alphita.terminology.store import load_terminology
 

@@ -17,7 +17,7 @@ def changes(
     new: Annotated[Path, typer.Argument(metavar="NEW.terminology", help="The newer release.")],
     outputs: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", help="Write every change here: .csv, .tsv or .json; may be repeated."),
+        typer.Option("--output", "-o", help="Write every change to this .csv, .tsv or .json file; repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -25,13 +25,11 @@ class MergeSpec:
         (), positional=True, metavar="X.terminology…", help="Terminologies; a merged concept takes the id of the first."
     )
     output: Path | None = option(None, "--output", "-o", help="Folder to create: OUT.terminology.")
-    mappings: tuple[Path, ...] = option((), "--mappings", "-m", help="SSSOM/TSV file of mappings; may be repeated.")
-    settings: tuple[str, ...] = option(
-        (), "--set", metavar="KEY=VALUE", help="A choice of the policy; may be repeated."
-    )
-    config: Path | None = option(None, help="TOML file of such choices.")
+    mappings: tuple[Path, ...] = option((), "--mappings", "-m", help="SSSOM/TSV file of mappings; repeatable.")
+    settings: tuple[str, ...] = option((), "--set", metavar="KEY=VALUE", help="An option of the policy; repeatable.")
+    config: Path | None = option(None, help="TOML file with these options.")
     strict: bool = option(False, help="Fail at the first bad row of a mapping file.")
-    list: bool = option(False, help="List the choices of the policy, and leave.")
+    list: bool = option(False, help="List the options of the policy, and exit.")
     json: bool = option(False, help=JSON)
     threads: int | None = option(None, like=THREADS)
     force: bool = option(False, like=REMAKE)
@@ -41,8 +39,8 @@ class MergeSpec:
 def merge(spec: MergeSpec) -> None:
     """Join several terminologies by their cross-references and by mapping files.
 
-    Beside OUT.terminology come OUT.terminology.joined.tsv (what was joined, and why), .conflicts.tsv (what was refused,
-    with the chain that would have put two concepts of one source together) and .merge.json (all counts).
+    The command also writes OUT.terminology.joined.tsv (joined concepts, with evidence), .conflicts.tsv (rejected
+    statements, with the chain that would have joined two concepts of one source) and .merge.json (all counts).
     """
     from alphita import config
 

@@ -17,25 +17,27 @@ def subset(
     terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to create: Y.terminology.")],
     sources: Annotated[
-        list[str] | None, typer.Option("--source", help="Facts of this source only: HP, DOID, …; may be repeated.")
+        list[str] | None, typer.Option("--source", help="Only statements of this source: HP, DOID, …; repeatable.")
     ] = None,
     languages: Annotated[
-        list[str] | None, typer.Option("--language", help="Terms of this language: en, it, …; may be repeated.")
+        list[str] | None, typer.Option("--language", help="Only terms in this language: en, it, …; repeatable.")
     ] = None,
     semantic_types: Annotated[
-        list[str] | None, typer.Option("--semantic-type", help="A name or code; may be repeated.")
+        list[str] | None,
+        typer.Option("--semantic-type", help="Only concepts with this type, by name or code; repeatable."),
     ] = None,
     descendants_of: Annotated[
-        list[str] | None, typer.Option("--descendants-of", metavar="CURIE", help="With itself; may be repeated.")
+        list[str] | None,
+        typer.Option("--descendants-of", metavar="CURIE", help="Only this concept and all below it; repeatable."),
     ] = None,
     list_file: Annotated[
-        Path | None, typer.Option("--list", help="File of ids, one a line; of a table the first column.")
+        Path | None, typer.Option("--list", help="File of ids, one per line, or the first column of a table.")
     ] = None,
-    retired: Annotated[bool, typer.Option("--retired/--no-retired", help="Keep retired concepts that fit.")] = True,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first id of the list that is unknown.")] = False,
+    retired: Annotated[bool, typer.Option("--retired/--no-retired", help="Keep matching retired concepts.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first unknown id of the list.")] = False,
     force: Force = False,
 ) -> None:
-    """Keep a part: several choices hold together, several values of one are alternatives."""
+    """Keep a part: different options must all hold, values of one option are alternatives."""
     from alphita.terminology import store
     from alphita.terminology import subset as choosing
 

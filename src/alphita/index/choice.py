@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Learn = Literal["no", "seconds", "minutes"]
 LEARN: tuple[Learn, ...] = get_args(Learn)
 BACKENDS = "alphita.index.backends"
-GIVEN = "What an index is given beside its terminology"
+GIVEN = "Model and external names of the index"
 # The table of names: the kind of its folder, and the folder.
 KIND = "names"
 # The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
@@ -54,26 +54,26 @@ class Choice:
         True,
         "--no-borrow",
         panel=GIVEN,
-        help="Leave out what other open vocabularies call the same concepts, and the clinic's short forms.",
+        help="Use no external names from other open vocabularies, and no clinical abbreviations.",
     )
     names: tuple[str, ...] = option(
         (),
         metavar="SOURCE",
         panel=GIVEN,
-        help="Names of your own: a table with an id and a name a row, or any terminology. A concept that has the id, "
-        "or one of its names, gets the others too. May be given several times.",
+        help="Your own names: a table with an id and a name per row, or any terminology. A concept that has the id, or "
+        "one of its names, also gets the others. Repeatable.",
     )
     learn: Learn = option(
         "seconds",
         panel=GIVEN,
-        help="How long is learned from the terminology's synonyms: no, seconds or minutes (a head on the encoder's "
-        "vectors); for `alphita index` also full (the whole encoder first; it needs torch).",
+        help="How long to learn from the terminology's synonyms: no, seconds or minutes (a head on the encoder's "
+        "vectors); for `alphita index` also full (trains the whole encoder first; needs torch).",
     )
     model: str | None = option(
         None,
         panel=GIVEN,
-        help="alphita-en, for English, or alphita-multi, for other languages too; by default what the languages of "
-        "the terminology and of the strings call for. An X.index has its own.",
+        help="Model: alphita-en for English, or alphita-multi for other languages too; by default chosen by the "
+        "languages of the terminology and of the strings. An X.index has its own.",
     )
 
     def check(self) -> None:
@@ -98,14 +98,16 @@ class Building:
     backend: str = option(
         "auto",
         panel=HOW,
-        help="What searches the vectors: auto (by their number), faiss (all are compared), ivf_pq or hnsw "
-        "(approximate, with measured recall), exact (the slow reference).",
+        help="Vector search: auto (by the number of vectors), faiss (brute force), ivf_pq or hnsw (approximate, with "
+        "measured recall), exact (the slow reference).",
     )
     letters: bool = option(
         True, "--no-letters", panel=HOW, help="Store no character n-grams: a smaller index that misses misspellings."
     )
     half: bool = option(
-        False, panel=HOW, help="Store the vectors in half precision: half the size on disk, near the same."
+        False,
+        panel=HOW,
+        help="Store the vectors in half precision: half the size on disk, almost the same similarities.",
     )
     rules: Sequence[str] = DEFAULT_RULES
 

@@ -31,19 +31,19 @@ FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.answer.rankings")])
 # Panels of the help; options in none are shown first, those in one by --help-all.
 INPUT, AUDIT = "Input", "Checks and reports"
-OUTPUT, CONCEPTS, REVIEWS = "Output", "Which concepts may be answered", "What was decided before"
+OUTPUT, CONCEPTS, REVIEWS = "Output", "Concept filters", "Earlier decisions"
 TO = Option(
     flags=("--to", "--index"),
     metavar="SOURCE",
-    help="What to answer with: hpo, icd10cm, a terminology's file or folder as it is published, an X.terminology "
-    "or an X.index. What is not indexed yet is indexed once, and kept in the cache.",
+    help="Terminology to map to: hpo, icd10cm, a terminology's published file or folder, an X.terminology or an "
+    "X.index. If there is no index yet, it is built once and kept in the cache.",
 )
 ERROR = Option(
     least=0.0,
     most=1.0,
-    help="Allowed share of errors among what is accepted; 0.05 by default, where there is a calibration.",
+    help="Allowed share of errors among accepted answers; 0.05 by default if there is a calibration.",
 )
-REPORT = Option(panel=AUDIT, help="Write the counts and times to this JSON file too.")
+REPORT = Option(panel=AUDIT, help="Also write counts and times to this JSON file.")
 # Options of one file's job, and the values that they may have beside an engine.
 OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "input_format": ("parquet",),
@@ -71,11 +71,11 @@ class Concepts:
     """Which concepts may be answered, and by what codes; a project of a review keeps it."""
 
     target: str | None = option(None, help="Answer with codes of this code system, e.g. SNOMEDCT.")
-    types: tuple[str, ...] = option((), "--type", help="Concepts of this type or domain only; repeatable.")
-    sources: tuple[str, ...] = option((), "--source", help="Concepts of this terminology only; repeatable.")
-    languages: tuple[str, ...] = option((), "--language", help="Terms in this language only; repeatable.")
-    under: tuple[str, ...] = option((), metavar="CURIE", help="This concept and those below it only; repeatable.")
-    standard_only: bool = option(False, help="Standard concepts (OMOP) only.")
+    types: tuple[str, ...] = option((), "--type", help="Only concepts with this type or domain; repeatable.")
+    sources: tuple[str, ...] = option((), "--source", help="Only concepts of this terminology; repeatable.")
+    languages: tuple[str, ...] = option((), "--language", help="Only terms in this language; repeatable.")
+    under: tuple[str, ...] = option((), metavar="CURIE", help="Only this concept and those below it; repeatable.")
+    standard_only: bool = option(False, help="Only Standard Concepts (OMOP).")
 
     def filters(self) -> Filters | None:
         """Return the filters; None: all concepts may be answered."""
@@ -119,64 +119,64 @@ class Spec:
         ...,
         positional=True,
         metavar="INPUT",
-        help="CSV, TSV, Excel, Parquet, JSON Lines or .txt file, text also .gz; '-' is stdin. With --engine: a "
-        "Parquet file, a folder of them, a pattern or a URL.",
+        help="CSV, TSV, Excel, Parquet, JSON Lines or .txt file; text files also as .gz; '-' is stdin. With --engine: "
+        "a Parquet file, a folder of them, a pattern or a URL.",
     )
     to: str = option(..., like=TO)
     output: str = option(..., "--output", "-o", help="Output file; '-' is stdout. With --engine: a folder or URL.")
     column: str | None = option(
-        None, help="Column of the strings; not needed if there is one column, or one called 'mention'."
+        None, help="Column with the strings; not needed if there is one column, or one called 'mention'."
     )
-    code_column: str | None = option(None, help="Column of your own codes, kept as 'mention_code'.")
+    code_column: str | None = option(None, help="Column with your own codes, kept as 'mention_code'.")
     context_column: str | None = option(
-        None, help="Column of the text that each string stands in; it decides on abbreviations."
+        None, help="Column with the surrounding text of each string; it helps to resolve abbreviations."
     )
-    language_column: str | None = option(None, panel=INPUT, help="Column of each string's language: en, de, ...")
+    language_column: str | None = option(None, panel=INPUT, help="Column with the language of each string: en, de, ...")
     frequency_column: str | None = option(
-        None, panel=INPUT, help="Column of how often each string occurs, kept as 'frequency'."
+        None, panel=INPUT, help="Column with the count of each string, kept as 'frequency'."
     )
     unit_column: str | None = option(
-        None, panel=INPUT, help="Column of the unit of the value that a string ends with: 'K+ 2.8', mmol/L."
+        None, panel=INPUT, help="Column with the unit of the value at the end of a string: 'K+ 2.8', mmol/L."
     )
     range_column: str | None = option(
-        None, panel=INPUT, help="Column of the range of that value: 3.5-5.1, <5; it tells what is raised or lowered."
+        None,
+        panel=INPUT,
+        help="Column with the reference range of that value: 3.5-5.1, <5; it shows whether the value is high or low.",
     )
     input_format: str = option(
         "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
     )
     sheet: str | None = option(
-        None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one has anything in it."
+        None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one is not empty."
     )
-    delimiter: str = option("", panel=INPUT, help="Between the cells of CSV or TSV, e.g. ';'.")
+    delimiter: str = option("", panel=INPUT, help="Delimiter of CSV or TSV, e.g. ';'.")
     encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
-    split: bool = option(False, help="Give a line for each of the names that a string joins: 'fever, cough and rash'.")
+    split: bool = option(False, help="Write one line for each name in a string such as 'fever, cough and rash'.")
     top: int = option(1, least=1, help="Candidates per string, one line each.")
-    explain: bool = option(False, help="Say why, in the column 'explanation'.")
+    explain: bool = option(False, help="Explain each answer in the column 'explanation'.")
     format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
     concepts: Concepts = group(Concepts, panel=CONCEPTS)
     mappings: Path | None = option(
-        None, metavar="STORE", panel=REVIEWS, help="A store of reviews: what people settled there answers first."
+        None, metavar="STORE", panel=REVIEWS, help="Review store whose final decisions answer first."
     )
     mappings_source: str | None = option(
         None,
         metavar="NAME",
         panel=REVIEWS,
-        help="What was settled of strings from there; needed if the store has several sources.",
+        help="Only decisions for this source of codes; needed if the store has several sources.",
     )
-    project: str | None = option(None, panel=REVIEWS, help="Only what was settled in this project.")
+    project: str | None = option(None, panel=REVIEWS, help="Only decisions of this project.")
     ranking: str = option("auto", panel=HOW, help=f"{RANKINGS}.")
     calibration: Path | None = option(
-        None, panel=HOW, help="From 'alphita calibrate'; by default that of the index, else that of its model."
+        None,
+        panel=HOW,
+        help="Calibration from 'alphita calibrate'; by default that of the index, otherwise that of its model.",
     )
     error: float | None = option(None, like=ERROR)
     floor: float | None = option(
-        None,
-        least=-1.0,
-        most=1.0,
-        panel=HOW,
-        help="Similarity below which no concept is given (NIL); without calibration.",
+        None, least=-1.0, most=1.0, panel=HOW, help="Without a calibration: similarity below which the answer is NIL."
     )
     abbreviations: Path | None = option(
         None, panel=HOW, help="Your own abbreviations: a CSV or TSV with the columns short and long."
@@ -184,12 +184,12 @@ class Spec:
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
     cluster: Cluster = group(Cluster)
-    audit: int = option(0, least=0, panel=AUDIT, help="Draw so many of the accepted rows at random, for review.")
-    audit_out: Path | None = option(None, panel=AUDIT, help="The file for them; OUTPUT.audit.csv otherwise.")
-    resume: bool = option(False, help="Go on with a job that was broken off.")
-    force: bool = option(False, help="Replace an existing output; forget an unfinished job.")
-    private: bool = option(False, help="Strings are patient data: rejects and errors give row numbers only.")
-    verify: bool = option(False, panel=AUDIT, help="Rehash the whole index first, however large.")
+    audit: int = option(0, least=0, panel=AUDIT, help="Write a random sample of this many accepted rows, for an audit.")
+    audit_out: Path | None = option(None, panel=AUDIT, help="File for the audit sample; OUTPUT.audit.csv by default.")
+    resume: bool = option(False, help="Continue an interrupted job.")
+    force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
+    private: bool = option(False, help="Treat strings as patient data: rejects and errors give only row numbers.")
+    verify: bool = option(False, panel=AUDIT, help="Verify the hashes of the whole index first.")
     report: Path | None = option(None, like=REPORT)
 
     def check_engine(self) -> None:

@@ -28,9 +28,9 @@ class FreeTexts(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"texts": ["No seizures. She has short and curved fingers."]}]}
     )
 
-    texts: list[str] = Field(description="letters, notes, abstracts")
-    exact: bool = Field(False, description="names of the terminology alone: quick, without confidence")
-    precision: float | None = Field(None, ge=0, le=1, description="keep mentions of at least this confidence")
+    texts: list[str] = Field(description="texts, such as letters, notes or abstracts")
+    exact: bool = Field(False, description="find names of the terminology only: fast, without confidence")
+    precision: float | None = Field(None, ge=0, le=1, description="keep only mentions with at least this confidence")
 
 
 class Said(BaseModel):
@@ -119,7 +119,7 @@ def router(settings: Settings, normalizer: Normalizer, batcher: Batcher[normaliz
 
     @routes.post("/annotate", response_model=AllFound, dependencies=[Depends(normalizing.json_only)])
     async def annotate(request: Request, asked: Annotated[FreeTexts, Body()]) -> Response:
-        """Find the concepts in each text, and what it says of them."""
+        """Find the concepts in each text, with their assertion."""
         normalizing.check_strings("texts", asked.texts, settings.max_rows, settings.max_context)
         if asked.precision is not None and (asked.exact or normalizer.calibration is None):
             why = "exact mentions have" if asked.exact else "this index has"

@@ -110,7 +110,7 @@ FORMAT = {
     "name": "_format",
     "in": "query",
     "schema": {"type": "string", "enum": list(JSON_TYPES)},
-    "description": f"goes before the header Accept; every answer is {MEDIA_TYPE}",
+    "description": f"overrides the header Accept; every response is {MEDIA_TYPE}",
 }
 MODES = ("full", "normative", "terminology")
 MODE = {"name": "mode", "in": "query", "schema": {"type": "string", "enum": list(MODES), "default": "full"}}

@@ -50,13 +50,13 @@ class Mentions(BaseModel):
         },
     )
 
-    mentions: list[str] = Field(description="the strings")
-    top: int = Field(5, ge=1, description="candidates of each")
+    mentions: list[str] = Field(description="the mentions")
+    top: int = Field(5, ge=1, description="candidates per mention")
     contexts: list[str | None] | None = Field(
-        None, description="for each the text it stands in; it decides on abbreviations"
+        None, description="the surrounding text of each mention; it helps to resolve abbreviations"
     )
-    languages: list[str | None] | None = Field(None, description="for each its language (BCP-47)")
-    explain: bool = Field(False, description="say why, in a line")
+    languages: list[str | None] | None = Field(None, description="the language of each mention (BCP-47)")
+    explain: bool = Field(False, description="explain each answer in one line")
 
 
 class Answer(BaseModel):
@@ -87,7 +87,7 @@ class Texts(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["heart attack"]}]})
 
-    texts: list[str] = Field(description="cleaned as the index's terms are before they are encoded")
+    texts: list[str] = Field(description="texts to encode; they are cleaned like the index's terms")
 
 
 class Vectors(BaseModel):
@@ -227,11 +227,11 @@ def router(
     @routes.get("/search", response_model=FoundConcepts, responses=documented(404))
     async def search(
         request: Request,
-        q: Annotated[str, Query(description="a part of a term, or a concept's id", examples=["epilep"])],
-        top: Annotated[int, Query(ge=1, description="concepts wanted")] = 20,
-        project: Annotated[str | None, Query(description="only what may be answered in this review")] = None,
+        q: Annotated[str, Query(description="part of a term, or a concept's id", examples=["epilep"])],
+        top: Annotated[int, Query(ge=1, description="number of concepts")] = 20,
+        project: Annotated[str | None, Query(description="only the concepts that this review allows")] = None,
     ) -> Response:
-        """Find concepts by their terms, as you type."""
+        """Search concepts by their terms, as you type."""
         check_strings("q", [q], 1, settings.max_characters)
         check_strings("project", [project], 1, settings.max_characters)
         _check_top(top, settings)
@@ -248,7 +248,7 @@ def router(
 
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))
     async def concept(identifier: Annotated[str, Path(examples=["HP:0001250"])]) -> Response:
-        """Return a concept by its id (CURIE); a retired one says what replaces it."""
+        """Return a concept by its id (CURIE), with its replacement if it is retired."""
         found = await run_in_threadpool(concepts.find_concept, identifier, normalizer.index, terminology)
         if found is None:
             raise Refusal(404, "unknown_concept", "no concept has this id", field="identifier")

@@ -81,13 +81,13 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
         name: Annotated[str, Query(max_length=review_files.MAX_CHARACTERS)],
         source: Annotated[str, Query(max_length=1_000)],
         column: Annotated[str, Query(max_length=1_000)] = "",
-        format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
+        format_: Annotated[str, Query(alias="format", description="by default from the file's name")] = "",
         filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
         blind: bool = True,
         concepts: Annotated[Concepts, Depends(_answered)] = review_files.ALL,
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:
-        """Read a file of mappings into a project, which is made if there is none of its name."""
+        """Import a file of mappings into a project, which is created if it does not exist."""
         kind = _kind(request)
         job = Job(
             store=str(store.path),
@@ -152,7 +152,7 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
         format_: Annotated[str, Query(alias="format")] = "csv",
         settled: bool = True,
     ) -> Response:
-        """Write a project as a file; what the format does not hold is told in headers."""
+        """Export a project as a file; headers report what the format cannot hold."""
         writer = registry.load(FORMATS, format_)
         header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
         with drafts.scratch() as folder:
@@ -171,12 +171,12 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
 
 
 def _answered(
-    target: Annotated[str | None, Query(max_length=1_000, description="answered with codes of this system")] = None,
-    type_: Annotated[Several, Query(alias="type", description="semantic types that may be answered")] = None,
-    concept_source: Annotated[Several, Query(description="terminologies whose concepts may be answered")] = None,
-    language: Annotated[Several, Query(description="languages whose terms may be answered")] = None,
-    under: Annotated[Several, Query(description="concepts that, with all below them, may be answered")] = None,
-    standard_only: Annotated[bool, Query(description="only standard concepts (OMOP) may be answered")] = False,
+    target: Annotated[str | None, Query(max_length=1_000, description="answer with codes of this system")] = None,
+    type_: Annotated[Several, Query(alias="type", description="only concepts with these semantic types")] = None,
+    concept_source: Annotated[Several, Query(description="only concepts of these terminologies")] = None,
+    language: Annotated[Several, Query(description="only terms in these languages")] = None,
+    under: Annotated[Several, Query(description="only these concepts and those below them")] = None,
+    standard_only: Annotated[bool, Query(description="only Standard Concepts (OMOP)")] = False,
 ) -> Concepts:
     """Return which concepts a project is answered with, as `alphita normalize` was told."""
     several = {"types": type_, "sources": concept_source, "languages": language, "under": under}

@@ -32,7 +32,9 @@ from alphita.service.review_transfer import FORMATS, Caller, Name
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 
-Uid = Annotated[str, Field(min_length=1, max_length=100, description="chosen by the client; the same twice is one")]
+Uid = Annotated[
+    str, Field(min_length=1, max_length=100, description="chosen by the client; a repeated uid counts once")
+]
 Comment = Annotated[str, Field(max_length=10_000)]
 # SQLite's largest integer.
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -55,8 +57,8 @@ class Deciding(BaseModel):
     concept_id: ConceptId | None = None
     relation: Relation | None = None
     comment: Comment = ""
-    seen: Number = Field(description="id of the own newest decision that the page has loaded; 0: none")
-    order: Order = Field("risk", description="of the queue, for `next`")
+    seen: Number = Field(description="id of your newest decision that the page has loaded; 0: none")
+    order: Order = Field("risk", description="order of the queue, for `next`")
 
 
 class Undoing(BaseModel):
@@ -73,9 +75,9 @@ class Accepting(BaseModel):
     model_config = _like({"uid": "a0f3", "threshold": 0.95, "preview": True})
 
     uid: Uid
-    threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="least confidence")
+    threshold: float = Field(ge=0.0, le=1.0, allow_inf_nan=False, description="minimum confidence")
     types: list[str] = Field([], max_length=1_000, description="semantic types; none: all")
-    preview: bool = Field(False, description="only count")
+    preview: bool = Field(False, description="only count, and accept nothing")
 
 
 class Settling(BaseModel):
@@ -182,7 +184,7 @@ def router(
     routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
     index = normalizer.index
 
-    @routes.get("/me", summary="Who asks, and of what")
+    @routes.get("/me", summary="Current user and server")
     def me(reviewer: Caller) -> dict[str, Any]:
         return {
             "reviewer": reviewer,
@@ -342,7 +344,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
         return {"decision": decision_json(decision), "standing": standing, "next": following}
 
-    @routes.post("/projects/{name}/undo", summary="Take back the newest decision", responses=documented(404, 422))
+    @routes.post("/projects/{name}/undo", summary="Undo the newest decision", responses=documented(404, 422))
     def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
         undone = store.undo(name, reviewer, asked.uid)
         return {"undone": [decision_json(decision) for decision in undone], "row": undone[0].row if undone else None}

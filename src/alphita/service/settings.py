@@ -12,7 +12,7 @@ from alphita.errors import UsageError
 from alphita.options import HOW, option
 
 MIB = 2**20
-WHO, HOW_MUCH = "Who may ask", "How much"
+WHO, HOW_MUCH = "Access", "Limits"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +30,54 @@ class Settings:
     host: str = option("127.0.0.1", help="Address to listen on.")
     port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
     hosts: tuple[str, ...] = option(
-        (), "--allow-host", panel=WHO, help="A name by which this server may be called; repeatable."
+        (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
     )
     keys: Path | None = option(
-        None, panel=WHO, help="API keys, each of one reviewer: lines of name, tab, SHA-256, tab, last day."
+        None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, last day."
     )
     trust_user_header: str | None = option(
-        None, metavar="NAME", panel=WHO, help="Header in which a proxy says who asks, e.g. X-User."
+        None, metavar="NAME", panel=WHO, help="Header in which a proxy names the user, e.g. X-User."
     )
     proxies: tuple[str, ...] = option(
         ("127.0.0.1/32", "::1/128"),
         "--proxy",
         panel=WHO,
-        help="Address or network of that proxy, this machine by default; repeatable.",
+        help="Address or network of that proxy; this machine by default; repeatable.",
     )
-    rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests a second of one client; 0: any number.")
-    max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Mentions a request.")
-    max_characters: int = option(1_000, least=1, panel=HOW_MUCH, help="Characters a mention.")
+    rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests per second per client; 0: no limit.")
+    max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum mentions per request.")
+    max_characters: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum characters per mention.")
     max_context: int = 10_000
     max_top: int = 100
-    max_body: int = option(2 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a request's body.")
+    max_body: int = option(2 * MIB, least=1, panel=HOW_MUCH, help="Maximum bytes of a request's body.")
     max_upload: int = option(
-        64 * MIB, least=1, panel=HOW_MUCH, help="Bytes of a file imported for review, as sent and unpacked."
+        64 * MIB,
+        least=1,
+        panel=HOW_MUCH,
+        help="Maximum bytes of a file imported for review, both as sent and unpacked.",
     )
-    max_upload_rows: int = option(500_000, least=1, panel=HOW_MUCH, help="Mappings of a file imported for review.")
+    max_upload_rows: int = option(
+        500_000, least=1, panel=HOW_MUCH, help="Maximum mappings in a file imported for review."
+    )
     max_buffered: int = 128 * MIB
     max_requests: int = 512
     burst: int = 200
-    queue: int = option(8_192, least=1, panel=HOW_MUCH, help="Mentions waiting at most.")
-    seconds: float = option(30.0, least=0.1, panel=HOW_MUCH, help="Seconds a request may take.")
+    queue: int = option(8_192, least=1, panel=HOW_MUCH, help="Maximum waiting mentions.")
+    seconds: float = option(30.0, least=0.1, panel=HOW_MUCH, help="Maximum seconds per request.")
     file_seconds: float = option(
-        300.0, least=0.1, panel=HOW_MUCH, help="Seconds an import or export of reviews may take."
+        300.0, least=0.1, panel=HOW_MUCH, help="Maximum seconds for an import or export of reviews."
     )
     processes: int | None = option(
-        None, least=1, panel=HOW, help="Processes that answer, with one index in memory; by default one a core."
+        None,
+        least=1,
+        panel=HOW,
+        help="Number of answering processes, which share one index in memory; by default one per core.",
     )
-    batch_tokens: int = option(2_048, least=1, panel=HOW, help="Tokens normalised together.")
-    window_ms: float = option(5.0, least=0, most=100, panel=HOW, help="Wait for requests that are arriving.")
-    log_mentions: bool = option(False, panel=HOW, help="Log the strings, which may be patient data.")
+    batch_tokens: int = option(2_048, least=1, panel=HOW, help="Maximum tokens per batch.")
+    window_ms: float = option(
+        5.0, least=0, most=100, panel=HOW, help="Milliseconds to wait for further requests of a batch."
+    )
+    log_mentions: bool = option(False, panel=HOW, help="Log mentions, which may be patient data.")
 
     @property
     def access(self) -> Literal["keys", "header", "local"]:

@@ -6,7 +6,7 @@ from alphita import progress
 from alphita.errors import Rejects
 from alphita.options import Option
 
-TEXT_FIELD = Option(help="The field of .jsonl that holds the text.")
+TEXT_FIELD = Option(help="Field of .jsonl with the text.")
 
 
 def tell_unreadable(rejects: Rejects) -> None:

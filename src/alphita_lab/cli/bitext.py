@@ -23,28 +23,34 @@ class BitextSpec:
     """Whose strings to align, how, and where to."""
 
     sources: Path = option(
-        ..., positional=True, metavar="A", help="Strings of the source language: a terminology, or a file, one a line."
+        ...,
+        positional=True,
+        metavar="A",
+        help="Strings in the source language: a terminology, or a file with one per line.",
     )
     targets: Path = option(
-        ..., positional=True, metavar="B", help="Strings of the other language: a terminology, or a file, one a line."
+        ...,
+        positional=True,
+        metavar="B",
+        help="Strings in the other language: a terminology, or a file with one per line.",
     )
-    encoder: str = option(..., help="Encoder of both languages: alphita-en, minilm, a model folder or a hub name.")
+    encoder: str = option(..., help="Encoder for both languages: alphita-en, minilm, a model folder or a hub name.")
     output: Path = option(..., "--output", "-o", help="TSV: source, translation, language, margin.")
     language: tuple[str, ...] = option(
-        (), help="Language of B: it, pt-BR, …; of a terminology all by default; may be repeated."
+        (), help="Language of B: it, pt-BR, …; repeatable; by default all languages of a terminology."
     )
     source: str = option("en", help="Language of A.")
-    k: int = option(4, least=1, panel=HOW, help="Neighbours that a cosine is measured against.")
-    margin: str = option("ratio", panel=HOW, help="ratio, distance or absolute.")
-    threshold: float | None = option(None, help=f"Least margin; {RATIO_THRESHOLD} for ratio, the others need one.")
-    split: Path | None = option(None, help="Leave out the strings that this split holds out.")
+    k: int = option(4, least=1, panel=HOW, help="Neighbours that each cosine is compared with.")
+    margin: str = option("ratio", panel=HOW, help="Kind of margin: ratio, distance or absolute.")
+    threshold: float | None = option(None, help=f"Minimum margin; {RATIO_THRESHOLD} for ratio, required for others.")
+    split: Path | None = option(None, help="Split whose held-out strings to leave out.")
     running: Running = group(Running, panel=HOW)
     force: bool = option(False, help="Replace an existing file.")
 
 
 @with_options
 def bitext(spec: BitextSpec) -> None:
-    """Mine translations: mutual nearest neighbours of an encoder that knows both languages, by margin.
+    """Mine translations: mutual nearest neighbours by margin, with an encoder that knows both languages.
 
     alphita bitext en.txt it.txt --encoder alphita-multi --language it -o pairs.tsv
     """

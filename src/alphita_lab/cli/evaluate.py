@@ -26,27 +26,25 @@ class EvaluateSpec:
     """What to score on what, or which reports to compare."""
 
     choice: EvaluationChoice = group(EvaluationChoice)
-    terminology: Path | None = option(
-        None, "--terminology", "-t", help="For benchmarks that are made of a terminology."
-    )
-    output: Path = option(Path("report"), "--output", "-o", help="The report folder to create.")
+    terminology: Path | None = option(None, "--terminology", "-t", help="Terminology for the benchmarks that need one.")
+    output: Path = option(Path("report"), "--output", "-o", help="Report folder to create.")
     threads: int | None = option(None, like=THREADS, panel=HOW)
-    force: bool = option(False, panel=HOW, help="Replace an existing report (it is moved aside).")
-    list: bool = option(False, help="List the benchmarks and leave.")
-    about: str | None = option(None, metavar="BENCHMARK", help="What a benchmark is, needs and is set by; and leave.")
-    compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Two report folders to compare.")
+    force: bool = option(False, panel=HOW, help="Move an existing report aside and create a new one.")
+    list: bool = option(False, help="List the benchmarks and exit.")
+    about: str | None = option(None, metavar="BENCHMARK", help="Describe a benchmark and its options, and exit.")
+    compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Compare two report folders.")
     json: bool = option(False, help=JSON)
 
 
 @with_options
 def evaluate(spec: EvaluateSpec) -> None:
-    """Score encoders and baselines on benchmarks: one report with intervals, differences and published numbers.
+    """Score encoders and baselines on benchmarks, in one report with intervals, differences and published numbers.
 
     alphita evaluate sts --data benchmarks/ --model alphita-en --baseline tfidf -o report
 
-    A system may carry options: path/to/model,pooling=cls,max_length=25,name=mine or bm25,k1=1.2. Kinds: encoder (just
-    its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE, graph_vectors:FOLDER,
-    normalizer:MODEL.
+    Give options of a system after commas: path/to/model,pooling=cls,max_length=25,name=mine or bm25,k1=1.2. Kinds:
+    encoder (only its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE,
+    graph_vectors:FOLDER, normalizer:MODEL.
     """
     if spec.list:
         _list(spec.json)

@@ -48,16 +48,17 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         help=plain(model.__doc__ or "", f"alphita graph train {name} -t hpo.terminology -o hpo.vectors"),
     )
     def train(
-        terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
-        out: Annotated[Path, typer.Option("--output", "-o", help="The folder of vectors to create.")],
+        terminology: Annotated[Path, typer.Option("--terminology", "-t", help="Terminology to learn from.")],
+        out: Annotated[Path, typer.Option("--output", "-o", help="Folder of vectors to create.")],
         split: Annotated[
-            Path | None, typer.Option(help="A split whose held-out triples are not trained on, but scored in the end.")
+            Path | None,
+            typer.Option(help="Split whose held-out triples to exclude from training, and to score at the end."),
         ] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
-        config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
-        device: Annotated[str, typer.Option(help="Where it runs: cpu, cuda.")] = "cpu",
+        config_file: Annotated[Path | None, typer.Option("--config", help="TOML file with settings.")] = None,
+        device: Annotated[str, typer.Option(help="Device: cpu, cuda.")] = "cpu",
         threads: Threads = None,
-        resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
+        resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished run.")] = False,
         force: Annotated[
             bool, typer.Option("--force", help="Replace existing vectors and, without --resume, an unfinished run.")
         ] = False,

@@ -18,14 +18,17 @@ class MentionsSpec:
     """Which names to find in which corpus, and where to keep them."""
 
     corpus: tuple[Path, ...] = option(
-        ..., positional=True, metavar="CORPUS", help="Files of text, a document a line, or .jsonl; each may be .gz."
+        ...,
+        positional=True,
+        metavar="CORPUS",
+        help="Text files with one document per line, or .jsonl; each can be .gz.",
     )
-    terminology: Path = option(..., "--terminology", "-t", help="Whose names are searched.")
+    terminology: Path = option(..., "--terminology", "-t", help="Terminology whose names to find.")
     output: Path = option(..., "--output", "-o", help="The X.mentions folder to create.")
     encoder: str = option(
-        "minilm", help="Whose tokenizer makes the tokens: alphita-en, minilm, a model folder or a hub name."
+        "minilm", help="Encoder whose tokenizer to use: alphita-en, minilm, a model folder or a hub name."
     )
-    split: Path | None = option(None, help="Its held-out strings are no mentions, nor near one.")
+    split: Path | None = option(None, help="Split whose held-out strings to exclude, as mentions and near mentions.")
     text_field: str = option("text", like=TEXT_FIELD, panel=KEPT)
     settings: MentionSettings = group(MentionSettings)
     threads: int | None = option(None, like=THREADS, panel=HOW)
@@ -34,7 +37,7 @@ class MentionsSpec:
 
 @with_options
 def mentions(spec: MentionsSpec) -> None:
-    """Find a terminology's names in a corpus, and keep contexts of each to train with.
+    """Find a terminology's names in a corpus, and store contexts of each for training.
 
     alphita mentions notes.txt -t hpo.terminology -o notes.mentions
     """

@@ -29,27 +29,27 @@ class VerbaliseSpec:
 
     terminology: Path = option(..., positional=True, metavar="X.terminology", help="Terminology folder.")
     output: Path = option(..., "--output", "-o", help="JSONL to create: concept_id, kind, text.")
-    split: Path | None = option(None, metavar="X.split", help="Held-out strings and triples, which no text shows.")
+    split: Path | None = option(None, metavar="X.split", help="Split whose held-out strings and triples to avoid.")
     kinds: str = option(
-        "definition,description,generated", metavar="KIND,…", help="Some of definition, description, generated."
+        "definition,description,generated", metavar="KIND,…", help="Kinds of text: definition, description, generated."
     )
-    languages: tuple[str, ...] = option((), "--language", help="Of the definitions; may be repeated. [default: en]")
-    descriptions: int = option(3, least=0, help="At most so many descriptions a concept.")
-    generated: Path | None = option(None, metavar="G.jsonl", help="Generated definitions: concept_id, text.")
+    languages: tuple[str, ...] = option((), "--language", help="Language of the definitions; repeatable. [default: en]")
+    descriptions: int = option(3, least=0, help="Maximum descriptions per concept.")
+    generated: Path | None = option(None, metavar="G.jsonl", help="JSONL of generated definitions: concept_id, text.")
     prompts: Path | None = option(
         None, metavar="P.jsonl", help="Also write prompts for the concepts without a definition."
     )
     price: str = option(
-        "", metavar="IN,OUT", help="Prices of a million tokens read and written: estimate the prompts'."
+        "", metavar="IN,OUT", help="Prices per million input and output tokens, to estimate the cost of the prompts."
     )
-    seed: int = option(0, help="Of the descriptions.")
+    seed: int = option(0, help="Seed for the descriptions.")
     strict: bool = option(False, help="Fail at the first bad line of --generated.")
     force: bool = option(False, help="Replace existing files.")
 
 
 @with_options
 def verbalise(spec: VerbaliseSpec) -> None:
-    """Write what a terminology says of its concepts: definitions, descriptions, generated definitions."""
+    """Write texts that describe concepts: definitions, descriptions, generated definitions."""
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
     from alphita_lab.verbalisation import generation, texts, withheld

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alphita_lab.training.mentions.plain_export import Distilling
 
 RECIPES = "alphita_lab.recipes"
-EXPORT = "A plain encoder of it"
+EXPORT = "Export of a plain encoder"
 
 
 class RecipeGroup(TyperGroup):
@@ -72,23 +72,23 @@ def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: 
 class TrainSpec:
     """What to train on, from which encoder on, and where to."""
 
-    terminology: Path = option(..., "--terminology", "-t", help="The terminology to learn from.")
-    output: Path = option(..., "--output", "-o", help="The model folder to create.")
-    encoder: str = option("minilm", help="The encoder to start from: alphita-en, minilm, a folder or a hub name.")
-    split: Path | None = option(None, help="A split whose held-out strings are not trained on.")
+    terminology: Path = option(..., "--terminology", "-t", help="Terminology to learn from.")
+    output: Path = option(..., "--output", "-o", help="Model folder to create.")
+    encoder: str = option("minilm", help="Encoder to start from: alphita-en, minilm, a folder or a hub name.")
+    split: Path | None = option(None, help="Split whose held-out strings to exclude from training.")
     settings: tuple[str, ...] = option((), "--set", help="A setting, key=value; repeatable.")
-    config: Path | None = option(None, help="A TOML file of settings.")
-    threads: int | None = option(None, help="Size of every thread pool; by default one a core.")
+    config: Path | None = option(None, help="TOML file with settings.")
+    threads: int | None = option(None, help="Size of every thread pool; by default one thread per core.")
     from_mappings: Path | None = option(
         None,
-        help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
-        "candidates hard negatives where the recipe takes such; the newest fifth is held out.",
+        help="Review store: accepted mentions become synonyms (in OUTPUT.terminology), wrong candidates become hard "
+        "negatives if the recipe uses them; the newest fifth is held out.",
     )
-    resume: bool = option(False, help="Go on with the unfinished run.")
+    resume: bool = option(False, help="Continue the unfinished run.")
     force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
-    dry_run: bool = option(False, help="Run a few batches and say what the whole takes; write nothing.")
+    dry_run: bool = option(False, help="Run a few batches, estimate the cost of the whole run, and write nothing.")
     export: str = option(
-        "", panel=EXPORT, help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open."
+        "", panel=EXPORT, help="distilled: also create OUTPUT.distilled, a plain encoder that other libraries can open."
     )
     export_settings: tuple[str, ...] = option(
         (), "--export-set", panel=EXPORT, help="A setting of the export, key=value; repeatable."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 app = typer.Typer(help="The tokens of an encoder.", no_args_is_help=True)
-PROTECTED = "What stays as it is"
+PROTECTED = "Protected words"
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,23 @@ def _vocabulary() -> None:
 class ExtendSpec:
     """Which encoder to extend, and by the tokens of which texts."""
 
-    output: Path = option(..., "--output", "-o", help="The model folder to create.")
-    encoder: str = option("minilm", help="Of WordPiece tokens, to extend: alphita-en, minilm, a folder or a hub name.")
-    corpus: tuple[Path, ...] = option((), help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated.")
-    terminology: Path | None = option(None, "--terminology", "-t", help="Learn from its names.")
-    languages: str = option("", help="Names of these languages only, such as it,de; by default of all.")
-    split: Path | None = option(None, help="A split whose held-out strings are left out.")
-    size: int = option(
-        15_000, least=1, help="Tokens of the vocabulary trained on the texts, the known ones among them."
-    )
-    keep: int | None = option(
-        None, least=1, help="Add so many at most, those that save the most tokens; by default all."
-    )
+    output: Path = option(..., "--output", "-o", help="Model folder to create.")
+    encoder: str = option("minilm", help="WordPiece encoder to extend: alphita-en, minilm, a folder or a hub name.")
+    corpus: tuple[Path, ...] = option((), help="Text to learn from: .txt or .jsonl, plain or .gz; repeatable.")
+    terminology: Path | None = option(None, "--terminology", "-t", help="Terminology whose names to learn from.")
+    languages: str = option("", help="Only names in these languages, such as it,de; all by default.")
+    split: Path | None = option(None, help="Split whose held-out strings to leave out.")
+    size: int = option(15_000, least=1, help="Size of the vocabulary trained on the texts, including known tokens.")
+    keep: int | None = option(None, least=1, help="Maximum number of new tokens, those that save most; all by default.")
     protect: tuple[Path, ...] = option(
-        (), panel=PROTECTED, help="Text whose words stay as they are, like --corpus; may be repeated."
+        (), panel=PROTECTED, help="Text whose words must not change, in the formats of --corpus; repeatable."
     )
     protect_languages: str = option(
-        "", panel=PROTECTED, help="Languages of the terminology whose names stay as they are, such as en."
+        "", panel=PROTECTED, help="Languages of the terminology whose names must not change, such as en."
     )
     text_field: str = option("text", like=TEXT_FIELD, panel=HOW)
-    min_frequency: int = option(2, least=1, panel=HOW, help="Times a character, or a pair that is joined, must occur.")
-    seed: int = option(0, least=0, panel=HOW, help="Of the first embeddings that cannot be composed of old ones.")
+    min_frequency: int = option(2, least=1, panel=HOW, help="Minimum occurrences of a character, or of a pair to join.")
+    seed: int = option(0, least=0, panel=HOW, help="Seed for initial embeddings that cannot be composed from old ones.")
     threads: int | None = option(None, like=THREADS, panel=HOW)
     force: bool = option(False, like=REMAKE)
 
@@ -87,7 +83,7 @@ def extend(spec: ExtendSpec) -> None:
 
     alphita vocabulary extend --encoder minilm --corpus notes.txt -o extended
 
-    An embedding starts as the mean of those of the old tokens that the new one replaces.
+    A new embedding starts as the mean of the old tokens that it replaces.
     """
     machine.set_threads(spec.threads)
     from alphita.encoder import wordpieces

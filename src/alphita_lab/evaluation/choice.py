@@ -21,16 +21,23 @@ class EvaluationChoice:
         (),
         positional=True,
         metavar="[BENCHMARK...]",
-        help="Their names, or files of your own; all: those whose data are there.",
+        help="Names of benchmarks, or your own files; all: every benchmark whose data are available.",
     )
     models: Sequence[str] = option(
-        (), "--model", "-m", help="alphita-en, minilm, a model folder, a hub name or a baseline's kind; repeatable."
+        (),
+        "--model",
+        "-m",
+        help="System to score: alphita-en, minilm, a model folder, a hub name or a kind of baseline; repeatable.",
     )
     baselines: Sequence[str] = option(
-        (), "--baseline", "-b", help="The same; the first one is what others are laid beside."
+        (), "--baseline", "-b", help="Baseline to score; differences are computed from the first one; repeatable."
     )
-    data: Path | None = option(None, help="The folder of the benchmarks' files.")
-    skipped: Sequence[str] = option((), "--skip", metavar="BENCHMARK", help="Leave one out of all; repeatable.")
-    settings: Sequence[str] = option((), "--set", help="key=value or BENCHMARK.key=value; repeatable.")
-    seed: int = option(0, least=0, panel=HOW, help="Of the bootstrap intervals and pictures.")
-    pictures: bool = option(False, panel=HOW, help="Draw the terminology's terms as the encoders place them (t-SNE).")
+    data: Path | None = option(None, help="Folder with the benchmarks' files.")
+    skipped: Sequence[str] = option(
+        (), "--skip", metavar="BENCHMARK", help="Benchmark to leave out of all; repeatable."
+    )
+    settings: Sequence[str] = option(
+        (), "--set", help="Option of the benchmarks: key=value or BENCHMARK.key=value; repeatable."
+    )
+    seed: int = option(0, least=0, panel=HOW, help="Seed for the bootstrap intervals and figures.")
+    pictures: bool = option(False, panel=HOW, help="Plot the terminology's terms by their vectors (t-SNE).")

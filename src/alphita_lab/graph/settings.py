@@ -46,7 +46,7 @@ class GraphTraining(Config):
     )
     rare: int = Field(10, ge=1, description="triples that a relation must have (the paper's number is not stated)")
     inverse: float = Field(
-        0.8, gt=0, le=1, description="a relation this share of whose triples another one has turned round is left out"
+        0.8, gt=0, le=1, description="leave out a relation if another one has this share of its triples in reverse"
     )
     test: float = Field(0.06, ge=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
     validation: float = Field(0.04, ge=0, lt=1, description="share of the triples that say when to stop (the same)")

@@ -1,4 +1,4 @@
-"""Alphita's own recipe: what the models that come with it are trained by.
+"""Alphita's own recipe, which trained the models that come with it.
 
 From each of the papers what was worth its rows on open knowledge: names against texts of their concept (BioLORD-2023),
 the concept's other names among these texts (SapBERT), relations told as descriptions (CODER's graph), texts of siblings
@@ -46,38 +46,48 @@ class Config(TextTraining):
     """The recipe's settings."""
 
     # Data
-    kinds: str = Field("definition,description,name", description="what names are trained against (SapBERT, BioLORD)")
-    descriptions: int = Field(2, ge=0, description="descriptions a concept at most (ours)")
-    generated: str = Field("", description="JSONL file of generated definitions (BioLORD)")
-    noise: float = Field(0.2, ge=0, le=1, description="share of the names that also train as people write them (ours)")
-    max_length: int = Field(48, ge=3, description="tokens a name or text (ours)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of tokens (the bases')")
-    distil_kinds: str = Field("definition", description="kinds whose texts are held out to score by (ours)")
-    dev_scored: str = Field("", description="files of scored pairs for the dev score (ours)")
-    dev_definitions: int = Field(500, ge=0, description="concepts whose definitions are held out for it (ours)")
-    dev_names: int = Field(20_000, ge=1, description="names among which they must find their own, at most (ours)")
-    hold_back: bool = Field(
-        True, description="a tenth of the strings, those that no head is taught, do not train (ours)"
+    kinds: str = Field(
+        "definition,description,name", description="kinds of text that names are contrasted with (SapBERT, BioLORD)"
     )
+    descriptions: int = Field(2, ge=0, description="maximum descriptions per concept (ours)")
+    generated: str = Field("", description="JSONL file of generated definitions (BioLORD)")
+    noise: float = Field(
+        0.2, ge=0, le=1, description="share of the names that are also trained with writing errors (ours)"
+    )
+    max_length: int = Field(48, ge=3, description="tokens per name or text (ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (the bases')")
+    distil_kinds: str = Field("definition", description="kinds whose texts are held out for the dev score (ours)")
+    dev_scored: str = Field("", description="files of scored pairs for the dev score (ours)")
+    dev_definitions: int = Field(
+        500, ge=0, description="concepts whose definitions are held out for the dev score (ours)"
+    )
+    dev_names: int = Field(
+        20_000, ge=1, description="maximum names among which these definitions must find their own (ours)"
+    )
+    hold_back: bool = Field(True, description="hold out a tenth of the strings, the same as for an index's head (ours)")
     # Objective
-    batch: int = Field(1024, ge=2, description="pairs of name and text a batch (ours)")
-    hard_negatives: int = Field(1, ge=0, description="texts of siblings a pair (BioLORD, appendix A)")
-    mined: bool = Field(True, description="names near the drawn one, of other concepts, as negatives too (CODER++)")
+    batch: int = Field(1024, ge=2, description="pairs of name and text per batch (ours)")
+    hard_negatives: int = Field(1, ge=0, description="texts of siblings per pair (BioLORD, appendix A)")
+    mined: bool = Field(True, description="similar names of other concepts, as additional negatives (CODER++)")
     mine_every: int = Field(1500, ge=1, description="steps between minings (ours)")
-    temperature: float = Field(0.05, gt=0, description="of InfoNCE (ours)")
-    symmetric: bool = Field(True, description="texts against names too (ours)")
-    keep_rows: int = Field(256, ge=0, description="strings a batch whose nearness is kept; 0: none (Park et al.)")
-    mu: float = Field(10.0, ge=0, description="weight of what is kept (ours)")
-    base_prefix: str = Field("", description="written before a string that the base encodes; 'query: ' for E5 (ours)")
-    centred: bool = Field(False, description="nearness is kept as seen from the base's mean vector; for E5 (ours)")
+    temperature: float = Field(0.05, gt=0, description="temperature of InfoNCE (ours)")
+    symmetric: bool = Field(True, description="also contrast texts with names (ours)")
+    keep_rows: int = Field(
+        256, ge=0, description="strings per batch whose similarities to preserve; 0: none (Park et al.)"
+    )
+    mu: float = Field(10.0, ge=0, description="weight of the preserved similarities (ours)")
+    base_prefix: str = Field("", description="prefix for strings that the base encodes; 'query: ' for E5 (ours)")
+    centred: bool = Field(
+        False, description="compute the preserved similarities from the base's mean vector; for E5 (ours)"
+    )
     # Optimisation
     steps: int = Field(3000, ge=1, description="optimiser steps (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (ours)")
     learning_rate: float = Field(3e-4, gt=0, description="peak learning rate (ours)")
     warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% (ours)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (ours)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="schedule after the warm-up (ours)")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (BioLORD)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (ours)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (ours)")
 
     @field_validator("kinds")
     @classmethod

@@ -66,64 +66,74 @@ class Config(AdaptedTraining):
     # Data
     kinds: str = Field(
         "definition,description,generated",
-        description="what names are trained against (Contrastive phase: these; appendix A: fewer); name: the concept's "
-        "other names too (ours)",
+        description="kinds of text that names are contrasted with (Contrastive phase: these; appendix A: fewer); "
+        "name: the concept's other names too (ours)",
     )
-    descriptions: int = Field(3, ge=0, description="descriptions a concept at most (not stated; ours)")
+    descriptions: int = Field(3, ge=0, description="maximum descriptions per concept (not stated; ours)")
     generated: str = Field("", description="JSONL file of generated definitions (Training data: of 400,000 concepts)")
-    max_length: int = Field(128, ge=3, description="tokens a name, text or sentence (not stated; ours)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (STAMB2)")
+    max_length: int = Field(128, ge=3, description="tokens per name, text or sentence (not stated; ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (STAMB2)")
     # Phase 0: adaptation
     scored: str = Field("", description="files of scored pairs, FILE,FILE@0-4,... (Contrastive phase: STS sets)")
     triples: str = Field("", description="files of premise, entailed, contradicted (Contrastive phase: MedNLI)")
     adapt_objective: Literal["cosine", "cosent"] = Field("cosine", description="loss of scored pairs (not stated)")
     adapt_turns: Literal["proportional", "equal"] = Field(
-        "proportional", description="batches of the sets by size, or alike (not stated)"
+        "proportional", description="batches of the sets by size, or equally (not stated)"
     )
-    adapt_batch: int = Field(16, ge=2, description="pairs or triples a batch (not stated; Sentence-BERT's)")
+    adapt_batch: int = Field(16, ge=2, description="pairs or triples per batch (not stated; Sentence-BERT's)")
     adapt_epochs: float = Field(4.0, gt=0, description="epochs over the scored sets (not stated; Sentence-BERT's)")
     adapt_learning_rate: float = Field(2e-5, gt=0, description="learning rate (not stated; as the other phases)")
     # Phase 1: contrast
-    batch: int = Field(128, ge=2, description="pairs of name and text a batch (appendix B; 2022: 96)")
+    batch: int = Field(128, ge=2, description="pairs of name and text per batch (appendix B; 2022: 96)")
     epochs: float = Field(1.0, gt=0, description="epochs over the texts (appendix B)")
-    temperature: float = Field(0.05, gt=0, description="of InfoNCE (not stated; sentence-transformers' scale of 20)")
-    symmetric: bool = Field(False, description="texts against names too (Contrastive phase: names against texts)")
-    hard_negatives: int = Field(0, ge=0, description="texts of siblings and ancestors' siblings a pair (appendix A)")
+    temperature: float = Field(
+        0.05, gt=0, description="temperature of InfoNCE (not stated; sentence-transformers' scale of 20)"
+    )
+    symmetric: bool = Field(
+        False, description="also contrast texts with names (Contrastive phase: names against texts)"
+    )
+    hard_negatives: int = Field(0, ge=0, description="texts of siblings and ancestors' siblings per pair (appendix A)")
     # Phase 2: self-distillation
-    teacher: str = Field("", description="model to distil, where the run has no contrastive phase (ours)")
+    teacher: str = Field("", description="model to distil if the run has no contrastive phase (ours)")
     distil_kinds: str = Field(
         "definition,generated",
-        description="of the kinds that train, those distilled with the names (Self-distillation)",
+        description="kinds of text, out of those in training, to distil with the names (Self-distillation)",
     )
     target_names: Literal["preferred", "all"] = Field(
         "preferred", description="names averaged into a concept's target (not stated)"
     )
-    dim: int = Field(64, ge=1, description="numbers a target, by PCA (Self-distillation phase)")
+    dim: int = Field(64, ge=1, description="dimensions of a target, by PCA (Self-distillation phase)")
     head: Literal["random", "teacher"] = Field(
         "random",
-        description="what the head starts from: drawn by the seed, or the teacher's PCA (Self-distillation: "
-        "random; teacher is ours)",
+        description="initial head: random by the seed, or the teacher's PCA (Self-distillation: random; teacher is "
+        "ours)",
     )
-    distil_batch: int = Field(64, ge=2, description="names and definitions a batch (not stated; ours)")
+    distil_batch: int = Field(64, ge=2, description="names and definitions per batch (not stated; ours)")
     distil_epochs: float = Field(5.0, gt=0, description="epochs over names and definitions (appendix B)")
     distil_learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix B)")
     seeds: int = Field(7, ge=1, description="students, with the seeds seed, seed + 1, ... (appendix B)")
     # Phase 3: soup
     soup: Literal["greedy", "uniform"] = Field(
-        "greedy", description="weights averaged: of what helps, or all (appendix B)"
+        "greedy", description="members to average: those that help, or all (appendix B)"
     )
     members: str = Field("", description="further models for the soup, FOLDER,FOLDER (Wortsman et al.: settings)")
     dev_scored: str = Field("", description="files of scored pairs for the dev score (not stated; ours)")
-    dev_definitions: int = Field(500, ge=0, description="concepts whose definitions are held out for it (ours)")
-    dev_names: int = Field(20_000, ge=1, description="names among which they must find their own, at most (ours)")
+    dev_definitions: int = Field(
+        500, ge=0, description="concepts whose definitions are held out for the dev score (ours)"
+    )
+    dev_names: int = Field(
+        20_000, ge=1, description="maximum names among which these definitions must find their own (ours)"
+    )
     # Optimisation
-    steps: int = Field(0, ge=0, description="optimiser steps of every phase, to try it out; 0: by epochs (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    steps: int = Field(0, ge=0, description="optimiser steps of every phase, for a trial; 0: by epochs (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (not stated)")
     learning_rate: float = Field(2e-5, gt=0, description="learning rate of the contrastive phase (appendix B)")
     warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% of the phase's (appendix B)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (appendix B)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="schedule after the warm-up (appendix B)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (appendix B)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated; sentence-transformers' 1)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated; sentence-transformers' 1)")
 
     @field_validator("phases", "kinds", "distil_kinds")
     @classmethod

@@ -51,21 +51,25 @@ class Config(NameTraining):
     """CODER's settings; the defaults are the paper's for English."""
 
     # Data
-    k: int = Field(128, ge=2, description="triples a batch, repeats counted (§4.2)")
-    m: int = Field(8, ge=1, description="times each distinct triple stands in a batch (§4.2); divides k")
-    least_head_names: int = Field(1, ge=1, description="draw triples whose head has so many names (ours; §3.3: all)")
-    inverse_relations: bool = Field(True, description="add each triple turned round (not in the paper: UMLS has both)")
-    max_length: int = Field(32, ge=3, description="tokens a term, special ones counted (§4.2)")
-    pooling: Literal["cls", "mean"] = Field("cls", description="the vector: [CLS] or the mean of the tokens (§3.2)")
+    k: int = Field(128, ge=2, description="triples per batch, including repeats (§4.2)")
+    m: int = Field(8, ge=1, description="occurrences of each distinct triple in a batch (§4.2); divides k")
+    least_head_names: int = Field(
+        1, ge=1, description="draw only triples whose head has at least this many names (ours; §3.3: all)"
+    )
+    inverse_relations: bool = Field(
+        True, description="add the inverse of each triple (not in the paper: UMLS has both)"
+    )
+    max_length: int = Field(32, ge=3, description="tokens per term, including special ones (§4.2)")
+    pooling: Literal["cls", "mean"] = Field("cls", description="vector: [CLS] or the mean of the tokens (§3.2)")
     # Objective
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (§4.2)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (§4.2)")
-    lam: float = Field(0.5, description="MS loss: lambda, the similarity between near and far (§4.2)")
+    lam: float = Field(0.5, description="MS loss: lambda, the similarity threshold (§4.2)")
     eps: float = Field(0.1, description="MS loss: margin of the mining (§4.2)")
     mining: bool = Field(True, description="MS loss: only hard pairs count (§3.3)")
     mu: float = Field(1.0, ge=0, description="weight of the term-relation-term loss; 0 leaves it out (§4.2)")
     relation_similarity: Literal["cosine", "transe"] = Field(
-        "cosine", description="S_rel: the cosine by M_r (§3.3), or minus the distance of e_i + r and e_j (§5.1)"
+        "cosine", description="S_rel: the cosine with M_r (§3.3), or minus the distance between e_i + r and e_j (§5.1)"
     )
     alpha_rel: float = Field(2.0, gt=0, description="alpha of the term-relation-term loss (§4.2; transe: 0.2, A.5)")
     beta_rel: float = Field(50.0, gt=0, description="beta of the term-relation-term loss (§4.2; transe: 5, A.5)")
@@ -75,14 +79,14 @@ class Config(NameTraining):
     rank: int = Field(16, ge=1, description="rank of U V^T in M_r = I + U V^T (low_rank only; ours)")
     # Optimisation
     steps: int = Field(100_000, ge=1, description="optimiser steps (§4.2: 100K English, 1M all languages)")
-    accumulation: int = Field(8, ge=1, description="batches a step (§4.2)")
+    accumulation: int = Field(8, ge=1, description="batches per step (§4.2)")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (§4.2)")
     warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up (§4.2)")
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="after the warm-up: linear or cosine to 0, or constant (§4.2: linear)"
+        "linear", description="schedule after the warm-up: linear or cosine to 0, or constant (§4.2: linear)"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated)")
 
     @model_validator(mode="before")
     @classmethod

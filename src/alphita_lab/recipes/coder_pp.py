@@ -46,30 +46,34 @@ class Config(NameTraining):
     """CODER++'s settings; the defaults are the released code's."""
 
     # Data
-    anchors: int = Field(4, ge=1, description="anchors a batch (released code: 4 on each of 8 GPUs)")
-    least_names: int = Field(2, ge=1, description="draw anchors whose concept has so many names (ours; theirs: 1)")
-    neighbours: int = Field(30, ge=1, description="names nearest to an anchor in its batch (released code)")
-    synonyms: int = Field(30, ge=1, description="other names of its concept in its batch, at most (released code)")
+    anchors: int = Field(4, ge=1, description="anchors per batch (released code: 4 on each of 8 GPUs)")
+    least_names: int = Field(
+        2, ge=1, description="draw only anchors whose concept has at least this many names (ours; theirs: 1)"
+    )
+    neighbours: int = Field(30, ge=1, description="nearest names per anchor in a batch (released code)")
+    synonyms: int = Field(
+        30, ge=1, description="maximum other names of the anchor's concept in a batch (released code)"
+    )
     refresh_every: int = Field(12_500, ge=1, description="steps between minings (released code: 100,000 batches)")
-    exact_up_to: int = Field(2_000_000, ge=0, description="names searched exactly, above approximately (ours; all)")
-    max_length: int = Field(32, ge=3, description="tokens a term, special ones counted (released code)")
-    pooling: Literal["cls", "mean"] = Field("cls", description="the vector: [CLS] or the mean (released code: pooler)")
+    exact_up_to: int = Field(2_000_000, ge=0, description="number of names up to which the search is exact (ours; all)")
+    max_length: int = Field(32, ge=3, description="tokens per term, including special ones (released code)")
+    pooling: Literal["cls", "mean"] = Field("cls", description="vector: [CLS] or the mean (released code: pooler)")
     # Objective
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (released code)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (released code)")
-    lam: float = Field(0.5, description="MS loss: lambda, the similarity between near and far (released code)")
+    lam: float = Field(0.5, description="MS loss: lambda, the similarity threshold (released code)")
     eps: float = Field(0.1, description="MS loss: margin of the mining (released code)")
     mining: bool = Field(True, description="MS loss: only hard pairs of the batch count (released code)")
     # Optimisation
     steps: int = Field(50_000, ge=1, description="optimiser steps (released code: 400,000 batches)")
-    accumulation: int = Field(8, ge=1, description="batches a step (released code)")
+    accumulation: int = Field(8, ge=1, description="batches per step (released code)")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (released code; its script: 4e-5)")
     warmup_steps: int = Field(5_000, ge=0, description="steps of linear warm-up (released code: 40,000 batches)")
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="after the warm-up: linear or cosine to 0, or constant (released code: linear)"
+        "linear", description="schedule after the warm-up: linear or cosine to 0, or constant (released code: linear)"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (released code)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (released code)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (released code)")
 
     @model_validator(mode="after")
     def _languages_are_alike(self) -> Config:

@@ -46,32 +46,34 @@ class Config(NameTraining):
     """Settings of CODER's first version; the defaults are the paper's for English."""
 
     # Data
-    batch_terms: int = Field(256, ge=6, description="term rows a batch at most: heads, tails, corrupted tails (§B.1)")
-    most_names: int = Field(8, ge=2, description="names a concept shows at most for one triple (§3.2)")
-    inverse_relations: bool = Field(True, description="add each triple turned round (not in the paper: UMLS has both)")
-    max_length: int = Field(32, ge=3, description="tokens a term, special ones counted (§B.1)")
-    pooling: Literal["cls", "mean"] = Field("cls", description="the vector: [CLS] or the mean of the tokens (§3.2)")
+    batch_terms: int = Field(256, ge=6, description="maximum term rows per batch: heads, tails, corrupted tails (§B.1)")
+    most_names: int = Field(8, ge=2, description="maximum names of a concept for one triple (§3.2)")
+    inverse_relations: bool = Field(
+        True, description="add the inverse of each triple (not in the paper: UMLS has both)"
+    )
+    max_length: int = Field(32, ge=3, description="tokens per term, including special ones (§B.1)")
+    pooling: Literal["cls", "mean"] = Field("cls", description="vector: [CLS] or the mean of the tokens (§3.2)")
     # Objective
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (§B.1)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (§B.1)")
-    lam: float = Field(0.5, description="MS loss: lambda, the similarity between near and far (§B.1)")
+    lam: float = Field(0.5, description="MS loss: lambda, the similarity threshold (§B.1)")
     eps: float = Field(0.1, description="MS loss: margin of the mining (§B.1)")
     mining: bool = Field(True, description="MS loss: only hard pairs count (§3.2)")
     mu: float = Field(1.0, ge=0, description="weight of the TransE loss; 0 leaves it out (§B.1)")
     margin: float = Field(1.0, gt=0, description="m of the TransE loss (§B.1)")
-    semantic_type_weight: float = Field(0.0, ge=0, description="weight of the semantic type loss (§5: 0.1 where tried)")
+    semantic_type_weight: float = Field(0.0, ge=0, description="weight of the semantic type loss (§5: 0.1 if used)")
     # Optimisation
     steps: int = Field(
         1_000_000, ge=1, description="optimiser steps (§B.1; the released loop counts each batch: 125,000)"
     )
-    accumulation: int = Field(8, ge=1, description="batches a step (§B.1)")
+    accumulation: int = Field(8, ge=1, description="batches per step (§B.1)")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (§B.1)")
     warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up (not stated; as Yuan et al. 2022)")
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="after the warm-up: linear or cosine to 0, or constant (not stated)"
+        "linear", description="schedule after the warm-up: linear or cosine to 0, or constant (not stated)"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated)")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Config:

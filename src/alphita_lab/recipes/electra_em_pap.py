@@ -86,19 +86,21 @@ class Config(Pretraining):
     negatives: int = Field(2, ge=1, description="negatives for each value (§3.2)")
     negatives_by: Literal["uniform", "frequency"] = Field(
         "uniform",
-        description="how values are drawn as negatives: alike, or as often as they are positives (§3.2; ours)",
+        description="how to draw values as negatives: uniformly, or by their frequency as positives (§3.2; ours)",
     )
-    values: int = Field(32, ge=1, description="values of a title's attribute a batch at most (not stated; ours)")
+    values: int = Field(32, ge=1, description="maximum values of a title's attribute per batch (not stated; ours)")
     # Optimisation
-    batch: int = Field(16, ge=1, description="sequences a batch (§4.2.1: 128 without PAP, 16 with)")
-    attribute_batch: int = Field(16, ge=1, description="titles with one attribute a batch of PAP (not stated; batch)")
+    batch: int = Field(16, ge=1, description="sequences per batch (§4.2.1: 128 without PAP, 16 with)")
+    attribute_batch: int = Field(16, ge=1, description="titles with one attribute per batch of PAP (not stated; batch)")
     steps: int = Field(3_400_000, ge=1, description="optimiser steps (§4.2.1: 420 000 without PAP, 3 400 000 with)")
-    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    accumulation: int = Field(1, ge=1, description="batches per step (not stated)")
     learning_rate: float = Field(2e-4, gt=0, description="peak learning rate (§4.2.1)")
     warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up (§4.2.1: as ELECTRA)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (as ELECTRA)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="schedule after the warm-up (as ELECTRA)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (as ELECTRA)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (as ELECTRA's code)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (as ELECTRA's code)")
 
     @model_validator(mode="after")
     def _is_scored_by_its_tasks(self) -> Config:

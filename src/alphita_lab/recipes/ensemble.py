@@ -53,24 +53,24 @@ BLOCK = 65_536
 class Config(NameTraining):
     """The recipe's settings."""
 
-    teachers: str = Field("", description="the models whose mean vector is learnt, X,Y,... (ours)")
+    teachers: str = Field("", description="models whose mean vector to learn, X,Y,... (ours)")
     # Data
-    definitions: bool = Field(True, description="definitions train too (ours)")
-    noise: float = Field(0.3, ge=0, le=1, description="share of the names that also train as people write them (ours)")
-    hold_back: bool = Field(
-        True, description="a tenth of the strings, those that no head is taught, do not train (ours)"
+    definitions: bool = Field(True, description="also train on definitions (ours)")
+    noise: float = Field(
+        0.3, ge=0, le=1, description="share of the names that are also trained with writing errors (ours)"
     )
-    max_length: int = Field(48, ge=3, description="tokens a name or definition (ours)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of tokens (the bases')")
+    hold_back: bool = Field(True, description="hold out a tenth of the strings, the same as for an index's head (ours)")
+    max_length: int = Field(48, ge=3, description="tokens per name or definition (ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (the bases')")
     # Optimisation
-    batch: int = Field(512, ge=1, description="strings a batch (ours)")
+    batch: int = Field(512, ge=1, description="strings per batch (ours)")
     steps: int = Field(4000, ge=1, description="optimiser steps (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (ours)")
     learning_rate: float = Field(3e-4, gt=0, description="peak learning rate (ours)")
     warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% (ours)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (ours)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="schedule after the warm-up (ours)")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (ours)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (ours)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (ours)")
 
 
 def train(

@@ -56,33 +56,35 @@ class Config(TermTraining):
 
     # Data
     corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (§3.1: 36 M words of Italian)")
-    text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
-    max_length: int = Field(128, ge=3, description="tokens a sequence, special ones counted (not stated; ours)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (§3.2)")
+    text_field: str = Field("text", description="field of JSON Lines with the text (ours)")
+    max_length: int = Field(128, ge=3, description="tokens per sequence, including special ones (not stated; ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (§3.2)")
     dev_share: float = Field(
-        0.01, ge=0, lt=1, description="share of the sequences held out to score with; 0: none (not stated; ours)"
+        0.01, ge=0, lt=1, description="share of the sequences held out for scoring; 0: none (not stated; ours)"
     )
     # Vocabulary
     vocabulary: int = Field(
-        15_000, ge=0, description="tokens of the vocabulary trained, known ones counted; 0: none is (§3)"
+        15_000, ge=0, description="size of the trained vocabulary, including known tokens; 0: no new vocabulary (§3)"
     )
     min_frequency: int = Field(
-        2, ge=1, description="times a character, or a pair that is joined, must occur (not stated; tokenizers' 2)"
+        2, ge=1, description="minimum occurrences of a character, or of a pair to join (not stated; tokenizers' 2)"
     )
-    names: bool = Field(True, description="count the words of the terminology's names with the corpus's (ours)")
+    names: bool = Field(True, description="also count the words of the terminology's names (ours)")
     # Masked language modelling
-    masked: float = Field(0.15, gt=0, le=1, description="share of the tokens to guess (§3.2; Devlin et al.)")
-    batch: int = Field(32, ge=1, description="sequences a batch (not stated; ours)")
+    masked: float = Field(0.15, gt=0, le=1, description="share of the tokens to predict (§3.2; Devlin et al.)")
+    batch: int = Field(32, ge=1, description="sequences per batch (not stated; ours)")
     epochs: float = Field(3.0, gt=0, description="epochs over the sequences (not stated; ours)")
-    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs; 0: by epochs (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    steps: int = Field(0, ge=0, description="optimiser steps, instead of epochs; 0: by epochs (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (not stated)")
     learning_rate: float = Field(5e-5, gt=0, description="learning rate (not stated; ours)")
     warmup_steps: int = Field(
         -1, ge=-1, description="steps of linear warm-up; -1: 10% of all (not stated; the injection's, §4)"
     )
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (not stated)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="schedule after the warm-up (not stated)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated; the other phases', §4)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated; the other phases', §4)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated; the other phases', §4)")
 
     @model_validator(mode="after")
     def _is_scored_by_text(self) -> Config:

@@ -60,27 +60,29 @@ class Config(TermTraining):
     # Data
     mentions: str = Field("", description="mentions with sequences, of alphita mentions (§3.1)")
     graph: str = Field("", description="vectors of alphita graph train (§3.2; the best: ComplEx)")
-    max_length: int = Field(32, ge=3, description="tokens a term, once trained (§3.1: windows of 32)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (§3.1)")
+    max_length: int = Field(32, ge=3, description="tokens per term after training (§3.1: windows of 32)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (§3.1)")
     # Model
-    layer: int = Field(8, ge=0, description="layer after which entities are added; 0: two thirds of all (§4: 8)")
-    nearest: int = Field(100, ge=1, description="n, entities linked to a mention (not stated; KeBioLM's code: 100)")
+    layer: int = Field(8, ge=0, description="layer after which entities are added; 0: two thirds of all layers (§4: 8)")
+    nearest: int = Field(100, ge=1, description="n, candidate entities per mention (not stated; KeBioLM's code: 100)")
     # Objective
-    share: float = Field(0.15, gt=0, le=1, description="tokens drawn to be masked, with their mentions (§3.2)")
+    share: float = Field(0.15, gt=0, le=1, description="share of tokens to mask, together with their mentions (§3.2)")
     linking: Literal["mean", "sum"] = Field(
         "sum", description="L_EL: sum over a batch's mentions (eq. 5), or their mean (ours)"
     )
     # Optimisation
-    batch: int = Field(6, ge=1, description="sequences a batch (§4)")
+    batch: int = Field(6, ge=1, description="sequences per batch (§4)")
     steps: int = Field(40_000, ge=1, description="optimiser steps (§4)")
-    accumulation: int = Field(1, ge=1, description="batches a step (not stated for the injection)")
+    accumulation: int = Field(1, ge=1, description="batches per step (not stated for the injection)")
     learning_rate: float = Field(1e-5, gt=0, description="learning rate (§4)")
     warmup_steps: int = Field(4_000, ge=0, description="steps of linear warm-up (§4)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (not stated)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="schedule after the warm-up (not stated)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (§4)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated for the injection; §4's 1)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated for the injection; §4's 1)")
     # Dev score
-    dev_sequences: int = Field(0, ge=0, description="sequences held out to score linking with (not stated; ours)")
+    dev_sequences: int = Field(0, ge=0, description="sequences held out to score linking (not stated; ours)")
 
     @model_validator(mode="after")
     def _trains_on_text(self) -> Config:

@@ -55,35 +55,39 @@ CITATION = (
 class Config(TermTraining):
     """Settings of cross-lingual distillation; the defaults are BioLORD-2023's where it states them."""
 
-    teacher: str = Field(
-        "", description="the model whose vectors are learnt; none: the encoder as it starts (§ Cross-lingual)"
-    )
+    teacher: str = Field("", description="model whose vectors to learn; none: the initial encoder (§ Cross-lingual)")
     # Data
     source: str = Field("en", description="the teacher's language (§ Cross-lingual: English)")
     pairing: Literal["labels", "synonyms", "all"] = Field(
-        "labels", description="names paired: labels, a label with all translations, or all with all (not stated; ours)"
+        "labels",
+        description="pairs of names: labels, a label with all translations, or all with all (not stated; ours)",
     )
-    machine: bool = Field(False, description="also take machine translations (not stated; ours)")
+    machine: bool = Field(False, description="also use machine translations (not stated; ours)")
     editions: str = Field("", description="terminologies with translations, X,Y,... (§ Cross-lingual: SNOMED CT's)")
     pairs: str = Field("", description="files of pairs, FILE,FILE,... (§ Cross-lingual: mined by LaBSE)")
     temperature: float = Field(
-        1.0, ge=1, description="of drawing languages; 1: as many as there are, more: more alike (not stated; ours)"
+        1.0,
+        ge=1,
+        description="temperature for drawing languages; 1: proportional to their pairs, higher: more "
+        "uniform (not stated; ours)",
     )
-    max_length: int = Field(128, ge=3, description="tokens a name (not stated; Reimers and Gurevych's example)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (R&G §2)")
+    max_length: int = Field(128, ge=3, description="tokens per name (not stated; Reimers and Gurevych's example)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (R&G §2)")
     # Optimisation
-    batch: int = Field(64, ge=1, description="pairs and names a batch (not stated; Reimers and Gurevych's example)")
+    batch: int = Field(64, ge=1, description="pairs and names per batch (not stated; Reimers and Gurevych's example)")
     epochs: float = Field(10.0, gt=0, description="epochs over pairs and names (appendix B)")
-    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs; 0: by epochs (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    steps: int = Field(0, ge=0, description="optimiser steps, instead of epochs; 0: by epochs (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (not stated)")
     learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix B)")
     warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% of all (appendix B)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (appendix B)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="schedule after the warm-up (appendix B)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (appendix B)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated; sentence-transformers' 1)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated; sentence-transformers' 1)")
     # Dev score
     dev_pairs: int = Field(
-        0, ge=0, description="pairs held out to score with: translation to source, accuracy@1 (not stated; ours)"
+        0, ge=0, description="pairs held out for scoring: translation to source, accuracy@1 (not stated; ours)"
     )
 
     @field_validator("source")

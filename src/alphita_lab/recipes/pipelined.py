@@ -47,18 +47,18 @@ class Config(MarginTraining):
     mentions: str = Field("", description="mentions with sequences, of alphita mentions (§3.1)")
     graph: str = Field("", description="vectors of alphita graph train (§3.2; the best: ComplEx)")
     # Phase 1
-    layer: int = Field(8, ge=0, description="layer after which entities are added; 0: two thirds of all (§4: 8)")
-    nearest: int = Field(100, ge=1, description="n, entities linked to a mention (not stated; KeBioLM's code: 100)")
-    share: float = Field(0.15, gt=0, le=1, description="tokens drawn to be masked, with their mentions (§3.2)")
+    layer: int = Field(8, ge=0, description="layer after which entities are added; 0: two thirds of all layers (§4: 8)")
+    nearest: int = Field(100, ge=1, description="n, candidate entities per mention (not stated; KeBioLM's code: 100)")
+    share: float = Field(0.15, gt=0, le=1, description="share of tokens to mask, together with their mentions (§3.2)")
     linking: Literal["mean", "sum"] = Field(
         "sum", description="L_EL: sum over a batch's mentions (eq. 5), or their mean (ours)"
     )
-    injection_batch: int = Field(6, ge=1, description="sequences a batch (§4)")
+    injection_batch: int = Field(6, ge=1, description="sequences per batch (§4)")
     injection_steps: int = Field(40_000, ge=1, description="optimiser steps (§4)")
-    injection_accumulation: int = Field(1, ge=1, description="batches a step (not stated for the injection)")
+    injection_accumulation: int = Field(1, ge=1, description="batches per step (not stated for the injection)")
     injection_learning_rate: float = Field(1e-5, gt=0, description="peak learning rate (§4)")
     injection_warmup_steps: int = Field(4_000, ge=0, description="steps of linear warm-up (§4)")
-    dev_sequences: int = Field(0, ge=0, description="sequences held out to score linking with (not stated; ours)")
+    dev_sequences: int = Field(0, ge=0, description="sequences held out to score linking (not stated; ours)")
 
     @model_validator(mode="after")
     def _margins_follow_the_graph(self) -> Config:

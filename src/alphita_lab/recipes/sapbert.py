@@ -41,25 +41,28 @@ class Config(NameTraining):
     """SapBERT's settings; the defaults are the paper's."""
 
     # Data
-    pairs: int = Field(256, ge=2, description="pairs of synonyms a batch: twice as many rows (released code: 256)")
-    most_pairs: int = Field(50, ge=1, description="pairs a concept at most (§3)")
-    max_length: int = Field(25, ge=3, description="tokens a term, special ones counted (released code)")
-    pooling: Literal["cls", "mean"] = Field("cls", description="the vector: [CLS] or the mean of the tokens (§2)")
+    pairs: int = Field(
+        256, ge=2, description="pairs of synonyms per batch, with twice as many rows (released code: 256)"
+    )
+    most_pairs: int = Field(50, ge=1, description="maximum pairs per concept (§3)")
+    max_length: int = Field(25, ge=3, description="tokens per term, including special ones (released code)")
+    pooling: Literal["cls", "mean"] = Field("cls", description="vector: [CLS] or the mean of the tokens (§2)")
     # Objective
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (appendix; released code 1)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (appendix; released code 60)")
-    lam: float = Field(0.5, description="MS loss: lambda, the similarity between near and far (released code)")
+    lam: float = Field(0.5, description="MS loss: lambda, the similarity threshold (released code)")
     margin: float = Field(0.2, description="margin of the triplet mining, in distance (appendix)")
     # Optimisation
     steps: int = Field(50_000, ge=1, description="optimiser steps (released code: one epoch of UMLS's pairs)")
-    accumulation: int = Field(1, ge=1, description="batches a step (released code: no accumulation)")
+    accumulation: int = Field(1, ge=1, description="batches per step (released code: no accumulation)")
     learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix)")
     warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up (released code: none)")
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "constant", description="after the warm-up: linear or cosine to 0, or constant (released code: constant)"
+        "constant",
+        description="schedule after the warm-up: linear or cosine to 0, or constant (released code: constant)",
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (appendix)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (released code: none)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (released code: none)")
 
     @model_validator(mode="after")
     def _languages_are_alike(self) -> Config:

@@ -59,7 +59,7 @@ class Problem(NamedTuple):
     value: object
 
 
-PREFIXES = Option(flags=("--prefix",), metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
+PREFIXES = Option(flags=("--prefix",), metavar="NAME=URI", help="Declare a CURIE prefix; repeatable.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Header:
     set_id: str = option("", help="URI of the mapping set (SSSOM, FHIR).")
     version: str = option("", "--set-version", help="Version of the mapping set.")
     licence: str = option("", help="URI of the mapping set's licence (SSSOM).")
-    date: str = option("", help="Day of the mappings, as 2026-01-31.")
+    date: str = option("", help="Date of the mappings, e.g. 2026-01-31.")
     tool: str = "alphita"
     tool_version: str = __version__
     sources: Dictionary[str, str] = field(default_factory=dict)
@@ -91,10 +91,10 @@ class Header:
     )
     source_system: str = option("", help="URI of the input's code system (FHIR).")
     source_version: str = option("", help="Version of the input's codes.")
-    target_system: str = option("", help="CURIE prefix of the terminology NIL was not found in.")
+    target_system: str = option("", help="CURIE prefix of the terminology that was searched, for NIL.")
     prefixes: Dictionary[str, str] = field(default_factory=dict)
     with_review: bool = option(
-        False, help="Write answers that nobody has accepted, too, in a format without a field for it: OMOP, FHIR."
+        False, help="Also write answers that nobody has accepted, in formats without a field for it: OMOP, FHIR."
     )
     target_info: Callable[[str], TargetInfo | None] | None = None
     lost: Counter[str] = field(default_factory=Counter)

@@ -27,7 +27,7 @@ export class Bulk {
     this.dialog.showModal();
     this.slider.focus();
     this.blocked = null;
-    if (!calibrated) this.blocked = "The index is not calibrated: without confidence there is nothing to accept by. `alphita calibrate` makes it so.";
+    if (!calibrated) this.blocked = "The index has no calibration, so there is no confidence to accept by. Run `alphita calibrate`.";
     else if (pending) this.blocked = `${several(pending, "decision")} of yours must be saved first.`;
     for (const control of [this.slider, this.number, byId("bulk-type")]) control.disabled = Boolean(this.blocked);
     fill(byId("bulk-preview"));
@@ -97,7 +97,7 @@ export class Bulk {
         return;
       }
       // The same uid again: if it was done after all, it is not done twice.
-      this.#say(`Not known to be done: ${error.message}. Accepting again is safe: it is done once.`);
+      this.#say(`It is unknown whether this was done: ${error.message}. You can safely accept again: it counts once.`);
       this.button.disabled = false;
     }
   }

@@ -115,7 +115,7 @@ export class Api {
       return;
     }
     const response = await fetch("/api/me", { headers: { Authorization: `Bearer ${key}` }, cache: "no-store" }).catch(() => null);
-    if (!response || response.status >= 500 || response.status === 429) throw new Unreachable("the key could not be looked up");
+    if (!response || response.status >= 500 || response.status === 429) throw new Unreachable("the key could not be checked");
     const other = response.ok && (await response.json()).reviewer !== this.reviewer;
     sessionStorage.setItem(KEY, key);
     if (!other) return;

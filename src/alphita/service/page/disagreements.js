@@ -104,11 +104,11 @@ export class Disagreements {
       if (error instanceof Conflict) {
         this.busy = false;
         await this.open(this.project);
-        this.#say(`“${row.mention}” was decided anew meanwhile; look again.`);
+        this.#say(`“${row.mention}” was decided again in the meantime; check it again.`);
         return;
       }
       row.uid = error instanceof Refused ? null : row.uid;
-      this.#say(error instanceof Refused ? `Not saved: ${error.message}.` : `Not known to be saved: ${error.message}. Choosing the same again is safe.`);
+      this.#say(error instanceof Refused ? `Not saved: ${error.message}.` : `It is unknown whether this was saved: ${error.message}. You can safely choose the same again.`);
     }
     this.busy = false;
   }

@@ -5,7 +5,7 @@ import { byId, closable, fill, make, several } from "./dom.js";
 
 const NAMES = {
   csv: "CSV", jsonl: "JSON Lines", parquet: "Parquet", sssom: "SSSOM", usagi: "Usagi", omop: "OMOP source_to_concept_map",
-  fhir_r4: "FHIR R4 ConceptMap", fhir_r5: "FHIR R5 ConceptMap", html: "HTML page, to be read by people",
+  fhir_r4: "FHIR R4 ConceptMap", fhir_r5: "FHIR R5 ConceptMap", html: "HTML page for reading",
 };
 const SAID = "alphita.export."; // what the file says of itself, by project
 
@@ -69,11 +69,11 @@ export class Files {
     try {
       const { new: added, known, set_aside: aside, decided = 0, overtaken = 0, left_out: leftOut = {} } = await this.api.send("/api/projects", { name, source: byId("import-source").value.trim(), column: byId("import-column").value.trim(), filename: file.name, ...answered }, file);
       const said = [
-        ...decided ? [`${several(decided, "decision")} taken over`] : [],
-        ...overtaken ? [`not taken over, for they are not newer than what is here or reject another concept than the answer: ${overtaken}`] : [],
+        ...decided ? [`${several(decided, "decision")} imported`] : [],
+        ...overtaken ? [`not imported, because they are not newer than the existing decision or reject a concept other than the answer: ${overtaken}`] : [],
         ...Object.entries(leftOut).map(([what, number]) => `not held: ${number} ${what}`),
       ];
-      this.#say(`Imported into ${name}: ${several(added, "new row")}, ${several(known, "known row")}.`, said.length ? ` ${said.join("; ")}.` : "", aside ? ` ${several(aside, "line")} set aside, for they could not be read.` : "");
+      this.#say(`Imported into ${name}: ${several(added, "new row")}, ${several(known, "known row")}.`, said.length ? ` ${said.join("; ")}.` : "", aside ? ` ${several(aside, "line")} set aside because they could not be read.` : "");
       byId("import").reset();
       this.imported(name);
     } catch (error) {
@@ -91,6 +91,6 @@ function losses(headers) {
   const lost = Object.entries(JSON.parse(headers.get("X-Alphita-Losses") || "{}"));
   const aside = Number(headers.get("X-Alphita-Set-Aside") || 0);
   const parts = lost.map(([what, number]) => `${what}: ${number}`);
-  if (aside) parts.push(`left out, for the format has no place for them: ${aside}`);
+  if (aside) parts.push(`left out because the format cannot hold them: ${aside}`);
   return parts.length ? ` Not in this format: ${parts.join("; ")}.` : "";
 }

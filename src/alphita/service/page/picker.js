@@ -52,7 +52,7 @@ export class Picker {
     const text = this.input.value.trim();
     if (!text) {
       this.found = [];
-      this.#draw("Type a name, a part of one, or an id.");
+      this.#draw("Type a name, part of a name, or an id.");
       return;
     }
     try {

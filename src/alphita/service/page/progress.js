@@ -20,7 +20,7 @@ export class Progress {
     this.dialog.showModal();
     try {
       const found = await this.api.get(path(project, "progress"));
-      fill(body, counted(found), table("Decisions in force", "Kind", found.by_kind, KINDS), table("Reviewers", "Reviewer", found.by_reviewer), agreement(found));
+      fill(body, counted(found), table("Current decisions", "Kind", found.by_kind, KINDS), table("Reviewers", "Reviewer", found.by_reviewer), agreement(found));
     } catch (error) {
       fill(body, make("p", { text: `Not counted: ${error.message}.` }));
     }
@@ -46,10 +46,10 @@ function table(title, head, counts, names = {}) {
 
 function agreement(found) {
   const text = found.compared
-    ? `${count(found.agreed)} of ${count(found.compared)} rows that two or more have decided were decided alike (${percent(found.agreed / found.compared)}).`
+    ? `${count(found.agreed)} of ${count(found.compared)} rows that two or more reviewers have decided agree (${percent(found.agreed / found.compared)}).`
     : "No row has been decided by two reviewers yet.";
   const kappa = found.kappa === null || found.kappa === undefined ? null
-    : `Cohen's kappa of ${found.pair.join(" and ")}: ${found.kappa.toFixed(2)} (1: always alike; 0: no more than chance).`;
+    : `Cohen's kappa of ${found.pair.join(" and ")}: ${found.kappa.toFixed(2)} (1: always agree; 0: no more than chance).`;
   const open = found.disagreed?.length ? `${count(found.disagreed.length)} to settle under “Disagreements”.` : null;
   return make("section", {}, make("h3", { text: "Agreement" }), [text, kappa, open].filter(Boolean).map((line) => make("p", { text: line })));
 }

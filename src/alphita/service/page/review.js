@@ -149,7 +149,7 @@ function decide(kind, concept = null, relation = null, { stay = false } = {}) {
   if (!row) return;
   const known = page.loaded.get(row.id);
   if (!known) {
-    say("Not decided: the candidates are not there yet.");
+    say("Not decided: the candidates are not loaded yet.");
     onPick(row);
     return;
   }
@@ -210,10 +210,10 @@ outbox.addEventListener("saved", (/** @type {any} */ { detail: { item, answer } 
 
 async function undone({ undone: taken, row }) {
   if (!taken?.length) {
-    say("There is nothing of yours to undo.");
+    say("You have no decision to undo.");
     return;
   }
-  say(taken.length === 1 ? `Undone: ${says(taken[0])}.` : `Undone: ${several(taken.length, "decision")}, taken in bulk.`);
+  say(taken.length === 1 ? `Undone: ${says(taken[0])}.` : `Undone: ${several(taken.length, "decision")}, accepted in bulk.`);
   for (const decision of taken) forget(decision.row);
   if (taken.length > 1 || !queue.positions.has(row)) await queue.restart(row);
   if (!queue.positions.has(row)) {
@@ -250,7 +250,7 @@ outbox.addEventListener("refused", (/** @type {any} */ { detail: { item, error }
 
 outbox.addEventListener("conflict", (/** @type {any} */ { detail: { item, newest } }) => {
   if (item.row === null || !newest) {
-    outbox.dispatchEvent(new CustomEvent("refused", { detail: { item, error: new Error("somebody decided meanwhile") } }));
+    outbox.dispatchEvent(new CustomEvent("refused", { detail: { item, error: new Error("somebody decided in the meantime") } }));
     return;
   }
   if (item.project === page.project) queue.mark(item.row, "problem");
@@ -262,7 +262,7 @@ outbox.addEventListener("change", () => {
   for (const item of outbox.items) {
     if (item.project === page.project && item.row !== null) queue.mark(item.row, outbox.trouble ? "waiting" : "saving");
   }
-  if (outbox.trouble && !page.troubled) say(`Not saved yet: ${outbox.trouble}. It will be tried again.`);
+  if (outbox.trouble && !page.troubled) say(`Not saved yet: ${outbox.trouble}. The page will try again.`);
   page.troubled = Boolean(outbox.trouble);
   byId("pending").textContent = outbox.size ? `${several(outbox.size, "decision")} not saved yet` : "";
   notices();
@@ -410,7 +410,7 @@ function nameTheme() {
 
 function bulkApplied({ rows, applied }) {
   const number = typeof applied === "number" ? applied : rows;
-  say(`Saved: ${several(number, "row")} accepted in bulk. Undo takes all of them back.`);
+  say(`Saved: ${several(number, "row")} accepted in bulk. Undo reverts all of them.`);
   page.details.clear();
   page.loaded.clear();
   reload(page.row?.id);
@@ -445,7 +445,7 @@ function keepComment() {
 
 function askKey(wrong) {
   const dialog = byId("key");
-  byId("key-about").textContent = wrong ? "This key is not, or no longer, known here." : "This server knows its reviewers by a key. It is kept until this tab is closed.";
+  byId("key-about").textContent = wrong ? "This key is unknown or has expired." : "This server identifies reviewers by a key. The page keeps it until you close this tab.";
   byId("key-input").value = "";
   if (!dialog.open) dialog.showModal();
   byId("key-input").focus();
@@ -505,7 +505,7 @@ async function begin() {
   const { reviewer, version, release, calibrated } = page.me;
   byId("who").textContent = [`reviewer: ${reviewer}`, release && `release ${release}`, calibrated ? null : "not calibrated", `Alphita ${version}`].filter(Boolean).join(" · ");
   const resumed = outbox.resume(reviewer);
-  if (resumed.length) say(`${several(resumed.length, "decision")} of an earlier visit: being saved now.`);
+  if (resumed.length) say(`${several(resumed.length, "decision")} from an earlier visit: saving now.`);
   const asked = decodeURIComponent(location.hash.slice(1));
   const name = names.includes(asked) ? asked : names[0];
   if (name === undefined) {

@@ -8,7 +8,7 @@ export function showRow(row, detail, { blind, more, relation, draft, mark, finis
   const hand = byId("hand");
   hand.dataset.candidates = row ? (detail ? "shown" : "awaited") : "none";
   if (!row) {
-    fill(hand, make("p", { class: "nothing", text: "No row here. Other filters show others; import a file under “Files”." }));
+    fill(hand, make("p", { class: "nothing", text: "No rows. Change the filters, or import a file under “Files”." }));
     return;
   }
   const candidates = detail?.candidates || (row.answer ? [row.answer] : []);
@@ -26,7 +26,7 @@ export function showRow(row, detail, { blind, more, relation, draft, mark, finis
     finished ? make("p", { class: "relation", role: "status", text: "That was the last open row of this list." }) : null,
     context(row.context),
     relation ? make("p", { class: "relation", role: "status" },
-      `The concept ${relation === "exact" ? "means just this" : RELATIONS[relation]}: `, make("kbd", { text: "1" }), " to ", make("kbd", { text: "9" }), " or ",
+      `The concept ${relation === "exact" ? "means exactly this" : RELATIONS[relation]}: `, make("kbd", { text: "1" }), " to ", make("kbd", { text: "9" }), " or ",
       make("kbd", { text: "Enter" }), " for a candidate, ", make("kbd", { text: "/" }), " for another, ", make("kbd", { text: "Esc" }), " for neither.") : null,
     draft ? make("p", { class: "draft" }, make("b", { text: "Comment, not saved yet: " }), draft) : null,
     detail ? null : make("p", { class: "quiet", text: "Loading the candidates …" }),
@@ -35,7 +35,7 @@ export function showRow(row, detail, { blind, more, relation, draft, mark, finis
     decisions.length ? make("section", { class: "decisions", "aria-label": "Decisions so far" },
       make("h3", { text: "Decisions so far" }),
       make("ul", {}, decisions.map((one) => decided(one, names)))) : null,
-    blind ? make("p", { class: "quiet", text: "Reviewers are blind to each other here until a row is settled." }) : null);
+    blind ? make("p", { class: "quiet", text: "In this project, reviewers do not see each other's decisions until a row is settled." }) : null);
 }
 
 function context(columns) {
@@ -49,7 +49,7 @@ function card(one, number, decisions) {
   if (!one.concept_id) {
     return make("li", { class: "card nil" },
       make("div", { class: "head" }, take(number, "NIL"), make("h3", { text: "NIL: no concept fits" }), sure(one)),
-      one.matched_term ? make("p", { class: "quiet", text: `Nearest, and too far away: “${one.matched_term}”` }) : null,
+      one.matched_term ? make("p", { class: "quiet", text: `Nearest, but too dissimilar: “${one.matched_term}”` }) : null,
       one.explanation ? make("p", { class: "why", text: one.explanation }) : null);
   }
   const synonyms = texts(one.synonyms).filter((text) => text !== one.concept_name);
@@ -72,7 +72,7 @@ function card(one, number, decisions) {
       ["Parents", texts(one.parents).join("; ")],
       ["Synonyms", synonyms.join("; ")],
       ["Types", texts(one.types).join("; ")],
-      ["Also names", (one.homonyms || "").replaceAll("|", ", ")],
+      ["Other concepts with this name", (one.homonyms || "").replaceAll("|", ", ")],
     ]),
     one.explanation ? make("p", { class: "why", text: one.explanation }) : null);
 }

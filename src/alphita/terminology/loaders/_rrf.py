@@ -260,7 +260,7 @@ class Filters:
 SUPPRESS: str = Field(
     "",
     pattern=r"^[NOEY]?(,[NOEY])*$",
-    description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
+    description="values of SUPPRESS to read: N is not suppressed, O obsolete, E by an editor, Y by its term type",
 )
 SELF_RELATIONS: bool = Field(False, description="keep relations between two terms of one concept")
 
@@ -270,8 +270,8 @@ def relation_label(example: str) -> str:
     label: str = Field(
         "both",
         pattern="^(rel|rela|both)$",
-        description=f"label of relations: rel (RO), rela ({example}) or both (RO:{example}); of a relation that has "
-        "only one, that",
+        description=f"label of relations: rel (RO), rela ({example}) or both (RO:{example}); a relation with only "
+        "one label keeps it",
     )
     return label
 

@@ -53,12 +53,14 @@ class Options(Config):
 
     onto: str = Field("", description="terminology to add to; on the command line --onto")
     language: Language = Field(
-        "", description="BCP-47 tag of synonym tables that state none; empty: what the name tells (hp-fr.synonyms.tsv)"
+        "", description="BCP-47 tag of synonym tables that state none; empty: from the file's name (hp-fr.synonyms.tsv)"
     )
     status: str = Field(
-        "official", pattern="^(official|candidate|machine)$", description="of rows of synonym tables that state none"
+        "official",
+        pattern="^(official|candidate|machine)$",
+        description="status of rows in synonym tables that state none",
     )
-    encoding: str = Field("utf-8", description="of the files")
+    encoding: str = Field("utf-8", description="encoding of the files")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:

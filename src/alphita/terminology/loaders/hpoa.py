@@ -68,12 +68,13 @@ class Options(Config):
     """Options of the loader of HPO annotations."""
 
     onto: str = Field("", description="terminology with HPO to add to; on the command line --onto")
-    frequency: bool = Field(True, description="add relations such as has_frequent_phenotype where a frequency is given")
+    frequency: bool = Field(True, description="add relations such as has_frequent_phenotype if there is a frequency")
     negated: bool = Field(
-        False, description="take annotations with NOT, or of frequency 0, as lacks_phenotype; otherwise left out"
+        False,
+        description="read annotations with NOT, or with frequency 0, as lacks_phenotype; by default they are left out",
     )
-    language: Language = Field("en", description="BCP-47 tag of the names of diseases")
-    encoding: str = Field("utf-8", description="of the files")
+    language: Language = Field("en", description="BCP-47 tag of disease names")
+    encoding: str = Field("utf-8", description="encoding of the files")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:

@@ -75,14 +75,16 @@ class Options(Config):
     """Options of the ICD-10-CM loader."""
 
     language: Language = Field("en", description="BCP-47 tag of the titles")
-    seventh_characters: bool = Field(True, description="also make the codes of the 7th-character tables: S52.521A, ...")
+    seventh_characters: bool = Field(
+        True, description="also create the codes of the 7th-character tables: S52.521A, ..."
+    )
     other_inclusions: str = Field(
         "narrow",
         pattern="^(exact|narrow|broad|related)$",
         description="scope of inclusion terms under a title that says 'other', and of index entries that lead to "
         "several codes or to one whose title says 'other', 'unspecified' or 'elsewhere'",
     )
-    index_entries: bool = Field(True, description="also read the alphabetical index where it lies beside the list")
+    index_entries: bool = Field(True, description="also read the alphabetical index if it comes with the list")
 
 
 @dataclass

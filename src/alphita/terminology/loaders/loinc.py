@@ -44,12 +44,12 @@ class Options(Config):
     """Options of the LOINC loader."""
 
     languages: str = Field(
-        "", description="linguistic variants to read (de,fr-CA); empty: all that are there; none: English alone"
+        "", description="linguistic variants to read (de,fr-CA); empty: all available; none: English only"
     )
     related_names: str = Field(
         "english",
         pattern="^(none|english|all)$",
-        description="whose RELATEDNAMES2 to read as terms of scope related: none, english, or all languages",
+        description="languages of RELATEDNAMES2 to read as terms with scope related: none, english, or all",
     )
 
 

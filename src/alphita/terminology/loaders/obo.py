@@ -61,17 +61,17 @@ class Options(Config):
     """Options of the OBO loader."""
 
     language: Language = Field("en", description="BCP-47 tag of names, synonyms and definitions; OBO does not state it")
-    encoding: str = Field("utf-8", description="of the file")
+    encoding: str = Field("utf-8", description="encoding of the file")
     missing_scope: str = Field(
         "",
         pattern="^(|exact|narrow|broad|related)$",
-        description="scope of a synonym line that has none (OBO 1.2 says related); empty: such lines are refused",
+        description="scope of synonym lines that have none (OBO 1.2: related); empty: reject such lines",
     )
     semantic_type: str = Field(
         "",
         pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
-        description="what to take as semantic type: 'namespace', or ids (HP:0000118,...) whose children are the types "
-        "of all that lies below them; empty: none, for OBO has none",
+        description="semantic types: 'namespace', or ids (HP:0000118,...) whose children are the types of everything "
+        "below them; empty: none, because OBO has none",
     )
 
 

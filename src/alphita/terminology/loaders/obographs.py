@@ -53,8 +53,8 @@ class Options(Config):
     semantic_type: str = Field(
         "",
         pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
-        description="what to take as semantic type: 'namespace', or ids (DOID:4,...) whose children are the types of "
-        "all that lies below them; empty: none",
+        description="semantic types: 'namespace', or ids (DOID:4,...) whose children are the types of everything "
+        "below them; empty: none",
     )
 
 

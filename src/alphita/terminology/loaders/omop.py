@@ -59,12 +59,14 @@ class Options(Config):
     semantic_types: str = Field(
         "domain,class",
         pattern="^(domain|class|domain,class)$",
-        description="what to take as semantic types: the domain, the concept class, or both",
+        description="semantic types: the domain, the concept class, or both",
     )
     language: Language = Field("en", description="BCP-47 tag of concept_name; OMOP does not state it")
-    languages: str = Field("", description="BCP-47 tags of language concepts that are not known here: 4182504=de,0=und")
+    languages: str = Field(
+        "", description="BCP-47 tags of language concepts that Alphita does not know: 4182504=de,0=und"
+    )
     relations: str = Field(
-        "all", pattern="^(all|is_a)$", description="relationships to read as relations: all, or is_a alone"
+        "all", pattern="^(all|is_a)$", description="relationships to read as relations: all, or is_a only"
     )
 
 

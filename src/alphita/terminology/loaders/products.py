@@ -39,19 +39,21 @@ class Options(Config):
     """Options of the products loader: how columns are called, and how ids are made."""
 
     title_column: str = Field("title", description="title of the product")
-    attribute_column: str = Field("attribute_name", description="name of the attribute; its values stand beside it")
+    attribute_column: str = Field(
+        "attribute_name", description="name of the attribute whose values are in the same row"
+    )
     values_column: str = Field("attribute_values", description="values of that attribute")
-    attributes: str = Field("", description="instead: columns that are attributes each, joined by ','; * means all")
-    id_column: str = Field("id", description="product id, where there is such a column: a CURIE or a bare code")
-    separator: str = Field("|", description="between the values in one cell; empty: a cell is one value")
-    empty: str = Field("", description="what a cell without a value holds, besides nothing: _ or n/a, say")
+    attributes: str = Field("", description="instead: columns that are attributes, joined by ','; * means all")
+    id_column: str = Field("id", description="product id, if there is such a column: a CURIE or a bare code")
+    separator: str = Field("|", description="separator of values in a cell; empty: a cell is one value")
+    empty: str = Field("", description="marker of empty cells, such as _ or n/a")
     prefix: str = Field("PRODUCT", pattern=r"[^\s:]+", description="prefix of the ids of products")
     value_prefix: str = Field("VALUE", pattern=r"[^\s:]+", description="prefix of the ids of values")
     language: Language = Field("en", description="BCP-47 tag of titles and values")
-    delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
-    quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
-    encoding: str = Field("utf-8", description="of CSV and TSV files")
-    sheet: str = Field("", description="of an Excel workbook; by default the only one with anything in it")
+    delimiter: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
+    quote: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
+    encoding: str = Field("utf-8", description="encoding of CSV and TSV files")
+    sheet: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:

@@ -60,7 +60,7 @@ class Options(Config):
     sources: str = Field("", description="SABs of terms, relations and attributes: RXNORM alone needs no licence")
     term_types: str = Field("", description="TTYs of terms: IN,SCD,SBD,...")
     suppress: str = _rrf.SUPPRESS
-    semantic_types: str = Field("", description="concepts of these only, by TUI or name: T200,T121")
+    semantic_types: str = Field("", description="only concepts with these types, by TUI or name: T200,T121")
     attributes: str = Field(
         "NDC", description="attributes (ATN) of RXNSAT: NDC become cross-references, others properties; empty: none"
     )

@@ -144,8 +144,8 @@ class Options(Config):
 
     dialect: str = Field(
         "",
-        description="language reference sets that say which terms are preferred, best first, joined by commas: "
-        "en-US, en-GB, es, ... or their ids; empty: the fully specified name, without its tag, stands for the concept",
+        description="language reference sets that mark preferred terms, best first, joined by commas: en-US, en-GB, "
+        "es, ... or their ids; empty: the fully specified name without its tag is the concept's name",
     )
     languages: str = Field("", description="languages of terms and definitions to read (en,es); empty: all")
     inactive_concepts: bool = Field(True, description="read retired concepts, their terms and their replacements")

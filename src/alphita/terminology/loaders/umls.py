@@ -54,8 +54,8 @@ class Options(Config):
     sources: str = Field("", description="SABs of terms, relations and definitions: SNOMEDCT_US,MSH,...")
     term_types: str = Field("", description="TTYs of terms: PT,SY,...")
     suppress: str = _rrf.SUPPRESS
-    semantic_types: str = Field("", description="concepts of these only, by TUI or name: T047,T033")
-    preferred_language: str = Field("ENG", description="of the terms that concepts are called by, where they have any")
+    semantic_types: str = Field("", description="only concepts with these types, by TUI or name: T047,T033")
+    preferred_language: str = Field("ENG", description="language of preferred terms, if a concept has terms in it")
     relation_label: str = _rrf.relation_label("part_of")
     self_relations: bool = _rrf.SELF_RELATIONS
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")

@@ -41,10 +41,10 @@ class Options(Config):
     """How to fine-tune; the defaults are ELECTRA's settings for a base-size model, which the paper says it follows."""
 
     datasets: str | None = Field(
-        None, description="names of sets, e.g. cMedQQ,QTRel-easy; by default all known ones whose files are there"
+        None, description="names of sets, e.g. cMedQQ,QTRel-easy; by default all known sets with files"
     )
     part: Literal["dev", "test"] | None = Field(
-        None, description="what is scored; by default test (Liu et al. 2022) where there is such a file, else dev"
+        None, description="part to score; by default test (Liu et al. 2022) if there is such a file, otherwise dev"
     )
     split_dev: bool = Field(
         False, description="where a set has no training file: train on 4/5 of the scored part's queries, score the rest"
@@ -52,15 +52,23 @@ class Options(Config):
     limit: int | None = Field(
         None,
         ge=2,
-        description="queries or texts drawn at random from either part, for a try; not for numbers to report",
+        description="size of a random sample of queries or texts from each part, for a trial; not for reported numbers",
     )
-    runs: int = Field(5, ge=1, description="times to fine-tune (Liu et al. 2022: 5; mean and maximum are reported)")
+    runs: int = Field(
+        5, ge=1, description="number of fine-tuning runs (Liu et al. 2022: 5; mean and maximum are reported)"
+    )
     epochs: int = Field(3, ge=1, description="passes over the training part (ELECTRA: 3)")
-    learning_rate: float = Field(1e-4, gt=0, description="of the head (ELECTRA base: 1e-4; the paper's scripts: 3e-4)")
-    batch_size: int = Field(32, ge=1, description="examples a step (ELECTRA: 32; the paper's scripts: 64, for NER 32)")
-    max_length: int = Field(128, ge=8, description="tokens an example (Liu et al. 2022: 128)")
-    layer_decay: float = Field(0.8, gt=0, le=1, description="factor of the rate a layer further down (ELECTRA: 0.8)")
-    seed: int = Field(0, ge=0, description="of the first run; the others follow it")
+    learning_rate: float = Field(
+        1e-4, gt=0, description="learning rate of the head (ELECTRA base: 1e-4; the paper's scripts: 3e-4)"
+    )
+    batch_size: int = Field(
+        32, ge=1, description="examples per step (ELECTRA: 32; the paper's scripts: 64, for NER 32)"
+    )
+    max_length: int = Field(128, ge=8, description="tokens per example (Liu et al. 2022: 128)")
+    layer_decay: float = Field(
+        0.8, gt=0, le=1, description="factor of the learning rate per lower layer (ELECTRA: 0.8)"
+    )
+    seed: int = Field(0, ge=0, description="seed of the first run; the other runs use the following seeds")
 
     def settings(self) -> FineTuningSettings:
         """Return what the trainer takes."""

@@ -40,7 +40,7 @@ Columns = dict[str, Sequence[Any]]
 class NameFilter(Config):
     """Which names of a terminology the mentions are ranked against."""
 
-    languages: str = Field("", description="names of these languages only, e.g. en,es; all by default (terminology)")
+    languages: str = Field("", description="only names in these languages, e.g. en,es; all by default (terminology)")
     sources: str = Field(
         "",
         description="names of these sources only, e.g. SNOMEDCT,SCT*,MESH,MSH*,MEDDRA,MDR* (Yuan et al. 2020, 2022 for "

@@ -50,14 +50,15 @@ class Options(Config):
     """What is asked, and how."""
 
     held_out: Path | None = Field(
-        None, description="a saved split (X.split) whose held-out triples are asked; required"
+        None, description="a saved split (X.split) whose held-out triples are the test set; required"
     )
     attributes: str = Field(
-        "", description="relations that are attributes, joined by ','; triples of others do not count; empty: all"
+        "",
+        description="relations that are attributes, joined by ','; triples of other relations do not count; empty: all",
     )
-    candidates: int = Field(100, ge=2, description="values that are ranked, the true one counted")
-    max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
-    seed: int = Field(0, ge=0, description="of the candidates and of the sample")
+    candidates: int = Field(100, ge=2, description="number of ranked values, including the true one")
+    max_test: int | None = Field(None, ge=1, description="test only a seeded sample of the held-out triples")
+    seed: int = Field(0, ge=0, description="seed for the candidates and the sample")
 
 
 @dataclass(frozen=True)

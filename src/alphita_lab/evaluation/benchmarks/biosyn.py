@@ -55,18 +55,18 @@ class Options(Config):
     """Which sets, and how they are scored."""
 
     dataset: str = Field(
-        "", description="names of sub-folders, with commas; by default all that hold a dictionary, for portelli a run_*"
+        "", description="names of sub-folders, joined by commas; by default all with a dictionary, for portelli a run_*"
     )
     protocol: Literal["sapbert", "portelli"] = Field(
         "sapbert",
         description="sapbert: BioSyn's, SapBERT's and COMETA's files; portelli: run_*/test.csv and MedDRA's preferred "
         "terms (Portelli et al. 2022, Remy et al. 2023)",
     )
-    part: Literal["test", "dev"] = Field("test", description="the part that is scored")
+    part: Literal["test", "dev"] = Field("test", description="part to score")
     mentions: Literal["none", "train"] = Field(
         "none",
-        description="none: ranked against the dictionary only; train: also against the training mentions "
-        "(test_dictionary.txt where there is one), as BioSyn and SapBERT are scored",
+        description="none: rank against the dictionary only; train: also against the training mentions "
+        "(test_dictionary.txt if it exists), as BioSyn and SapBERT are scored",
     )
 
 

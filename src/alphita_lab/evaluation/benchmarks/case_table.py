@@ -29,13 +29,15 @@ INFO, PUBLISHED = about(__name__)
 class Options(Config):
     """Which terms, and how many neighbours."""
 
-    queries: Path | None = Field(None, description="a text file, one query a line; by default concepts' names, drawn")
-    number: int = Field(10, ge=1, description="concepts drawn at random, if no file of queries is given")
+    queries: Path | None = Field(
+        None, description="a text file with one query per line; by default random concept names"
+    )
+    number: int = Field(10, ge=1, description="number of random concepts, if you give no file of queries")
     languages: str | None = Field(
         None, description="languages to search, e.g. en,it,de; all of the terminology by default"
     )
-    k: int = Field(5, ge=1, description="terms shown a language (Yuan et al. 2022 show 5)")
-    seed: int = Field(0, ge=0, description="of the draw")
+    k: int = Field(5, ge=1, description="terms to show per language (Yuan et al. 2022 show 5)")
+    seed: int = Field(0, ge=0, description="seed for the sample")
 
 
 @dataclass(frozen=True)

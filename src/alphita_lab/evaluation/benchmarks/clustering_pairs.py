@@ -36,18 +36,18 @@ class Options(Config):
     """What is compared."""
 
     names: str | None = Field(
-        None, description="a file under --data, id<TAB>name a line (may be gzipped), in place of a terminology"
+        None, description="a file under --data, one id<TAB>name per line (can be gzipped), instead of a terminology"
     )
     languages: str | None = Field(None, description="BCP-47 tags, e.g. it or en+fr; all by default")
     max_concepts: int | None = Field(
-        None, ge=2, description="take a seeded sample of concepts; F1 rises as they get fewer"
+        None, ge=2, description="use a seeded sample of this many concepts; F1 rises with fewer concepts"
     )
     floor: float = Field(0.5, ge=-1, lt=1, description="similarity below which no pair is predicted")
     max_pairs: int = Field(
-        20_000_000, ge=1, description="pairs kept at most, some 120 bytes each; the floor rises where there are more"
+        20_000_000, ge=1, description="maximum number of pairs, about 120 bytes each; with more pairs, the floor rises"
     )
-    tuning: float = Field(0.2, gt=0, lt=1, description="share of the concepts that the second theta is chosen on")
-    seed: int = Field(0, ge=0, description="of the sample and of the tuning part")
+    tuning: float = Field(0.2, gt=0, lt=1, description="share of the concepts for choosing the second theta")
+    seed: int = Field(0, ge=0, description="seed for the sample and the tuning part")
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,14 @@ class Options(Config):
     """How clusters are made."""
 
     names: str | None = Field(
-        None, description="a file under --data, id<TAB>name a line (may be gzipped), in place of a terminology"
+        None, description="a file under --data, one id<TAB>name per line (can be gzipped), instead of a terminology"
     )
     languages: str | None = Field(None, description="BCP-47 tags, e.g. it or en+fr; all by default")
-    max_concepts: int | None = Field(None, ge=2, description="take a seeded sample of concepts")
-    neighbours: int = Field(30, ge=2, description="nearest terms looked at, the term itself among them (CODER++: 30)")
-    theta: float = Field(0.8, ge=-1, le=1, description="pairs above it are joined (CODER++: 0.8)")
-    shortest: int = Field(4, ge=1, description="characters of a term that is joined with others (CODER++: 4)")
-    seed: int = Field(0, ge=0, description="of the sample")
+    max_concepts: int | None = Field(None, ge=2, description="use a seeded sample of this many concepts")
+    neighbours: int = Field(30, ge=2, description="number of nearest terms, including the term itself (CODER++: 30)")
+    theta: float = Field(0.8, ge=-1, le=1, description="similarity above which pairs are joined (CODER++: 0.8)")
+    shortest: int = Field(4, ge=1, description="minimum characters of a term to cluster (CODER++: 4)")
+    seed: int = Field(0, ge=0, description="seed for the sample")
 
 
 def load(source: Source, options: Options) -> Data:

@@ -27,7 +27,7 @@ class Options(names.NameOptions):
     """Which mentions, and which names they are ranked against."""
 
     layer: Literal["layer1", "layer2", "all"] = Field(
-        "layer1", description="layer1 was annotated by people, layer2 by machine"
+        "layer1", description="annotation layer: layer1 by people, layer2 by machine"
     )
 
 

@@ -30,10 +30,11 @@ class Options(Config):
     """How names are held out."""
 
     split: Path | None = Field(
-        None, description="a saved split (X.split) in place of a new one; its test part is scored, all of it held out"
+        None,
+        description="a saved split (X.split) instead of a new one; its test part is scored, and all of it is held out",
     )
     fraction: float = Field(0.3, gt=0, le=1, description="share of the concepts with several names, of a new split")
-    seed: int = Field(42, ge=0, description="of a new split")
+    seed: int = Field(42, ge=0, description="seed of a new split")
 
 
 def load(source: Source, options: Options) -> Data:

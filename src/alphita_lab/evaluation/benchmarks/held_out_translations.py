@@ -32,11 +32,12 @@ class Options(Config):
 
     language: str = Field("", description="whose names are the queries, e.g. it; must be given")
     target_language: str = Field("", description="names to rank against, e.g. en; all other languages by default")
-    machine: bool = Field(False, description="machine translations are queries too")
+    machine: bool = Field(False, description="also use machine translations as queries")
     fraction: float = Field(1.0, gt=0, le=1, description="share of the concepts whose names are queries")
-    seed: int = Field(42, ge=0, description="of the choice of concepts")
+    seed: int = Field(42, ge=0, description="seed for the choice of concepts")
     split: Path | None = Field(
-        None, description="a saved split (X.split) in place of a new one; its test part is scored, all of it held out"
+        None,
+        description="a saved split (X.split) instead of a new one; its test part is scored, and all of it is held out",
     )
 
 

@@ -44,17 +44,17 @@ class Options(Config):
     """How triples are chosen and split."""
 
     held_out: Path | None = Field(
-        None, description="a saved split (X.split) whose held-out triples are the test part, in place of a new one"
+        None, description="a saved split (X.split) whose held-out triples are the test part, instead of a new one"
     )
     test: float = Field(0.06, gt=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
     validation: float = Field(0.04, ge=0, lt=1, description="share of the triples kept for a graph model's choices")
-    rare: int = Field(10, ge=1, description="triples that a relation must have")
+    rare: int = Field(10, ge=1, description="minimum triples of a relation")
     inverse: float = Field(
-        0.8, gt=0, le=1, description="a relation this share of whose triples another one has turned round is left out"
+        0.8, gt=0, le=1, description="leave out a relation if another one has this share of its triples in reverse"
     )
-    filtered: bool = Field(True, description="other true answers are no competitors")
-    max_test: int | None = Field(None, ge=1, description="score a seeded sample of the test part only")
-    seed: int = Field(0, ge=0, description="of the split and of the sample")
+    filtered: bool = Field(True, description="do not count other true answers as errors")
+    max_test: int | None = Field(None, ge=1, description="score only a seeded sample of the test part")
+    seed: int = Field(0, ge=0, description="seed for the split and the sample")
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ INFO, PUBLISHED = about(__name__)
 class Options(Config):
     """Which types, names and neighbours."""
 
-    k: int = Field(40, ge=1, description="neighbours that count (Yuan et al. 2020 and 2022: 40)")
+    k: int = Field(40, ge=1, description="number of neighbours (Yuan et al. 2020 and 2022: 40)")
     types: str | None = Field(
         None,
         description="semantic types that are scored, by name or code, with ';' between; by default the six of Yuan et "
@@ -59,15 +59,13 @@ class Options(Config):
     names: Literal["one", "all"] = Field(
         "one", description="what represents a concept: one name, or the mean of the unit vectors of all its names"
     )
-    seed: int | None = Field(
-        None, description="draw the one name at random with this seed; none: the preferred name", ge=0
-    )
+    seed: int | None = Field(None, description="seed for choosing a random name; none: the preferred name", ge=0)
     candidates: Literal["all", "types"] = Field(
         "all",
-        description="concepts among which neighbours are sought: all (the equation of Yuan et al. 2020 and 2022), or "
-        "only those of the types that are scored (their released code)",
+        description="concepts among which to find neighbours: all (the equation of Yuan et al. 2020 and 2022), or "
+        "only those with scored types (their released code)",
     )
-    language: str | None = Field(None, description="names in this language only; concepts without one are left out")
+    language: str | None = Field(None, description="only names in this language; concepts without one are left out")
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,10 @@ TRIES = 4
 class Options(Config):
     """Which names are misspelt, and how much."""
 
-    language: str = Field("", description="of the names, queries and targets alike, e.g. it; all by default")
-    number: int = Field(2000, ge=1, description="concepts drawn, a name of each")
-    slips: int = Field(1, ge=1, description="of each name")
-    seed: int = Field(42, ge=0, description="of the draw and of the slips")
+    language: str = Field("", description="language of all names, both queries and targets, e.g. it; all by default")
+    number: int = Field(2000, ge=1, description="number of random concepts, with one name each")
+    slips: int = Field(1, ge=1, description="misspellings per name")
+    seed: int = Field(42, ge=0, description="seed for the sample and the misspellings")
 
 
 def load(source: Source, options: Options) -> Data:

@@ -31,7 +31,7 @@ BEFORE = {"test": ("train", "dev"), "dev": ("train",)}
 class Options(Config):
     """What is scored, and against which names."""
 
-    part: Literal["test", "dev"] = Field("test", description="the part of the corpus that is scored")
+    part: Literal["test", "dev"] = Field("test", description="part of the corpus to score")
     mentions: Literal["none", "train"] = Field(
         "none",
         description="none: ranked against the dictionary only; train: also against the mentions of the parts before "

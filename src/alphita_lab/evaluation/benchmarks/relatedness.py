@@ -59,7 +59,7 @@ class Options(Config):
     by: Literal["term", "concept"] = Field(
         "term", description="compare the terms of the set, or (needs a terminology) all names of their CUIs"
     )
-    language: str | None = Field(None, description="by concept: names in this language only; all by default")
+    language: str | None = Field(None, description="with by=concept: only names in this language; all by default")
     translations: Path | None = Field(
         None,
         description="a CSV file with the columns Term1,Term2,Translation1,Translation2 (Amore Bondarenko et al. 2022 "

@@ -43,28 +43,31 @@ INFO, PUBLISHED = about(__name__)
 class Options(Config):
     """What is classified, and how."""
 
-    triples: Literal["ddbrc", "terminology"] = Field("ddbrc", description="files of DDBRC's layout, or a terminology's")
+    triples: Literal["ddbrc", "terminology"] = Field(
+        "ddbrc", description="triples from files in DDBRC's layout, or from a terminology"
+    )
     names: str | None = Field(
-        None, description="for ddbrc: a file under --data, id<TAB>name a line, in place of a terminology"
+        None, description="for ddbrc: a file under --data, one id<TAB>name per line, instead of a terminology"
     )
     name: Literal["random", "preferred"] = Field(
-        "random", description="term that stands for a concept (Yuan et al. 2020: random); a file's first is preferred"
+        "random",
+        description="term that represents a concept (Yuan et al. 2020: random); the first term in a file is preferred",
     )
     split: Literal["random", "stratified"] = Field(
-        "random", description="4:1 at random (the papers), or stratified by relation (the released code)"
+        "random", description="split 4:1 at random (the papers), or stratified by relation (the released code)"
     )
     held_out: Path | None = Field(
-        None, description="of a terminology: a saved split (X.split) whose held-out triples are the test part"
+        None, description="for a terminology: a saved split (X.split) whose held-out triples are the test part"
     )
-    fine_tune: bool = Field(False, description="train the vectors or the encoder along too; slow")
-    rescale: bool = Field(True, description="scale untrained vectors to numbers of about 1; off: as they come")
+    fine_tune: bool = Field(False, description="also train the vectors or the encoder; slow")
+    rescale: bool = Field(True, description="scale untrained vectors to values of about 1; off: unchanged")
     epochs: int = Field(50, ge=1, description="passes over the training triples (Yuan et al. 2020)")
-    relations: int = Field(14, ge=2, description="of a terminology: the most frequent ones (DDBRC has 14)")
-    rare: int = Field(50, ge=5, description="of a terminology: triples that a relation must have")
-    max_triples: int = Field(
-        131_741, ge=10, description="of a terminology: a seeded sample of so many (DDBRC's number)"
+    relations: int = Field(14, ge=2, description="for a terminology: number of most frequent relations (DDBRC has 14)")
+    rare: int = Field(50, ge=5, description="for a terminology: minimum triples of a relation")
+    max_triples: int = Field(131_741, ge=10, description="for a terminology: size of a seeded sample (DDBRC's number)")
+    seed: int = Field(
+        72, ge=0, description="seed for split, sample, terms and training (released code: 72 for the split)"
     )
-    seed: int = Field(72, ge=0, description="of split, sample, terms and training (released code: 72 for the split)")
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,9 @@ class Options(Config):
     """Which part and languages."""
 
     part: Literal["train", "dev", "test", "all"] = Field(
-        "test", description="part of MedSTS, SICK and STS-B; BIOSSES, of 100 pairs, is always taken whole"
+        "test", description="part of MedSTS, SICK and STS-B; BIOSSES, with 100 pairs, is always used completely"
     )
-    languages: str | None = Field(
-        None, description="languages of STS-B, e.g. en,it; by default all whose file is there"
-    )
+    languages: str | None = Field(None, description="languages of STS-B, e.g. en,it; by default all available ones")
 
 
 @dataclass(frozen=True)

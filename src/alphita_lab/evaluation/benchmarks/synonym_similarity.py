@@ -30,9 +30,9 @@ Floats = NDArray[np.float64]
 class Options(Config):
     """How many triplets."""
 
-    number: int = Field(5000, ge=10, description="concepts drawn, each giving one triplet")
-    language: str | None = Field(None, description="terms of this language only; all by default")
-    seed: int = Field(0, ge=0, description="of the draws")
+    number: int = Field(5000, ge=10, description="number of random concepts, with one triplet each")
+    language: str | None = Field(None, description="only terms in this language; all by default")
+    seed: int = Field(0, ge=0, description="seed for the samples")
 
 
 @dataclass(frozen=True)

@@ -35,24 +35,26 @@ class TermTraining(alphita.config.Config):
     clip: float
 
     languages: str = Field(
-        "", description="train on these languages only, weighted: en:1,it:4; empty: all alike (ours)"
+        "", description="train on these languages only, with weights: en:1,it:4; empty: all equally (ours)"
     )
     dropout: float | None = Field(None, ge=0, lt=1, description="dropout (none: the encoder's own)")
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic while training (ours)")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic during training (ours)")
     tokens_at_once: int = Field(
         0,
         ge=0,
-        description="tokens encoded at once; larger batches go in parts, with the same gradients but for dropout; "
-        "0: by the memory at the start",
+        description="tokens encoded at once; larger batches are split, with the same gradients apart from dropout; 0: "
+        "by the memory at the start",
     )
-    ema: float = Field(0.0, ge=0, lt=1, description="decay of the average of the weights that is kept; 0: none (ours)")
+    ema: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0: none (ours)")
     start_share: float = Field(
         0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
     )
-    seed: int = Field(0, ge=0, le=2**32 - 1, description="of sampling, initial values and dropout (ours)")
-    dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 with (ours)")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="seed for sampling, initial values and dropout (ours)")
+    dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 (ours)")
     evaluate_every: int = Field(0, ge=0, description="steps between dev scores; 0: only at the end (ours)")
-    keep: Literal["last", "best"] = Field("last", description="weights kept: the last, or the best by dev score (ours)")
+    keep: Literal["last", "best"] = Field(
+        "last", description="weights to keep: the last, or the best by dev score (ours)"
+    )
     log_every: int = Field(50, ge=0, description="steps between lines of log.jsonl (ours)")
     tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
     checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
@@ -76,7 +78,7 @@ class NameTraining(TermTraining):
     """Base of the configs of recipes that learn from a concept's names, and may learn noisy twins of them."""
 
     noise: float = Field(
-        0.0, ge=0, le=1, description="share of the names that also train mistyped, cut or in another order (ours)"
+        0.0, ge=0, le=1, description="share of the names that are also trained mistyped, cut or in another order (ours)"
     )
 
 

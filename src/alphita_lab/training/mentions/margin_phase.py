@@ -38,39 +38,41 @@ class MarginTraining(TermTraining):
     """The settings of the contrastive training; the defaults are the paper's where it states them."""
 
     # Data
-    mentions: str = Field("", description="mentions of names in a corpus, X.mentions; none: names alone (§3.1)")
-    contexts: int = Field(4, ge=0, description="contexts a name at most; 0: names alone (§4)")
-    bare: bool = Field(True, description="names train by themselves beside their contexts (ours; §3.1: contexts only)")
-    prototypes: int = Field(4, ge=1, description="prototypes a batch (§4)")
-    prototypes_a_concept: int = Field(3, ge=1, description="prototypes a concept at most (not stated; 2.4 by §3.1, §4)")
-    positives: int = Field(20, ge=1, description="k, positives a prototype at most (§4)")
-    negatives: int = Field(30, ge=1, description="m, possible hard negatives a prototype (§4)")
+    mentions: str = Field("", description="mentions of names in a corpus, X.mentions; none: names only (§3.1)")
+    contexts: int = Field(4, ge=0, description="maximum contexts per name; 0: names only (§4)")
+    bare: bool = Field(True, description="also train on names without context (ours; §3.1: contexts only)")
+    prototypes: int = Field(4, ge=1, description="prototypes per batch (§4)")
+    prototypes_a_concept: int = Field(
+        3, ge=1, description="maximum prototypes per concept (not stated; 2.4 by §3.1, §4)"
+    )
+    positives: int = Field(20, ge=1, description="k, maximum positives per prototype (§4)")
+    negatives: int = Field(30, ge=1, description="m, possible hard negatives per prototype (§4)")
     refresh_every: int = Field(0, ge=0, description="steps between searches for negatives; 0: every epoch (§3.2)")
-    exact_up_to: int = Field(2_000_000, ge=0, description="mentions searched exactly, above approximately (ours)")
-    max_length: int = Field(32, ge=3, description="tokens a name by itself (not stated; ours: as a window, §3.1)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: the mean of the mention, or [CLS] (§3.2)")
+    exact_up_to: int = Field(2_000_000, ge=0, description="number of mentions up to which the search is exact (ours)")
+    max_length: int = Field(32, ge=3, description="tokens of a single name (not stated; ours: as a window, §3.1)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="vector: the mean of the mention, or [CLS] (§3.2)")
     # Objective
     version: Literal["v1", "v2", "v3"] = Field("v3", description="the loss: equation 1, 2 or 3 (§3.2)")
-    graph: str = Field("", description="vectors of concepts, X.vectors, which v3 needs (§4: ComplEx)")
+    graph: str = Field("", description="vectors of concepts, X.vectors; required for v3 (§4: ComplEx)")
     detach_margin: bool = Field(True, description="v3: no gradient through the margin (not stated; ours)")
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (§4)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (§4)")
     lam: float = Field(0.5, description="v1: lambda (not stated; CODER's)")
     lambda_p: float = Field(1.0, description="v2: lambda of positive pairs (§3.2)")
-    lambda_n: float = Field(0.5, description="v2, and v3 where the graph lacks a concept: of negative pairs (§3.2)")
+    lambda_n: float = Field(0.5, description="v2, and v3 if the graph lacks a concept: lambda of negative pairs (§3.2)")
     eps: float = Field(0.1, description="MS loss: margin of the mining (§4)")
     mining: bool = Field(True, description="MS loss: only hard pairs of the batch count (§3.2)")
     # Optimisation
-    epochs: float = Field(4.0, gt=0, description="times that every prototype is drawn (§4)")
-    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs (§4: 50k batches, 6,250 steps of 8)")
-    accumulation: int = Field(8, ge=1, description="batches a step (§4)")
+    epochs: float = Field(4.0, gt=0, description="how often every prototype is drawn (§4)")
+    steps: int = Field(0, ge=0, description="optimiser steps, instead of epochs (§4: 50k batches, 6,250 steps of 8)")
+    accumulation: int = Field(8, ge=1, description="batches per step (§4)")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (§4)")
     warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 40% of all (§4: 20k of 50k)")
     schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="after the warm-up: linear or cosine to 0, or constant (not stated)"
+        "linear", description="schedule after the warm-up: linear or cosine to 0, or constant (not stated)"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (§4)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (§4)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (§4)")
 
     @model_validator(mode="after")
     def _languages_are_alike(self) -> MarginTraining:

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 class Distilling(TermTraining):
     """Settings of the distillation; maximal length and pooling are the injected encoder's, whatever is given."""
 
-    max_length: int = Field(32, ge=3, description="tokens a name (the injected encoder's)")
+    max_length: int = Field(32, ge=3, description="tokens per name (the injected encoder's)")
     pooling: Literal["cls", "mean"] = Field("mean", description="the vector (the injected encoder's)")
     batch: int = Field(128, ge=1, description="names a batch (ours)")
     steps: int = Field(10_000, ge=1, description="optimiser steps (ours)")
-    accumulation: int = Field(1, ge=1, description="batches a step (ours)")
+    accumulation: int = Field(1, ge=1, description="batches per step (ours)")
     learning_rate: float = Field(2e-5, gt=0, description="learning rate (ours)")
     warmup_steps: int = Field(500, ge=0, description="steps of linear warm-up (ours)")
-    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (ours)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="schedule after the warm-up (ours)")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (ours)")
-    clip: float = Field(1.0, gt=0, description="largest gradient norm (ours)")
+    clip: float = Field(1.0, gt=0, description="maximum gradient norm (ours)")
 
 
 def without_injection(encoder: str | Path, *, device: str = "auto") -> TermEncoder:

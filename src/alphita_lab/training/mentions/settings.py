@@ -8,7 +8,7 @@ from typing import Literal
 from alphita import options
 from alphita.options import option
 
-NAMES, KEPT = "Which names are searched", "What is kept"
+NAMES, KEPT = "Names to find", "Contexts to store"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,24 +23,24 @@ class MentionSettings:
     """
 
     languages: tuple[str, ...] = option(
-        (), "--language", help="Search names of this language, such as it; may be repeated; all if none."
+        (), "--language", help="Find names in this language only, such as it; repeatable; all by default."
     )
-    accents: Literal["keep", "strip"] = option("keep", panel=NAMES, help="keep, or strip those of Latin letters.")
-    acronyms: bool = option(True, panel=NAMES, help="Find names of 2 to 4 capitals in capitals only.")
+    accents: Literal["keep", "strip"] = option("keep", panel=NAMES, help="Accents: keep, or strip from Latin letters.")
+    acronyms: bool = option(True, panel=NAMES, help="Match names of 2 to 4 capitals in capitals only.")
     ambiguous: Literal["leave_out", "keep"] = option(
-        "leave_out", panel=NAMES, help="Names of several concepts: leave_out, or keep as a mention of each."
+        "leave_out", panel=NAMES, help="Names of several concepts: leave_out, or keep as a mention of each concept."
     )
     # Of scripts without spaces 2 are enough.
-    least_characters: int = option(3, least=1, panel=NAMES, help="Characters of a name that is searched.")
-    stop: tuple[str, ...] = option((), panel=NAMES, help="A name not to search, beside common words; may be repeated.")
-    window: int = option(32, least=1, help="Tokens of a context.")
-    contexts: int = option(4, least=1, help="Contexts kept of each name.")
+    least_characters: int = option(3, least=1, panel=NAMES, help="Minimum characters of a name.")
+    stop: tuple[str, ...] = option((), panel=NAMES, help="A name to skip, in addition to common words; repeatable.")
+    window: int = option(32, least=1, help="Tokens per context.")
+    contexts: int = option(4, least=1, help="Contexts to store per name.")
     sequence_tokens: int = option(
-        0, least=0, panel=KEPT, help="Keep whole documents too, in pieces of so many tokens; 0: none."
+        0, least=0, panel=KEPT, help="Also store whole documents, in pieces of this many tokens; 0: none."
     )
-    most_mentions: int = option(119, least=1, panel=KEPT, help="Mentions of such a piece.")
-    held_out_text: bool = option(False, panel=KEPT, help="Keep texts in which a held-out string stands.")
-    seed: int = option(0, least=0, most=2**32 - 1, panel=KEPT, help="Of the choice of contexts.")
+    most_mentions: int = option(119, least=1, panel=KEPT, help="Maximum mentions per piece.")
+    held_out_text: bool = option(False, panel=KEPT, help="Keep texts that contain a held-out string.")
+    seed: int = option(0, least=0, most=2**32 - 1, panel=KEPT, help="Seed for the choice of contexts.")
 
     def __post_init__(self) -> None:
         """Check the values, and bring languages to their one spelling."""

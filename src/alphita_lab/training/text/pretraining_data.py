@@ -38,24 +38,28 @@ class Pretraining(TermTraining):
 
     # Data
     corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (table 1)")
-    text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
-    max_length: int = Field(128, ge=8, description="tokens a sequence, special ones counted (§4.2.1)")
+    text_field: str = Field("text", description="field of JSON Lines with the text (ours)")
+    max_length: int = Field(128, ge=8, description="tokens per sequence, including special ones (§4.2.1)")
     pooling: Literal["cls", "mean"] = Field(
         "cls", description="E: [CLS], or the mean of the tokens (not stated; released code)"
     )
     segmenter: Literal["words", "jieba", "none"] = Field(
-        "words", description="what finds words: letters and digits, jieba for Chinese, none (§3.1: a segmenter)"
+        "words", description="word segmenter: letters and digits, jieba for Chinese, or none (§3.1: a segmenter)"
     )
-    entities: bool = Field(True, description="names of the terminology are masked whole: EM (§3.1)")
+    entities: bool = Field(True, description="mask names of the terminology as a whole: EM (§3.1)")
     attributes: str = Field("", description="relations that are attributes, a,b; empty: all (table 2: two)")
-    dev_sequences: int = Field(0, ge=0, description="sequences held out to score RTD with (not stated; ours)")
-    dev_attributes: int = Field(0, ge=0, description="values of products held out to score PAP with (ours)")
+    dev_sequences: int = Field(0, ge=0, description="sequences held out to score RTD (not stated; ours)")
+    dev_attributes: int = Field(0, ge=0, description="values of products held out to score PAP (ours)")
     # Model
-    scratch: bool = Field(True, description="random weights; else those of --encoder (§4: from scratch)")
-    vocabulary: int = Field(
-        21_128, ge=0, description="scratch: tokens trained on the corpus; 0: those of --encoder (Chinese BERT's number)"
+    scratch: bool = Field(
+        True, description="start from random weights, otherwise from those of --encoder (§4: from scratch)"
     )
-    lower_case: bool = Field(True, description="trained tokens drop case (not stated; BERT's)")
+    vocabulary: int = Field(
+        21_128,
+        ge=0,
+        description="scratch: number of tokens trained on the corpus; 0: those of --encoder (Chinese BERT's number)",
+    )
+    lower_case: bool = Field(True, description="trained tokens ignore case (not stated; BERT's)")
     accents: bool = Field(False, description="trained tokens keep accents (not stated; BERT drops them)")
     layers: int = Field(12, ge=1, description="scratch: layers (§4.2.1)")
     hidden: int = Field(768, ge=8, description="scratch: width, a multiple of heads (§4.2.1)")
