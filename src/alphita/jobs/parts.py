@@ -108,6 +108,8 @@ class Parts:
             what = "this is not a job of alphita"
             raise InputError(what, file=str(self.place / JOB), remedy="begin anew with --force") from None
         refuse_other(before, job)
+        # A kill while a finished job's parts were removed may have left some of them.
+        self.make(CHUNKS)
         return date
 
     def put_chunk(self, number: int, chunk: Chunk) -> None:
