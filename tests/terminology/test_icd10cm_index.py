@@ -159,15 +159,6 @@ def test_bad_rows_are_set_aside_with_those_below_them(
     assert index_drops(terminology)["index entries of codes that are not in the tabular list"] == 1
 
 
-XML_BAD = [
-    ('<term level="1">\n        <title>bowel', '<term level="2">\n        <title>bowel', 10, "level", "2"),
-    ('<term level="1">\n        <title>bowel', "<term>\n        <title>bowel", 10, "level", ""),
-    ("<title>bowel<nemod>(gut)</nemod>, acute</title>", "<title><nemod>(gut)</nemod></title>", 10, "title", ""),
-    ("<title>bowel<nemod>(gut)</nemod>, acute</title>", "", 10, "title", ""),
-    ("<code>A00.-</code>", "<code>cholera</code>", 15, "code", "cholera"),
-]
-
-
 @pytest.mark.parametrize(("old", "new", "line", "field", "value"), cases("icd10cm_index_bad_entries.tsv"))
 def test_bad_entries_of_xml_are_set_aside(
     load: Load, write: Write, old: str, new: str, line: str, field: str, value: str

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alphita import config
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.terminology import languages
-from alphita.terminology.languages import Language
+from alphita.terminology import languages, store
+from alphita.terminology.languages import Language, among, by_tag, primary, speaks
+from alphita.terminology.model import Tables
+from alphita.terminology.store import load_terminology
 from tests.terminology.conftest import cases
 
 
@@ -49,3 +54,71 @@ def test_as_an_option() -> None:
     assert config.resolve(Options, sets=["language=GER"]).language == "de"
     with pytest.raises(UsageError, match=r"option 'language': unknown language.*'xx'"):
         config.resolve(Options, sets=["language=xx"])
+
+
+TAGS = st.lists(st.sampled_from(["pt", "br", "latn", "en"]), min_size=1, max_size=4).map("-".join)
+
+
+@pytest.mark.parametrize(
+    ("tag", "language", "is_so"),
+    [
+        ("en", "en", True),
+        ("en-GB", "en", True),
+        ("en", "en-GB", False),
+        ("en-US", "en-GB", False),
+        ("zh-Hant-TW", "zh-Hant", True),
+        ("zh-Hant-TW", "zh-TW", False),
+        ("den", "de", False),
+        ("de-DE", "d", False),
+        ("pt-BR", "PT_br", True),
+        ("", "en", False),
+        (None, "en", False),
+        ("en", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_language_stands_for_itself_and_what_is_narrower(tag, language, is_so):
+    assert speaks(tag, language) is is_so
+
+
+@given(TAGS, TAGS)
+def test_it_is_a_question_of_subtags(tag, language):
+    parts, wanted = tag.split("-"), language.split("-")
+    assert speaks(tag.upper(), language) == (parts[: len(wanted)] == wanted)
+
+
+def test_the_language_itself():
+    assert [primary(tag) for tag in ("en", "en-GB", "EN_gb", "zh-Hant-TW", "")] == ["en", "en", "en", "zh", ""]
+
+
+def test_among():
+    assert among(["en-GB", None, "pt", "en", "en-GB", ""], ["en", "pt-BR"]) == ["en", "en-GB"]
+    assert among(["en"], []) == []
+
+
+def test_the_narrowest_language_that_a_tag_is_of_gives_it_its_weight():
+    tags = ["zh", "zh-Hant", "zh-Hant-TW", "zh-Hans", "en", "pt-BR"]
+    assert by_tag(tags, {"zh": 2.0, "zh-Hant": 3.0, "pt-br": 0.5}) == {
+        "zh": 2.0,
+        "zh-Hant": 3.0,
+        "zh-Hant-TW": 3.0,
+        "zh-Hans": 2.0,
+        "pt-BR": 0.5,
+    }
+    assert by_tag(tags, {}) == {}
+
+
+def test_the_terms_that_train_are_chosen_so(tmp_path):
+    rows = [("T:1", "lift", "en-GB"), ("T:1", "elevator", "en"), ("T:1", "Aufzug", "de"), ("T:1", "Lift", "de-CH")]
+    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
+    store.save(Tables(pl.DataFrame({"id": ["T:1"], "source": ["T"]}), terms), tmp_path / "t.terminology")
+    terminology = load_terminology(tmp_path / "t.terminology")
+
+    def chosen(*languages: str) -> list[str]:
+        taken, _ = terminology.training_terms(languages=languages)
+        return sorted(terminology.terms["string"].take(taken).to_pylist())
+
+    assert chosen("en") == ["elevator", "lift"]
+    assert chosen("en-gb") == ["lift"]
+    assert chosen("de-CH", "fr", "en-GB") == ["lift"]  # "Lift" of de-CH cleans to the same, and comes later
+    assert chosen("fr") == []
