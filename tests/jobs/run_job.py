@@ -18,7 +18,7 @@ import numpy as np
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
-from alphita.jobs.journal import Chunk, Journal
+from alphita.jobs.parts import Chunk, Parts
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header, TargetInfo
@@ -60,14 +60,14 @@ def main(
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     if kill:
-        add = Journal.add
+        put = Parts.put_chunk
 
-        def adding(journal: Journal, chunk: Chunk) -> None:
-            if len(journal.chunks) == int(kill):
+        def putting(parts: Parts, number: int, chunk: Chunk) -> None:
+            if number == int(kill):
                 os.kill(os.getpid(), signal.SIGKILL)
-            add(journal, chunk)
+            put(parts, number, chunk)
 
-        Journal.add = adding  # type: ignore[method-assign]
+        Parts.put_chunk = putting  # type: ignore[method-assign]
     normalizer = Normalizer(Index.open(index), encoder=MoodyEncoder())
     try:
         name = Path(out).name.partition(".")[2]

@@ -622,7 +622,7 @@ def test_kill_9_and_resume_give_the_unbroken_output(index_path, many, tmp_path, 
     moody = Normalizer(Index.open(index_path), encoder=MoodyEncoder())
     run(moody, Job(table_of(many), unbroken, name, top_k=2, chunk_rows=50, header=HEADER))
     out = tmp_path / f"out.{name}"
-    # Each kill comes when a chunk is written, but not in the journal yet.
+    # Each kill comes when a chunk is answered, but not kept yet.
     for chunks in (3, 20, 41) if name == "csv" else (41,):
         process = start(index_path, many, out, "resume", "", "50", str(chunks))
         process.communicate()
