@@ -174,7 +174,7 @@ def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -
         if end := piece.rfind(b"\n") + 1:
             yield rest + piece[:end]
             rest = b""
-            number += piece.count(b"\n")
+            number += piece.count(b"\n") if counted else 0
         rest += piece[end:]
         if len(rest) > MAX_LINE_BYTES:
             problem = "a line of more than 16 MB: this is not a text file of the format"
@@ -290,10 +290,16 @@ class Split:
         self._others = bytes(set(range(256)) - set(marks))
         self._marks_of_a_line = delimiter.encode() * (n_cells - 1) + b"\n"
 
+    def fits(self, raw: bytes) -> int:
+        """Return how many lines there are, if every one has its number of cells; else 0."""
+        marks = raw.translate(None, self._others)
+        n_lines = len(marks) // len(self._marks_of_a_line)
+        return n_lines if marks == self._marks_of_a_line * n_lines else 0
+
     def frame(self, raw: bytes, first: int, places: Sequence[int]) -> pl.DataFrame | None:
         """Return the cells at `places`, in columns called by these, and `line`; None: a line has not its number."""
-        n_lines = raw.count(b"\n")
-        if raw.translate(None, self._others) != self._marks_of_a_line * n_lines:
+        n_lines = self.fits(raw)
+        if not n_lines:
             return None
         cells = pl.read_csv(
             raw,

@@ -138,8 +138,10 @@ class Release:
     def _lines(self, first: bytes, n_fields: int, places: Mapping[str, int], shown: str) -> Lines:
         """Return what makes frames of the lines of a file, of which `first` is the first block."""
         # Some tools leave out the '|' that ends the line: in all lines, so most of them tell and no single one.
-        counts = Counter(line.count(b"|") for line in first.split(b"\n")[:-1])
-        n_pipes = n_fields - (counts[n_fields - 1] > counts[n_fields])
+        n_pipes = n_fields
+        if not _files.Split("|", n_fields + 1).fits(first):
+            counts = Counter(line.count(b"|") for line in first.split(b"\n")[:-1])
+            n_pipes -= counts[n_fields - 1] > counts[n_fields]
 
         def check(raw: bytes) -> str | None:
             n_found = raw.count(b"|")
