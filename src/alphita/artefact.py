@@ -52,7 +52,6 @@ class Draft:
     """An artefact being written.
 
     Attributes:
-        path: the folder to write files into; it becomes the artefact.
         fields: what goes into the manifest beside the hashes (sources, config, seed, licence, ...).
     """
 

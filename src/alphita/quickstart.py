@@ -34,7 +34,6 @@ class Asked(NamedTuple):
     """What is answered: local codes first, then the sample.
 
     Attributes:
-        mentions: n strings.
         codes: of each its local code, or None.
         frequencies: how often each occurs, or None.
         contexts: the note that stands beside each, or None.
@@ -50,7 +49,6 @@ class Sample(NamedTuple):
     """Strings whose concept is known.
 
     Attributes:
-        mentions: n strings.
         concepts: the concept of each; None: it names none (NIL).
         kinds: what kind of string each is; "" where that is not told.
     """
@@ -132,15 +130,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
 
 @dataclass
 class Tally:
-    """How the strings of one kind were answered.
-
-    Attributes:
-        n: strings.
-        right: whose first candidate is right, whatever was decided; of strings that name nothing: answered NIL.
-        nil: answered NIL.
-        accepted: accepted unseen.
-        wrong: accepted, and wrong.
-    """
+    """How the strings of one kind were answered."""
 
     n: int = 0
     right: int = 0

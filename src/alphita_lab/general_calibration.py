@@ -45,10 +45,6 @@ class Vocabulary:
     """A vocabulary to fit on.
 
     Attributes:
-        name: as reports call it.
-        index: of its strings, made with the encoder.
-        version: as its publisher calls it.
-        licence: of its strings.
         held: strings that the index was made without (`exclude`), so that no head has learned from them either, with
             their concepts; None: the index's own synonyms are taken as not there.
     """
@@ -71,7 +67,6 @@ class Held(NamedTuple):
     """The examples of a vocabulary.
 
     Attributes:
-        learned: those to learn from.
         tested: the mixture, of other concepts, to test on.
     """
 
@@ -80,13 +75,7 @@ class Held(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A vocabulary as answered by what was fitted on the others.
-
-    Attributes:
-        tested: the answers.
-        certificates: by allowed error.
-        nil_threshold: of the others.
-    """
+    """A vocabulary as answered by what was fitted on the others."""
 
     tested: Tested
     certificates: Mapping[float, Certificate]

@@ -28,13 +28,11 @@ class Settings:
     """What is found, and what is kept of it.
 
     Attributes:
-        exact: names of the terminology alone, without the encoder: quick, and without confidence.
         precision: keep mentions of at least this confidence, 0 to 1: as far as the confidence holds for such texts, at
             least this share of what is kept is right; None: the two thresholds below.
         name_confidence: the least confidence of what is a name, but for order and inflection.
         alike_confidence: of what would be a name if a word stood for another, or has no more in common with one than
             roots, if the normalizer answers the same concept.
-        phrase_confidence: of other phrases.
         context_rules: a file of rules in place of those that come with Alphita; None: these.
     """
 

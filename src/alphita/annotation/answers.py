@@ -31,7 +31,6 @@ class Span(NamedTuple):
     """What is asked for a place.
 
     Attributes:
-        pieces: its parts in the text.
         asked: the string to look up: the words themselves, or what the text defines them to stand for.
         hit: the name that it is; None: it is a phrase.
         within: the names that stand in a phrase, as rows of the index.

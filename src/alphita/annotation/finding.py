@@ -29,8 +29,6 @@ class Hit(NamedTuple):
     Attributes:
         pieces: its parts in the text; one unless it shares a head.
         asked: the words as one string, for the normalizer.
-        row: the string of the index that it equals.
-        level: how closely.
     """
 
     pieces: tuple[Place, ...]

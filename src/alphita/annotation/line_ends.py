@@ -21,8 +21,6 @@ class Lines(NamedTuple):
     """A text, as it was given and with line feeds.
 
     Attributes:
-        given: as it was given.
-        text: with line feeds.
         longer: the places in `text`, ascending, of line ends that are longer in `given`, once a further character.
     """
 

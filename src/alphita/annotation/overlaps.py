@@ -16,17 +16,11 @@ class Candidate(NamedTuple):
     """A span that may stand.
 
     Attributes:
-        pieces: its parts.
-        asked: the words as one string.
-        concept_id: what it names.
-        concept_name: its preferred term.
         matched_term: the term it equals or is nearest to.
         confidence: 0 to 1; None: not judged.
         decision: "accept" or "review".
-        method: see `Annotation`.
         is_name: whether it is a name, but for order and inflection.
         is_alike: whether words of a name, or their equivalents, name the concept that the normalizer answers.
-        is_certain: see above.
     """
 
     pieces: tuple[Place, ...]

@@ -40,9 +40,6 @@ class Token(NamedTuple):
     """A word.
 
     Attributes:
-        start: its first character in the text.
-        end: the character behind its last.
-        form: cleaned.
         joins: how it stands to the token before: "" (spaces or a hyphen), "," (comma, bracket, slash) or "|" (a break).
     """
 

@@ -94,14 +94,9 @@ class Calibration:
     Attributes:
         ranker: orders the candidates and scores NIL.
         calibrators: from evidence to confidence, by language; "all" for every other.
-        nil_threshold: a question whose NIL probability is greater is answered NIL.
         accept: allowed error -> the confidence from which answers are accepted; None: cannot be certified.
         estimated: allowed error -> the confidence from which answers are accepted where none can be certified.
-        figures: what was measured on the calibration data, as JSON.
         definitions: vectors of the concepts' definitions, which the ranker looks at.
-        abbreviations: those of the terminology.
-        cosines: makes the cosines of the index's encoder those of the one that the ranker was fitted with, if it is
-            another.
         fields: for the manifest: hashes, settings, counts.
     """
 

@@ -44,8 +44,6 @@ class CandidatePairs(NamedTuple):
         cosine: (p,) float32, -1 to 1; 0 where vectors were not asked for.
         letters: (p,) float32, n-gram similarity, 0 to 1; 0 where letters were not asked for.
         vectors: (q, dim) float32 of length 1, of the queries; None where vectors were not asked for.
-        exhausted: whether there are no more strings to be found, by any route.
-        asked: the routes that were asked, as bits.
     """
 
     query: NDArray[np.int64]

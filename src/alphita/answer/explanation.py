@@ -25,11 +25,9 @@ class RunnerUp:
 
     Attributes:
         concept_id: CURIE.
-        concept_name: its preferred term.
         matched_term: the term that speaks for it.
         behind: what it lacks against the answer, by group of features, greatest first: positive numbers speak for the
-            answer. Empty where nothing was learned.
-        contradictions: in what its term contradicts the mention.
+            answer.
     """
 
     concept_id: str
@@ -47,19 +45,16 @@ class Explanation:
         answer: the answer in words: "equal to", "nearest to", or why it is NIL.
         matched_term: the term that speaks for the concept; None where nothing was found.
         term_kind: what the term is to its concept: "preferred name", "exact synonym", "broad synonym", ...
-        routes: the ways that found it.
         similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name; of the routes that were asked.
         definition: the concept's, or None.
         parents: names of the concept's parents.
         semantic_types: the concept's.
         expansion: what the mention was taken to stand for, and whence that is known; None for no abbreviation.
-        contradictions: in what mention and term contradict each other.
         retired: the retired concept whose term matched; None for a live one.
         non_standard: the non-standard concept (OMOP) whose term matched, where it maps to this one; else None.
-        runners_up: the next candidates, best first.
         nil: the ranker's probability that no concept fits, 0 to 1; None where nothing was learned.
         gave: what each group of features gave the answer, against a middling candidate, greatest first: positive
-            numbers speak for it. Empty where nothing was learned.
+            numbers speak for it.
     """
 
     answer: str

@@ -173,13 +173,7 @@ _AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention",
 
 
 class Strings(NamedTuple):
-    """What is known of some cleaned strings, beside their letters and vectors.
-
-    Attributes:
-        texts: the strings.
-        words: their words.
-        profiles: what they say of sides, stages, doses, ...
-    """
+    """What is known of some cleaned strings, beside their letters and vectors."""
 
     texts: Sequence[str]
     words: Words

@@ -35,7 +35,6 @@ class Questions(NamedTuple):
     """Distinct questions.
 
     Attributes:
-        queries: distinct cleaned strings.
         requests: for each question the numbers of its queries, its own string first.
         readings: for each question its other readings, in the order of its further queries.
         languages: for each question its mention's language, or None.
@@ -60,11 +59,7 @@ class Scored(NamedTuple):
     """The candidates of some questions.
 
     Attributes:
-        queries: the cleaned strings that `table.query` counts.
-        table: the candidates.
         features: theirs; None if they were not asked for.
-        exhausted: whether looking deeper would find no more.
-        routes: those that were asked, as bits.
     """
 
     queries: list[str]

@@ -81,12 +81,7 @@ def standardised(inputs: NDArray[np.float32], mean: NDArray[Any], scale: NDArray
 
 @dataclass(frozen=True)
 class Ranker:
-    """Scores candidates and NIL: the mean of a few members that differ in their first weights only.
-
-    Attributes:
-        candidates: one network a member, over the features of a candidate.
-        mentions: likewise, over what `about` gathers of a mention; gives u.
-    """
+    """Scores candidates and NIL: the mean of a few members that differ in their first weights only."""
 
     candidates: tuple[Network, ...]
     mentions: tuple[Network, ...]

@@ -240,7 +240,6 @@ class Languages(NamedTuple):
     """The languages of an index's terms.
 
     Attributes:
-        names: primary language subtags.
         of_term: (n_terms,) int16, a place in `names`; -1 where a term has none.
     """
 

@@ -84,7 +84,6 @@ class Candidates(NamedTuple):
         equal: (c,) bool: equal to what found them.
         same_words: (c,) bool: of the same words.
         text: (c,) row in `texts`.
-        texts: the cleaned strings of terms.
         term: (c,) their terms.
         concept: (c,) their concepts.
     """

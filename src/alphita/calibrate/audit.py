@@ -61,7 +61,6 @@ class Audit:
     """What a review proves of one output file.
 
     Attributes:
-        output: the file.
         accepted: its accepted rows.
         sampled: rows drawn from them.
         wrong: rows of the sample that the reviewer says are wrong.
@@ -69,7 +68,6 @@ class Audit:
         observed: share of the sample that is wrong or left open.
         most_wrong: accepted rows that are wrong, at most.
         bound: the same as a share of the accepted rows.
-        level: the confidence with which it holds.
     """
 
     output: str

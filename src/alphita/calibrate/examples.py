@@ -61,11 +61,9 @@ class Examples(NamedTuple):
     """Mentions whose answer is known.
 
     Attributes:
-        mentions: n strings.
         concepts: (n,) int64 the right concept's row in the index; -1: NIL.
         hidden_strings: (n,) int64 a string of the index that is taken as not there; -1 for none.
         hidden_concepts: (n,) int64 a concept that is taken as not there; -1 for none.
-        kinds: n of `KINDS`.
     """
 
     mentions: list[str]

@@ -207,8 +207,6 @@ class Tested(NamedTuple):
     """What is tested on, and what the calibrated ranker answers.
 
     Attributes:
-        seen: n examples.
-        answers: to them.
         right: (n,) whether the best candidate is right.
         nil: (n,) whether the answer is NIL.
     """

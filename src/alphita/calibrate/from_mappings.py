@@ -50,13 +50,10 @@ class Reviewed:
     """A settled mention.
 
     Attributes:
-        mention: the string.
         concept_id: CURIE; None: no concept fits, or (then `label` is False) the right one is not known.
         relation: how the concept stands to the mention; None without one.
         wrong: matched terms of candidates that people passed over or rejected.
         language: of the term by which the concept was found; None if it was not among the candidates.
-        decision: id of the decision that settled it.
-        label: whether it says what the mention means.
     """
 
     mention: str

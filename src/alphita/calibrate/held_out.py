@@ -46,7 +46,6 @@ class Known(NamedTuple):
     """Held-out strings and what they are.
 
     Attributes:
-        strings: n strings.
         concepts: (n,) int64 rows of the index.
         origin: where they come from, for reports.
     """

@@ -26,13 +26,8 @@ class Bin(NamedTuple):
     """Answers of like confidence: a row of the reliability table.
 
     Attributes:
-        least: the least confidence among them.
-        greatest: the greatest.
-        answers: how many.
-        confidence: their mean confidence.
         right: the share of them that is right.
         low: low end of the 95% Clopper-Pearson interval of that share.
-        high: high end.
     """
 
     least: float

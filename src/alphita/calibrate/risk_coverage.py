@@ -40,14 +40,8 @@ class Certificate:
 
     Attributes:
         error: the allowed share of errors among the accepted.
-        delta: the chance that the certificate is wrong.
-        n: answers of the calibration data.
         threshold: the certified confidence from which answers are accepted; None: cannot certify.
-        accepted: answers accepted at it; without one, at the first threshold tested.
-        wrong: errors among them.
-        bound: the upper 1 - delta Clopper-Pearson limit of the error at the threshold, at most `error`. What holds with
-            1 - delta is `error`; the limit shows how much room was left. None: cannot certify.
-        tested: thresholds tested.
+        bound: the upper 1 - delta Clopper-Pearson limit of the error at the threshold, at most `error`.
         reason: why it cannot be certified, else None.
     """
 
@@ -174,13 +168,10 @@ class CoverageRow(NamedTuple):
     """One allowed error of the table; shares are of all answers.
 
     Attributes:
-        error: allowed among the accepted.
         threshold: the certified confidence; None: cannot certify, and nothing is accepted.
         accepted: share accepted.
         review: share left for review.
         nil: share NIL.
-        wrong: errors found among the accepted.
-        bound: see `Certificate`.
         reason: why it cannot be certified, else None.
     """
 
@@ -200,9 +191,7 @@ class RiskCoverage:
 
     Attributes:
         population: what the calibration data are; the table holds for mentions drawn like them, and for no others.
-        n: answers.
         level: 1 - delta, with which each row holds by itself.
-        rows: by allowed error.
         nil_lost: share of the mentions that name a concept and are NIL; None where it is not known which do.
         nil_found: share of the mentions that name none and are NIL; None likewise, or if there are none.
     """

@@ -23,13 +23,7 @@ WEIGHT = 4.0
 
 
 class Seen(NamedTuple):
-    """Examples with their candidates.
-
-    Attributes:
-        examples: n of them, none with nothing in it.
-        table: their candidates.
-        training: the candidates' features, and which are right.
-    """
+    """Examples with their candidates."""
 
     examples: Examples
     table: CandidateTable

@@ -78,13 +78,7 @@ class Runtime(Protocol):
 
 
 class TermEncoder:
-    """Encodes terms. `TermEncoder.load(name)` opens one.
-
-    Attributes:
-        folder: the folder it was loaded from.
-        settings: pooling, maximal length, normalisation.
-        head: what was learned on top of the model's vectors, if anything was; training goes on without it.
-    """
+    """Encodes terms. `TermEncoder.load(name)` opens one."""
 
     def __init__(
         self,

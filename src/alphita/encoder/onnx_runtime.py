@@ -27,12 +27,9 @@ class OnnxRuntime:
     """Runs an exported model over batches.
 
     Attributes:
-        folder: the model folder.
         precision: "int8" or "fp32".
-        dim: numbers in a vector.
         budget: tokens a batch; larger ones fall out of the processor's cache.
         one_length: the graph has no mask, so a batch holds rows of one length.
-        exportable: it is exported already.
     """
 
     budget = 1024

@@ -204,9 +204,7 @@ class Fertility:
     """What becomes of words under a vocabulary.
 
     Attributes:
-        words: words, each as often as it occurs.
         tokens: their tokens, without special ones; an unknown word is one.
-        unknown: the words that are unknown.
     """
 
     words: int

@@ -48,7 +48,6 @@ class Enrichment(NamedTuple):
     Attributes:
         lender: what names are borrowed from; None: none are.
         short_forms: short, long, share, language, english: see `read_short_forms`; None: none are known.
-        learn: how much a head is taught.
     """
 
     lender: Lender | None

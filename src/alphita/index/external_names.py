@@ -58,9 +58,7 @@ class Lender(NamedTuple):
     """What lends names.
 
     Attributes:
-        names: `PREPARED`; names of one id are synonyms, the preferred one first.
         equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
-        hash: of its content.
         given: sources that a user gives, each with the number of names that lend nothing, for nothing else has their
             id: which of their names is the first need mean nothing.
         unlent: the id of a concept, of any terminology, and a name that none but the user lends it.

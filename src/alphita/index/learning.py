@@ -164,7 +164,6 @@ class HeadSettings:
     """How it is learned.
 
     Attributes:
-        hidden: units of the head.
         batch: pairs of rows in a step.
         bunch: concepts that come together because they lie near each other.
         variants: share of the pairs that are of a name and a variant of it, where there are any.
@@ -174,7 +173,6 @@ class HeadSettings:
         rate: greatest step size of Adam.
         warm_up: share of the steps in which it grows from 0; then it falls to 0 as a cosine.
         noise: expected length of the noise added to an input of length 1.
-        checks: times that the head is looked at; the best is kept.
         gain: share of the questions that must be won, at least.
         harm: share of noisy strings that may be lost.
     """

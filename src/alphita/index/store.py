@@ -132,11 +132,6 @@ class IndexedConcept(NamedTuple):
 
     Attributes:
         id: CURIE.
-        name: the preferred term.
-        source: prefix of the terminology it comes from.
-        definition: the first one.
-        parents: names of its nearest ancestors that are indexed too.
-        semantic_types: names of its categories.
     """
 
     id: str

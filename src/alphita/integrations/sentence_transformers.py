@@ -20,11 +20,7 @@ except ModuleNotFoundError:
 
 
 class EncoderModule(torch.nn.Module):
-    """A `TermEncoder` between strings and their vectors.
-
-    Attributes:
-        encoder: what encodes.
-    """
+    """A `TermEncoder` between strings and their vectors."""
 
     # Its files lie beside modules.json.
     save_in_root = True

@@ -56,14 +56,9 @@ class ComponentSettings:
 
     Attributes:
         to: what to answer with, as for `alphita.load`: "hpo", a terminology's file, an index folder.
-        top_k: candidates kept of each span.
         error: the allowed error, 0 to 1, at which answers are accepted unseen; None: the usual one, if calibrated.
-        context: let the doc's text decide what abbreviations mean.
         only_labels: look at spans with these labels alone; None: at all.
         spans_key: the group of `doc.spans`; None: `doc.ents`.
-        prefix: put before the names of the attributes, to have several components in one pipeline.
-        options: further options of `Normalizer`: floor, target, abbreviations, threads, ...; `filters` as a table.
-        language: of the pipeline, which the model is chosen by (`alphita.load`).
     """
 
     to: str

@@ -41,14 +41,8 @@ class FindingSettings:
 
     Attributes:
         to: what to answer with, as for `alphita.load`.
-        exact: see `alphita.annotation.annotator.Settings`.
-        precision: likewise.
-        context_rules: likewise; a file.
         spans_key: the group of `doc.spans`; None: `doc.ents`.
-        label: of the spans.
-        prefix: put before the names of the attributes.
         options: of `Normalizer`, as for the component `alphita`.
-        language: of the pipeline.
     """
 
     to: str

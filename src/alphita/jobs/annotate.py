@@ -39,7 +39,6 @@ class Job:
     """What to annotate, and where to.
 
     Attributes:
-        texts: the input.
         out: the output, a file or a folder, or "-" for stdout.
         format: a module of `alphita.annotation.formats`; "" to take it from the output's name.
         private: no value of the input in the rejects, and an output that only its owner can read.
@@ -61,16 +60,8 @@ class Summary:
     """What a job did.
 
     Attributes:
-        documents: texts that were annotated.
-        rejected: texts that could not be used.
-        words: of the texts.
-        mentions: that were found.
-        concepts: distinct ones among them.
         said: mentions by what the text says of them; one may count for several.
         accepted: mentions whose concept may be accepted unseen.
-        resumed: texts that an earlier, broken run had done.
-        lost: what the format has no place for, counted in words.
-        out: the output.
         rejects: the file of rejects; None if there are none.
     """
 

@@ -41,25 +41,15 @@ class NormalizerSettings:
     """What to normalise and how: small, hashable, and the same in every process.
 
     Attributes:
-        index: the index folder, at the same place on every machine.
-        column: the column of mentions.
         context: the column of the text that each mention stands in, or None.
         language: the column of each mention's language (BCP-47), or None.
         top_k: most candidates per row.
-        explain: add the column `explanation`.
-        ranking: see `Normalizer`, as all below.
         calibration: a folder; None: that of the index, if any.
         floor: similarity, -1 to 1, below which no concept is given; without calibration.
         error: allowed share of errors, 0 to 1, among what is accepted; None: the usual one, if calibrated.
-        target: give codes of this code system.
         filters: which concepts may be answered.
-        abbreviations: the user's own list, a file.
-        precision: of the encoder.
-        device: where the encoder runs.
         threads: of each process; None: as the process has them.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
-        memory: what people settled before: it answers first, and the columns `REVIEW` are added. It is no part of the
-            normaliser, so that settings with and without it are equal.
     """
 
     index: str

@@ -108,9 +108,7 @@ class Outcome:
 
     Attributes:
         summary: the counts of all rows, and the time taken by this run.
-        parts: files of the output.
         distinct: questions that were answered, each once.
-        engine: its facts.
         seconds: of each step in this run.
     """
 
@@ -126,14 +124,7 @@ class Plan:
     """A job, cut into tasks: what every worker must know.
 
     Attributes:
-        settings: without the input's definitions and what people settled before, which are in files of their own.
-        index_hash: of the index's content.
-        columns: the input's.
-        names: of the output's columns.
         private: files are for their owner alone, where they lie on a disk, and rejects tell no values.
-        parts: of the input.
-        buckets: over how many the distinct questions are spread.
-        remembers: what people settled before answers first.
     """
 
     out: str
@@ -220,17 +211,7 @@ class Plan:
 
 
 def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = False) -> Outcome:
-    """Normalise Parquet on an engine.
-
-    Args:
-        shards: what, and where to.
-        engine: an open one.
-        resume: go on with a job that was broken off.
-        force: move an output that is there aside.
-
-    Raises:
-        AlphitaError: the options, the input, the output's folder or a machine will not do; or a task failed.
-    """
+    """Normalise Parquet on an engine."""
     if resume and force:
         raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
     start = time.monotonic()

@@ -155,8 +155,6 @@ class EncoderOpening:
 
     Attributes:
         precision: never "auto": vectors of two precisions are not equal.
-        content_hash: of the driver's encoder.
-        parts: where the blocks are.
     """
 
     model: str

@@ -75,20 +75,15 @@ class Job:
     """What to normalise, where to, and how.
 
     Attributes:
-        table: the input.
         out: the output file, or "-" for stdout.
         format: a module of `alphita.mappings.formats`; "" to take it from the output's name.
         top_k: most candidates per row.
         private: no value of the input in rejects and errors, and an output that only its owner can read.
         chunk_rows: rows that are made durable together, at most.
-        explain: give each answer its explanation.
-        split: a mention that joins several names is asked as each of them.
         audit: accepted rows to draw at random for review; 0: none.
         audit_out: the file for them; None: OUT.audit.csv.
-        header: what is said of the whole output; its columns, date and sources are filled in.
         report: the file for the counts, which the caller writes; None: there is none.
         memory: what people settled before: it answers first; None: nobody is asked.
-        reads: files that are read beside the input, each by what it is called.
     """
 
     table: MentionFile

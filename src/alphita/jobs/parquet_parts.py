@@ -44,7 +44,6 @@ class ParquetSource:
     """An input file.
 
     Attributes:
-        file: where it lies.
         groups: rows of each of its row groups.
         digest: of its size and its footer, which names size, place and extremes of every column of every row group.
     """
@@ -59,10 +58,8 @@ class Part:
     """A run of rows of one file.
 
     Attributes:
-        file: where it lies.
         groups: the row groups, from the first to the one after the last.
         skip: rows of these that belong to parts before.
-        rows: how many it has.
         line: rows of the file before it.
         first: rows of the whole input before it.
     """
@@ -80,7 +77,6 @@ class Columns:
     """The columns of an input that are read.
 
     Attributes:
-        mention: of the strings.
         code: of the input's own codes, or None.
         context: of the texts that they stand in, or None.
         language: of their languages, or None.
@@ -118,7 +114,6 @@ class Rows:
 
     Attributes:
         numbers: 1-based, of the whole input, (n,).
-        mention: n strings.
         code: n strings or nulls; None if no column was named.
         frequency: n whole numbers or nulls, likewise.
         asked: which question each row asks, (n,).

@@ -32,7 +32,6 @@ class Parts:
     """The parts of a job.
 
     Attributes:
-        place: their folder.
         private: files are for their owner alone, where they lie on a disk.
     """
 
@@ -147,7 +146,6 @@ class Chunk(NamedTuple):
         digest: of the rows.
         counts: rows by outcome.
         lost: what the output's format could not hold of it, counted by field or in words.
-        content: what is to be written of it, by where to.
     """
 
     digest: str

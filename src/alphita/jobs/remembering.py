@@ -27,11 +27,7 @@ Asked = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True)
 class Memory:
-    """What was settled.
-
-    Attributes:
-        decisions: by cleaned string.
-    """
+    """What was settled."""
 
     decisions: Mapping[str, Decision]
 

@@ -59,7 +59,6 @@ class Rows(NamedTuple):
     """The input rows of a chunk.
 
     Attributes:
-        rows: all of them.
         asked: for each its question; None for a row that cannot be used.
         new: the questions without an answer yet, in the order in which they come up, each with its first row.
     """
@@ -104,14 +103,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
 
 
 class _Output:
-    """Where chunks go: parts, or stdout; and what is known of those that are there.
-
-    Attributes:
-        begun: what the output begins with.
-        past: chunks that an earlier run made durable.
-        chunks: all so far, without their content.
-        held: lines that are written together with what follows the last one.
-    """
+    """Where chunks go: parts, or stdout; and what is known of those that are there."""
 
     def __init__(self, job: Job, writer: ModuleType, header: Header, parts: Parts | None) -> None:
         self.job, self.writer, self.header, self.parts = job, writer, header, parts

@@ -36,9 +36,7 @@ class Summary:
         accepted: rows whose answer may be accepted unseen; None without calibration.
         review: rows whose answer a person should see; None without calibration.
         resumed_rows: rows that an earlier, broken run had done.
-        seconds: time taken by this run.
         rows_per_second: rows done by this run, per second.
-        out: the output.
         rejects: the file of rejects, or None if there are none (or no file: the output is stdout).
         audit: the file of accepted rows to review; None if none were asked for, or there are none.
         lost: what the output's format could not hold, counted by field or in words.

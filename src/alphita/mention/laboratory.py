@@ -68,13 +68,7 @@ _NO_VALUE = re.compile(r"ca ?-?(?:125|15|19|72)\b")
 
 
 class Analyte(NamedTuple):
-    """What is known of an analyte.
-
-    Attributes:
-        names: cleaned, the first ones as they are written out.
-        called: by direction, names of the raised and the lowered value, the best first.
-        ranges: by unit, the usual least and most.
-    """
+    """What is known of an analyte."""
 
     names: tuple[str, ...]
     called: dict[int, list[str]]

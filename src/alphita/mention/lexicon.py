@@ -34,10 +34,8 @@ class Row(NamedTuple):
     """A row of the table.
 
     Attributes:
-        kind: see the module.
         meaning: what is meant, "" for kinds that say it.
         language: BCP-47, "" for all.
-        words: in lower case, as they are written.
     """
 
     kind: str

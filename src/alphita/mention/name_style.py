@@ -54,11 +54,8 @@ class Reading(NamedTuple):
     """Another reading of a mention.
 
     Attributes:
-        string: cleaned.
         source: SPELLING, SHORTENED or UNSPECIFIED; ABBREVIATION for an expansion.
-        decided: of an expansion, whether the context singled it out.
         share: of an expansion, how often that is meant, 0 to 1.
-        origin: of an expansion, whence it is known: see `abbreviations.Expansion`.
     """
 
     string: str

@@ -66,7 +66,6 @@ class Fate:
         old_name: the decided concept's name in the old release; "" without a concept.
         new_concept: what it follows to (several codes of one concept joined by "|"), or what may be meant now (several
             concepts joined by " | ").
-        new_name: its name, likewise.
     """
 
     fate: str
@@ -265,12 +264,9 @@ class Change:
     """One decision that does not stand: a line of the table.
 
     Attributes:
-        frequency: how often the mention occurs.
         fate: "follows" or "reopened".
-        reason: one of `REASONS`.
         old_concept: what was decided; "" for NIL and a plain rejection.
         new_concept: what it follows to, as `old_concept`; for a re-opened one what may be meant now, joined by " | ".
-        new_name: its name in the new release; several likewise.
     """
 
     project: str
@@ -298,12 +294,8 @@ class Part:
     """What a migration does to one project.
 
     Attributes:
-        follow: by id of a decision, what takes its place.
         reopen: ids of rows that are open again.
         unsettled: rows that will have to be decided, the re-opened ones among them.
-        standing: number of decisions that stand.
-        lost: ids of forgotten decisions that do not stand.
-        seen: id of the newest decision there is.
     """
 
     project: Project
@@ -321,8 +313,6 @@ class MigrationPlan:
 
     Attributes:
         changes: the decisions that do not stand, by project and row.
-        migrated: names of the projects that are of the new release already.
-        others: names of those that are of neither: they are left alone.
     """
 
     old: dict[str, Any]

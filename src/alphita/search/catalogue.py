@@ -34,7 +34,6 @@ class Owned(NamedTuple):
         strings: the n distinct strings, sorted by their UTF-8 bytes.
         offsets: (owners + 1,) int64; owner o has the names rows[offsets[o]] up to rows[offsets[o + 1]] of `strings`,
             one or more, the preferred one first.
-        rows: int32.
     """
 
     strings: pa.LargeStringArray
@@ -48,13 +47,10 @@ class Catalogue(NamedTuple):
     Attributes:
         product_ids: (p,) CURIEs.
         titles: (p,) their preferred names (where these do not train, their first names that do), as written.
-        title_names: their names.
         value_ids: (v,) CURIEs.
         values: (v,) so their names.
-        value_names: their names.
         attributes: a names of attributes, sorted.
         triples: (m, 3) int32 product, attribute, value; sorted and distinct.
-        held_out: triples left out because a split holds them out.
         unnamed: triples left out because product or value has no name to be found by: none in the languages, none that
             a split does not hold out, or the concept is retired.
         unnamed_products: products left out because they have none, or no value that has one.

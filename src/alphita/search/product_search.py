@@ -29,11 +29,7 @@ MAX_CHARACTERS = 4096
 
 
 class ProductSearch:
-    """Ranks products for queries. The encoder is loaded when the first query comes.
-
-    Attributes:
-        opened: the search folder.
-    """
+    """Ranks products for queries. The encoder is loaded when the first query comes."""
 
     def __init__(
         self,

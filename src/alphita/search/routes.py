@@ -59,7 +59,6 @@ class Product:
 
     Attributes:
         id: CURIE.
-        title: its preferred name.
         score: that it was ranked by: the similarity by the route asked; for `fused` see `alphita.search.routes`.
         matches: one for each route that says something about it, the nearest first.
     """
@@ -90,8 +89,6 @@ class Found(NamedTuple):
         titles: (products,) similarity of the nearest name.
         values: (products,) similarity of the nearest value; `NOTHING` where a product has none.
         predicted: (products, attributes) similarity.
-        title_strings: similarity of each string of the titles' names.
-        value_strings: similarity of each string of the values' names.
         value: (v,) similarity of each value.
     """
 

@@ -123,15 +123,8 @@ class Opened:
     """An opened search folder.
 
     Attributes:
-        path: its folder.
-        facts: what catalogue.json holds.
-        products: a table of id and title.
-        values: a table of id and name.
-        attributes: names of the attributes.
         triples: (m, 3) int32 product, attribute, value; sorted.
         product_triples: (products + 1,) int64, where in `triples` those of each product begin.
-        title_names: names of the products.
-        value_names: names of the values.
         predicted: (products, attributes, d') float32, or None.
         projection: or None.
     """

@@ -82,7 +82,6 @@ class Asked(NamedTuple):
 
     Attributes:
         codes: system and code; of several (a CodeableConcept) every one that has both is translated.
-        reverse: they are targets, and the sources are wanted.
         url: of the map; "" asks all.
         wanted: system of the codes wanted, "" for any.
     """

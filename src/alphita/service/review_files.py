@@ -172,12 +172,8 @@ class Job:
     """What to import.
 
     Attributes:
-        content_hash: of the index that the server itself opened.
         format: "": told by the file's name.
-        by: who brings the file.
         concepts: which of the index may answer, as JSON of `Concepts`.
-        max_rows: of the file.
-        max_bytes: of the file, unpacked.
     """
 
     store: str

@@ -87,9 +87,7 @@ class Changes:
 
     Attributes:
         old: name, content hash, versions, live and retired concepts, terms, of the old one.
-        new: the same of the new one.
         counts: changes by kind, in the order of `KINDS`; kinds without any are 0.
-        prefixes: the prefixes that changed: old -> new.
         table: one row a change, `COLUMNS`, all strings; sorted by kind, concept, language.
     """
 

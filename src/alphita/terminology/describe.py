@@ -22,20 +22,14 @@ class Description:
     """Counts over one terminology; those of terms are over live concepts unless they say otherwise.
 
     Attributes:
-        path: where it lies.
-        content_hash: which content it is.
-        sources: name, file, version, licence of each.
         totals: concepts (live, retired), terms, relations, definitions, xrefs, aliases, ...
-        terms_by_language: tag -> terms.
         terms_by_kind: "scope / type / status" -> terms; the preferred names apart.
         concepts_by_source: prefix -> live concepts.
         concepts_by_semantic_type: name -> live concepts.
-        relations: label -> triples.
         xrefs_by_prefix: prefix -> cross-references, of retired concepts too.
         concepts_by_terms: distinct exact strings of a live concept -> concepts ("1", "2", ..., "5+").
         homonyms: cleaned strings that name several live concepts (any scope), and how many of these are exact in all.
         examples: the homonyms of most concepts, with their concepts.
-        left_out: what the loader left out on purpose.
     """
 
     path: str

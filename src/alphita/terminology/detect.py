@@ -94,9 +94,7 @@ class DetectedSource:
     """How a terminology is read.
 
     Attributes:
-        format: the loader's name.
         paths: the files or folders.
-        settings: options of the loader that its content told.
     """
 
     format: str

@@ -19,7 +19,6 @@ class Claim(NamedTuple):
 
     Attributes:
         level: how strong it is; 0 is the strongest.
-        order: settles which of one level goes first; any values that compare.
     """
 
     first: int
@@ -35,7 +34,6 @@ class Refusal:
 
     Attributes:
         kept_apart: the two concepts that it would have put together: of one source, or declared not to be the same.
-        chain: claims that lead from one of these to the other, the refused one among them.
     """
 
     kind: str

@@ -23,11 +23,7 @@ _RESOLVER = re.compile(r"(?:identifiers\.org|purl\.bioontology\.org/ontology)/([
 
 @dataclass(frozen=True)
 class Prefix:
-    """One row of the table.
-
-    Attributes:
-        aliases: other spellings of the prefix, found in files; compared without regard to case.
-    """
+    """One row of the table."""
 
     prefix: str
     name: str

@@ -34,10 +34,8 @@ class Split:
     """Held-out strings and the concepts they name.
 
     Attributes:
-        strings: the n held-out strings, as the terminology writes them.
         concept_ids: (n,) the CURIE that each of them names.
         parts: (n,) "calibration" or "test".
-        facts: how it was made: method, seed, fractions, the terminology's hash, how many were dropped and why.
         triples: held-out triples: the CURIE of the head, the relation, the CURIE of the tail.
     """
 

@@ -18,18 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Decisions:
-    """A run's decisions.
-
-    Attributes:
-        reviews: the store.
-        found: what is learned from it, and what is measured on.
-        base: the terminology without them.
-        encoder: the encoder to start from.
-        out: the model folder to come.
-        exclude: cleaned strings that nothing may learn from.
-        threads: of every library.
-        counts: what is learned from, told in the report.
-    """
+    """A run's decisions."""
 
     reviews: Path
     found: InTime

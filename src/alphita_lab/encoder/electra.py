@@ -42,11 +42,8 @@ class Generator(torch.nn.Module):
     module's parameters nor saved with it.
 
     Attributes:
-        config: sizes of the layers: a transformers BertConfig.
         project: from the embeddings' length e to the width g of the layers; None where they are equal.
-        layers: as BERT's.
         dense: W and b, (e, g).
-        norm: behind the activation.
         bias: (vocabulary,).
     """
 

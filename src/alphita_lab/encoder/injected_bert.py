@@ -28,7 +28,6 @@ class InjectedBert(torch.nn.Module):
     """A BERT with an `Injection` after one of its layers; takes what a transformers model takes, and mentions.
 
     Attributes:
-        model: the BERT, without a pooler.
         injection: the step between.
         layer: i, the layer after which it stands, from 1.
         outside: ids of tokens that belong to no mention where a term is its own: [CLS], [SEP], tags.

@@ -57,9 +57,6 @@ class Injection(torch.nn.Module):
     Attributes:
         entities: (E, d) frozen: a buffer, no parameter.
         nearest: n, the entities among which a mention is shared out.
-        down: to the graph's space.
-        up: back to the states' space.
-        norm: of all states.
     """
 
     entities: torch.Tensor

@@ -31,7 +31,6 @@ class _Group:
     """Rows of near lengths, whose tokens lie together, and the padded grid in which they attend.
 
     Attributes:
-        tokens: how many they have.
         shape: rows and columns of the grid; both with some places without a token.
         slots: (tokens,) place of each token in the grid, row by row.
         blocked: (rows, 1, 1, columns) -inf where a row has no token, else 0.

@@ -28,8 +28,6 @@ class Tagged:
     """An encoder with tags.
 
     Attributes:
-        encoder: its folder.
-        ids: of [M_s] and [M_e].
         tokenizer_hashes: of its tokenizer with and without them; either divides a text without tags alike.
     """
 

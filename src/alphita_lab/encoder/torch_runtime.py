@@ -39,11 +39,7 @@ def choose(device: str, precision: str) -> tuple[str, str]:
 
 
 class TermModule(torch.nn.Module):
-    """A transformer and its pooling: (input_ids, attention_mask) -> (n, dim), not scaled to length 1.
-
-    Attributes:
-        model: the transformer.
-    """
+    """A transformer and its pooling: (input_ids, attention_mask) -> (n, dim), not scaled to length 1."""
 
     def __init__(self, model: torch.nn.Module, settings: ModelSettings) -> None:
         super().__init__()
@@ -71,7 +67,6 @@ class TorchRuntime:
     """Runs a `TermModule` over batches.
 
     Attributes:
-        device: where it runs.
         precision: "fp32" or "bf16".
     """
 

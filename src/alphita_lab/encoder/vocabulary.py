@@ -52,7 +52,6 @@ class Extension:
     Attributes:
         tokens_before: tokens of the old vocabulary.
         added: tokens that are new.
-        composed: those of them whose embedding starts as the mean of old pieces; the others start by chance.
         left_out: why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added.
     """
 

@@ -44,10 +44,8 @@ class _Course:
     """How far training has come.
 
     Attributes:
-        epoch: epochs done.
         best_epoch: the epoch whose vectors are kept; 0: none was looked at yet.
         log: one row a look: epoch, loss, seconds, validation figures.
-        best: the best vectors.
     """
 
     epoch: int = 0

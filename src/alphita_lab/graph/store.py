@@ -39,10 +39,7 @@ class EntityVectors:
     Attributes:
         ids: the n concepts' CURIEs, sorted.
         vectors: (n, d) float32, parts end to end (ComplEx: real, imaginary).
-        relations: labels of the m relations.
         relation_vectors: (m, d_relation) float32, likewise.
-        model: name of the model, of `alphita_lab.graph.models`.
-        facts: config, figures, hashes of terminology, split and training triples, what was left out.
         path: where it lies; None: not saved.
     """
 

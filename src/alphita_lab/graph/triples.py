@@ -30,12 +30,9 @@ class Division:
     Attributes:
         entities: the n concept ids that some triple has, sorted.
         concepts: (n,) their rows in the terminology.
-        relations: labels.
         train: (t, 3) int64 head, relation, tail; so are the next two.
-        test: what is asked about in the end.
         validation: for the choices of training.
         known: (k, 3) all of them: other true answers, which are no competitors.
-        notes: which relations and triples are left out, and of which split the test part is.
     """
 
     entities: list[str]

@@ -34,14 +34,7 @@ TASK = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What asking is estimated to take.
-
-    Attributes:
-        prompts: how many.
-        input_tokens: of all prompts.
-        output_tokens: of all answers.
-        price: in the currency of the prices given.
-    """
+    """What asking is estimated to take."""
 
     prompts: int
     input_tokens: int

@@ -35,7 +35,6 @@ class Texts:
 
     Attributes:
         concepts: (n,) int32 rows of the terminology, ascending; a concept's texts are in the order of `KINDS`.
-        strings: the n texts.
         kinds: (n,) uint8, places in `KINDS`.
         counts: what was left out or changed and why, by "KIND: REASON".
     """

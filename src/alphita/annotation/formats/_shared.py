@@ -16,10 +16,7 @@ class Finding(NamedTuple):
     """What a text says of one concept and the patient.
 
     Attributes:
-        annotations: the mentions that say it, at least one.
-        is_negated: the patient does not have it.
         is_possible: it is only thought of.
-        is_historical: it was.
     """
 
     annotations: list[Annotation]

@@ -40,10 +40,8 @@ class ServerTerm(NamedTuple):
     """A term as a server keeps it, one of those of a string.
 
     Attributes:
-        place: 0, 1, ... among the terms of its string, in the order in which they are shown.
+        place: 0, 1, ...
         concept_id: CURIE.
-        concept_name: its preferred term.
-        term: the term as its terminology spells it.
         scope: exact, narrow, broad or related.
         source: prefix of the terminology that the concept comes from; "" where it is not known.
         language: of the term, BCP-47; "" where it is not known.
@@ -86,9 +84,7 @@ class Hit(NamedTuple):
     """A term of a string that is near to a query.
 
     Attributes:
-        string: the cleaned string that was found.
         similarity: cosine, from the server's float16 vectors; 1 for `exact`.
-        concept_id, concept_name, term, scope, source, language: see `ServerTerm`.
         release: the one that the answer comes from; the same for all hits of a call.
     """
 
@@ -107,10 +103,7 @@ class Release(NamedTuple):
     """A release that was loaded; the last one is what readers see.
 
     Attributes:
-        release: its name.
         loaded: when, ISO 8601 with time zone.
-        strings: distinct strings.
-        terms: terms.
     """
 
     release: str

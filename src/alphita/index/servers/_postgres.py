@@ -137,7 +137,6 @@ class Database:
     """A connection with what is needed to speak about it.
 
     Attributes:
-        connection: in autocommit mode; a `transaction()` is begun where one is needed.
         where: user, host and database, for messages.
     """
 

@@ -96,14 +96,7 @@ class Engine(Protocol):
 
 
 def open_engine(name: str, workers: int | None = None, address: str | None = None, gpus: float = 0) -> Engine:
-    """Open an engine; it is loaded when it is asked for, for each needs packages of its own.
-
-    Args:
-        name: one of `ENGINES`.
-        workers: how many; None: as many as it has room for.
-        address: of the cluster; None: this machine.
-        gpus: of each worker, or a share of one.
-    """
+    """Open an engine; it is loaded when it is asked for, for each needs packages of its own."""
     if name not in ENGINES:
         raise UsageError(unknown("engine", name, ENGINES))
     if workers is not None and workers < 1:
@@ -146,11 +139,7 @@ class Outcome(NamedTuple):
 
 
 class Bench:
-    """Where a process works: the worker that it opened last is kept for further tasks of the same opening.
-
-    Attributes:
-        prepare: called before an opening is unpickled, which may load a library with threads.
-    """
+    """Where a process works: the worker that it opened last is kept for further tasks of the same opening."""
 
     def __init__(self, prepare: Callable[[], object]) -> None:
         self.prepare = prepare
@@ -186,11 +175,7 @@ def gave_up(what: str, task: int) -> AlphitaError:
 
 
 def unreachable(place: str) -> str | None:
-    """Return why nothing answers at HOST:PORT, if so.
-
-    Raises:
-        ValueError: it is not HOST:PORT.
-    """
+    """Return why nothing answers at HOST:PORT, if so."""
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ValueError(place)

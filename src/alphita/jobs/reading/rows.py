@@ -23,13 +23,9 @@ class MentionRow(NamedTuple):
         number: 1-based; a header is not counted, rows with a problem are.
         line: the line of the file it begins at (for Parquet: the row number; for Excel: as it shows it).
         mention: the string to normalise; None if there is a problem.
-        code: what the code column holds, if one was named.
-        context: the text that the mention stands in, if a column was named and holds one.
         language: the mention's (BCP-47), likewise.
         frequency: how often the mention occurs, 0 or more, likewise.
-        measured: the unit and range of the value that the mention ends with, likewise.
         problem: why the row cannot be used, or None.
-        value: the offending value.
         field: the column it stands in; None where the whole row is meant, or the column was not named.
     """
 

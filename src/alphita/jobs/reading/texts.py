@@ -45,7 +45,6 @@ class Texts:
         path: a file or folder; "-" is one text from stdin.
         column: of a table, the texts'; None: `text`, or the only one there is.
         id_column: of a table, the ids'; None: rows are numbered.
-        encoding: of the texts.
     """
 
     path: Path | str

@@ -95,10 +95,7 @@ class _Mention(NamedTuple):
 
     Attributes:
         targets: those that have a row.
-        rejected: targets without one.
-        candidates: further ones, which are no targets.
         status: Usagi's, of all rows.
-        repeated: how often it is given again.
     """
 
     targets: list[Mapping]

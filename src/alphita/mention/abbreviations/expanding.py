@@ -46,7 +46,6 @@ class Expansion(NamedTuple):
     """One thing that a mention may mean.
 
     Attributes:
-        string: the mention with its abbreviations written out.
         short: the abbreviation, as its source writes it; several are joined by "; ".
         long: what it was taken to stand for; several are joined by "; ".
         source: "terminology", "input", "list" or "clinic"; several are joined by "; ".

@@ -35,7 +35,6 @@ class Taught(NamedTuple):
 
     Attributes:
         whole: short forms that stand for their concept.
-        parts: those that a pair of terms differs in, with how many pairs.
     """
 
     whole: list[Meaning]

@@ -38,14 +38,7 @@ _LETTERS = {"œ": "o", "æ": "a", "ø": "o", "ł": "l", "đ": "d"}
 
 
 class Pair(NamedTuple):
-    """A definition.
-
-    Attributes:
-        short: the short form, as written.
-        long: what it stands for, as written.
-        start: where the definition begins in the text.
-        end: where it ends, behind the closing bracket; text[start:end] may be replaced by `long`.
-    """
+    """A definition."""
 
     short: str
     long: str

@@ -56,8 +56,6 @@ class Meaning(NamedTuple):
     """One thing that a short form stands for.
 
     Attributes:
-        short: the short form, as written.
-        long: the long form.
         names: other names of the same concept, which help to tell it by its context.
         language: of the long form (BCP-47), or None for any.
         share: how often that is meant where the short form stands, 0 to 1; 1 where it is not counted.

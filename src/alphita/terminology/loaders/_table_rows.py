@@ -185,7 +185,6 @@ class Feed:
 
     Attributes:
         waiting: (number, line) of a block that is being read.
-        taken: what the reader was given since this was last emptied.
     """
 
     def __init__(self, blocks: Iterator[Block]) -> None:

@@ -37,13 +37,7 @@ MOST_WORDS = 500_000
 
 
 class Text(NamedTuple):
-    """A string as rules read it.
-
-    Attributes:
-        string: cleaned (`alphita.terminology.text.clean`).
-        shown: its words: runs of letters and digits; a Chinese phrase is one.
-        words: the same without accents, in the same places.
-    """
+    """A string as rules read it."""
 
     string: str
     shown: tuple[str, ...]
@@ -61,7 +55,6 @@ class Rule(Protocol):
     """What a rule's module offers.
 
     Attributes:
-        DESCRIPTION: one line.
         LANGUAGES: BCP-47 codes of the languages whose words it knows.
         VETO: whether a contradiction keeps a candidate from being accepted unseen; otherwise it only lowers it.
     """
@@ -121,7 +114,6 @@ class Comparison:
         contradicts: both speak of the attribute and exclude each other (negation: one affirms what the other denies).
         mention_only: only the mention speaks of it: the term is broader there.
         term_only: only the term speaks of it: the term is narrower there.
-        agrees: both speak of it, do not exclude each other, and have a value in common.
     """
 
     rules: tuple[str, ...]
@@ -135,10 +127,6 @@ class Contradiction(NamedTuple):
     """One contradiction of a mention and a term, for explanations.
 
     Attributes:
-        rule: its name.
-        mention_words: the words of the mention that say one thing.
-        term_words: the words of the term that say the other.
-        veto: whether it keeps the candidate from being accepted unseen.
         text: all of it in one line: "laterality: 'left' against 'right'".
     """
 
@@ -166,7 +154,6 @@ class Profiler:
 
     Attributes:
         rules: names of the rules, in the order of columns and bits.
-        veto_mask: the bits of the rules whose contradictions veto.
     """
 
     def __init__(self, rules: Sequence[str] | None = None) -> None:

@@ -86,7 +86,6 @@ class Sided(NamedTuple):
     """A string that names one side, left or right.
 
     Attributes:
-        whole: the string without the side.
         of: the word behind the side, or before it where it is the last; "" for none.
     """
 

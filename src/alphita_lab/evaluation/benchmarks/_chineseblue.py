@@ -114,8 +114,6 @@ def loader(
 
     Args:
         read: (file, counts of what was left out or mended) -> the examples of each query.
-        string: what makes two examples the same.
-        corpora: set -> part -> further names of its files.
     """
 
     def load(source: Source, options: Options) -> Data[T]:

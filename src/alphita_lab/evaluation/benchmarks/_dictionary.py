@@ -43,7 +43,6 @@ class Dictionary:
         names: (n,) the names.
         main: the concepts' first ids.
         other: other id of a concept -> the first ids of the concepts that have it.
-        notes: what was left out.
     """
 
     ids: list[str] = field(default_factory=list)

@@ -85,11 +85,7 @@ def seen(mentions: Iterable[Sequence[str]], trained: Iterable[str]) -> list[bool
 
 
 def benchmark(names: Sequence[str], numbers: range) -> tuple[type[Config], Callable[..., Parts], Callable[..., Result]]:
-    """Return `Options`, `load` and `evaluate` of a benchmark that is folds.
-
-    Args:
-        names: where the files of a fold lie: patterns of {fold} and {kind}, of which the first that fits is taken.
-    """
+    """Return `Options`, `load` and `evaluate` of a benchmark that is folds."""
 
     class Options(Config):
         """None: the protocol leaves nothing open."""

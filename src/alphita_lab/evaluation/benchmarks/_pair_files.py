@@ -19,9 +19,6 @@ class Layout:
     Attributes:
         delimiter: "," (fields may stand in quotes) or a tab (quotes are text, but those around a whole field are a
             spreadsheet's and are taken off).
-        left: column of the one string.
-        right: column of the other.
-        score: column of people's score.
         concepts: columns of both concept ids, where the table has them.
         split: column that tells the part of the data, and what it says for each.
     """
@@ -60,9 +57,6 @@ class Counts:
 
     Attributes:
         empty: pairs left out, for a string or their score is missing.
-        quoted: strings freed of a spreadsheet's quotes.
-        duplicates: pairs that stand in the set before; they are scored again.
-        seen: the pairs read so far.
     """
 
     empty: int = 0

@@ -32,11 +32,9 @@ class Mention:
     """One annotation.
 
     Attributes:
-        text: as it stands in the document.
         type: as the corpus calls it: "Disease", "SpecificDisease", ...
         ids: the concepts, bare; several for a mention of several, e.g. "breast and ovarian cancer".
         parts: the strings of the several concepts, where the corpus tells them.
-        context: the document's title and abstract.
     """
 
     text: str
@@ -59,10 +57,7 @@ class Annotation:
     """One line below a document.
 
     Attributes:
-        start, end: where it stands in the document's text, in characters, the end not included.
-        text, type: as the line has them.
         ids: see `Mention`; none where the annotators found no concept (-1).
-        parts: see `Mention`.
     """
 
     start: int
@@ -75,13 +70,7 @@ class Annotation:
 
 @dataclass
 class Document:
-    """A document: its title and abstract with a space between, as offsets count them, and its annotations.
-
-    Attributes:
-        name: its number.
-        again: it stands there before.
-        text, annotations: of this document.
-    """
+    """A document: its title and abstract with a space between, as offsets count them, and its annotations."""
 
     name: str
     again: bool

@@ -68,7 +68,6 @@ class Dictionary:
         found: gold id -> the ids of the live concepts that it stands for; nothing for one that stands for none.
         how: gold id -> "live", "alternative id", "replaced", "cross-reference", "retired" or "unknown".
         types: gold id -> its concepts' semantic types; nothing where none is known.
-        notes: which names, and how many gold ids were found in which way.
     """
 
     targets: Targets
@@ -108,10 +107,6 @@ class Data:
     """What a benchmark over such targets has read.
 
     Attributes:
-        queries: the mentions with their gold, as ids among the targets.
-        targets: the names.
-        notes: on both.
-        subsets: the queries' columns to break figures down by.
         sizes: (n,) gold ids of each query, where the gold is a set; None where each query has one.
     """
 

@@ -66,11 +66,7 @@ class Data:
     """What is asked.
 
     Attributes:
-        table: titles, attributes and values.
-        questions: numbers of its strings and attributes.
         often: (q, c) in how many triples that are not held out each candidate is a value of the attribute.
-        split: hash of the split.
-        notes: what is asked and what is left out.
     """
 
     table: ProductTable

@@ -63,13 +63,9 @@ class Data:
 
     Attributes:
         entities: concept ids.
-        names: preferred term of each entity.
-        relations: labels.
         train: (t, 3) int64 head, relation, tail; so are the next two.
-        test: what is scored.
         validation: for a model's choices.
         known: (k, 3) all of them, also the ones that a sample left out.
-        notes: which relations and triples are left out, and of which split the test part is.
     """
 
     entities: list[str]

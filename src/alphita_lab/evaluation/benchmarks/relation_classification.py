@@ -75,12 +75,7 @@ class Data:
     """Triples to learn from and to classify.
 
     Attributes:
-        concepts: ids.
-        terms: (n_concepts,) the term that stands for each; None where it has no name. None: no names were given.
-        relations: labels.
-        train: triples by the numbers of these lists.
-        test: likewise.
-        notes: what was left out.
+        terms: (n_concepts,) the term that stands for each; None where it has no name.
     """
 
     concepts: list[str]

@@ -72,7 +72,6 @@ def term_maps(
     """Draw the terms of some concepts as several encoders place them, one colour and marker a concept.
 
     Args:
-        encoders: name -> (n, d) vectors of the terms.
         concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
     """
     _check_encoders(encoders, len(concept))
@@ -220,10 +219,8 @@ class Chosen(NamedTuple):
     """What is drawn of a terminology.
 
     Attributes:
-        systems: those with vectors, by name.
         rows: the terms that train, concept by concept.
         offsets: (n_concepts + 1,) into them.
-        concepts: whose terms are drawn.
     """
 
     systems: dict[str, VectorSystem]

@@ -29,7 +29,6 @@ class Terms:
         concepts: names of the m concepts.
         rows: (p,) int64 term of each (term, concept) pair, ascending.
         columns: (p,) int64 concept of each pair.
-        dropped: names left out because nothing of them is left after cleaning.
     """
 
     strings: list[str]
@@ -124,7 +123,6 @@ class Sweep:
         similarity: (s,) float64, falling; a theta just below it predicts every pair so far.
         predicted: (s,) pairs predicted.
         right: (s,) of them synonyms.
-        positives: synonym pairs there are.
         floor: below the last similarity; theta is never under it.
     """
 

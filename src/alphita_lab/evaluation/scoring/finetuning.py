@@ -41,8 +41,6 @@ class FineTuningSettings:
 
     Attributes:
         runs: times that training is done anew, with seeds seed, seed + 1, ...
-        epochs: passes over the training examples.
-        learning_rate: of the head, after the warm-up.
         batch_size: examples a step.
         max_length: tokens an example, special ones counted.
         layer_decay: factor of the learning rate from one layer to the one below; 1 for one rate.

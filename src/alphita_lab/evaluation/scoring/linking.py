@@ -197,7 +197,6 @@ class Ranking:
 
     Attributes:
         ids: the concepts' ids.
-        strings: the distinct cleaned names.
         similarity: (q, k) float32.
         concepts: (q, k) numbers in `ids`; -1 where there are fewer.
         matched: (q, k) numbers in `strings`: the name by which the concept was found; -1 likewise.

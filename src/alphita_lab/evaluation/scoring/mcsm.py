@@ -100,7 +100,6 @@ class _Rough:
 
     Attributes:
         error: (n,) float32, what a cosine of each may be off by before it is rounded.
-        step: what it may be rounded by, as a part of it.
     """
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:

@@ -29,7 +29,6 @@ class Pairs:
         right: (n,) strings as written.
         gold: (n,) people's scores, on the set's own scale; higher is more alike.
         concepts: (n,) the concept ids of both sides, where the set has them; None in place of an id that is missing.
-        columns: further columns of n values.
     """
 
     name: str

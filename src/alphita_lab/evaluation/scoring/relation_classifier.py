@@ -54,9 +54,7 @@ class ClassifierSettings:
     """How to train.
 
     Attributes:
-        epochs: passes over the training triples.
         seed: of the first weights and of the order.
-        classes: relations there are.
     """
 
     epochs: int

@@ -36,7 +36,6 @@ class System(Protocol):
 
     Attributes:
         name: as reports print it; unique in one report.
-        facts: where it comes from: kind, path, hashes, options; goes into the report's provenance.
         rules: the cleaning rules (`alphita.terminology.text`) for strings given to it; benchmarks apply them.
     """
 
@@ -76,9 +75,7 @@ class Answer(NamedTuple):
     """A concept that a query may name.
 
     Attributes:
-        concept_id: its id.
         name: its name that speaks for it, as it was given.
-        similarity: of query and name.
     """
 
     concept_id: str

@@ -42,7 +42,6 @@ class Layout:
     """How a file is laid out.
 
     Attributes:
-        dim: numbers of a vector.
         words: how many words its first line says it holds; None without such a line (GloVe).
         binary: whether numbers are float32 and not text.
     """

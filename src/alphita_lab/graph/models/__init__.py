@@ -26,10 +26,7 @@ class GraphModel(Protocol):
     """What the file of a model offers.
 
     Attributes:
-        CITATION: where it is described.
-        PARTS: number of parts of a vector.
         COMPARED: query and entity: by inner "product", or by minus the "distance".
-        Config: its settings.
     """
 
     __name__: str

@@ -38,9 +38,6 @@ class TermForward:
     """Encodes rows of tokens to vectors with gradients: without padding where the model is a BERT, injected or not.
 
     Attributes:
-        encoder: the encoder whose weights are trained.
-        module: the trained torch module, in fp32; the same weights as the encoder's.
-        device: where it runs.
         bf16: whether it computes in bf16 (autocast).
     """
 

@@ -70,11 +70,6 @@ class Training:
     """What is trained, by what, and where.
 
     Attributes:
-        modules: what is trained, by name; all their parameters that require a gradient.
-        micro: adds the gradient of one micro-batch.
-        plan: how long and how fast.
-        work: this run's folder: log.jsonl, checkpoints, run.json. Left in place; the caller removes it when the model
-            is saved.
         fingerprint: hash of everything the result depends on; a resumed run must have the same.
         resume: go on from the newest checkpoint in `work`; where there is none, it says so and begins.
         evaluate: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
@@ -82,8 +77,6 @@ class Training:
         before_step: called with each step's number (from 0) before its batches are drawn; what it changes may decide
             them.
         fence: no batch is drawn before `before_step` was called for the last step that is a multiple of this; 0: none.
-        ranks: the processes of this run.
-        label: of the progress bar.
     """
 
     modules: Mapping[str, Module]
@@ -279,7 +272,6 @@ class _Meter:
 
     Attributes:
         rows: rows trained since.
-        clock: when that was, without the time that dev scores took.
     """
 
     def __init__(self, start: int) -> None:

@@ -25,9 +25,6 @@ class Phase:
 
     Attributes:
         name: e.g. "contrasted"; "" where the run is one, and its manifest tells of no phases.
-        out: the model folder to create.
-        resume: go on with unfinished work on it.
-        force: replace an existing model.
         dry_run: only measure; write nothing.
         before: the figures of the phases before it, by name, for the manifest.
     """
@@ -67,7 +64,6 @@ class Phases:
 
     Attributes:
         folder: where the models of all but the last lie.
-        figures: of the phases done so far, by name.
     """
 
     def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:

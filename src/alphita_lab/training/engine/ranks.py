@@ -43,7 +43,6 @@ class Ranks:
 
     Attributes:
         rank: its number, from 0.
-        size: how many there are.
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:

@@ -33,14 +33,6 @@ class Run:
     """A run: its encoder, its folder, and what its result depends on.
 
     Attributes:
-        config: the recipe's settings.
-        phase: where the model goes.
-        seed: of dropout and of new weights.
-        ranks: the processes of the run.
-        encoder: the encoder that is trained.
-        forward: its forward pass with gradients.
-        facts: what the result depends on; the manifest tells it.
-        work: the folder of unfinished work; made when `fit` begins.
         done: the figures, where the phase was finished before the run was cut; else None.
     """
 

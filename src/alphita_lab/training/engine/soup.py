@@ -57,12 +57,7 @@ class Soup:
     """A greedy soup, and how it came about: the next four have a place for each member, in the order of trial.
 
     Attributes:
-        weights: of the soup, on the processor.
-        order: the members, the best alone first.
-        scores: each alone.
         gains: what adding it to the soup so far adds to the dev score; of the first, which is the soup, 0.
-        kept: whether it is in the soup.
-        score: the soup's dev score.
     """
 
     weights: dict[str, torch.Tensor]

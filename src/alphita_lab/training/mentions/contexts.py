@@ -36,10 +36,7 @@ class Context:
     """A piece of text around a mention.
 
     Attributes:
-        occurrence: how many mentions of the form came before it in the corpus.
-        text: the piece.
         mentions: (m, 3) first character, the one behind the last, form; of all mentions in the piece.
-        own: which of them it is about.
     """
 
     occurrence: int

@@ -28,11 +28,9 @@ class LinkedMentions:
     """Sequences whose mentions are linked to a graph's entities.
 
     Attributes:
-        mentions: the artefact; its sequences train.
         entities: (E, d) float32 vectors of all concepts of the graph.
         gold: (f,) int64 the row in `entities` of what each form of the mentions names, or NO_ENTITY.
         counts: of sequences, of mentions in them, of those without gold by reason; and of concepts.
-        made_of: content hashes of the two artefacts.
     """
 
     mentions: Mentions

@@ -75,14 +75,10 @@ class Injecting:
     """The phase's settings.
 
     Attributes:
-        mentions: path of the mentions, with sequences.
-        graph: path of the graph's vectors.
         layer: after which entities are added, from 1; 0: after two thirds of the layers.
         nearest: entities among which a mention is shared out.
-        batch: sequences a batch.
         share: of the tokens drawn to be masked.
         linking: L_EL is a mean over the batch's mentions, or the sum.
-        dev_sequences: sequences held out of training to score with.
     """
 
     mentions: str

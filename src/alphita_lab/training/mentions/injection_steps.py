@@ -113,8 +113,6 @@ class _Ready:
     Attributes:
         parts: of sequences that are encoded at once.
         guessed, linked: tokens to be guessed and mentions with gold in the whole batch, 1 at least.
-        mentions: in the whole batch.
-        tokens: of the largest part.
     """
 
     parts: list[_Part]

@@ -37,7 +37,6 @@ class MentionRows:
         names: (n,) the name that each mentions, by its number in `TrainingNames`.
         concepts: (n,) the concept of each, by its row in the terminology.
         name_concepts: (all names,) the concept of each name.
-        windows: how many have a context.
         left_out: why -> how many windows or names are no rows.
     """
 

@@ -141,7 +141,6 @@ class MentionStart:
     """An encoder that knows the tags around a mention in its context.
 
     Attributes:
-        encoder: what training starts from.
         tags: ids of [M_s] and [M_e] in it; None where no row has a context.
         mentions: the contexts; None: names train without.
     """

@@ -122,13 +122,10 @@ class Mentions:
 
     Attributes:
         manifest: settings, counts, hashes of terminology, split, tokenizer and corpus.
-        content_hash: names the content.
         strings: (f,) each form as the terminology writes it; only forms that were met.
         counts: (f,) int64 how often each was met.
         concept_ids: (c,) the CURIEs of the concepts that were met.
         form_offsets: (f + 1,) int64; form i names the concepts form_offsets[i] up to form_offsets[i + 1] ...
-        form_concepts: ... of these, int32 places in `concept_ids`. One each, unless homonyms were kept.
-        windows: contexts of the forms, by form.
         sequences: whole documents in pieces, in the order of the corpus; none unless they were asked for.
     """
 

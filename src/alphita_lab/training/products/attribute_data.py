@@ -73,7 +73,6 @@ class Drawn:
         pair: (m,) the place of its pair among those asked for.
         value: (m,) a string.
         positive: (m,) bool, whether it is a value of the pair.
-        missing: negatives that could not be drawn, because the attribute has no more values.
     """
 
     pair: Int64
@@ -86,13 +85,9 @@ class Products:
     """The products that train, and a few triples held out to score with.
 
     Attributes:
-        table: all products; numbers of strings and attributes are those of its lists.
         pairs: (p, 2) title and attribute, distinct and sorted.
         offsets: (p + 1,) pair i has the values values[offsets[i] : offsets[i + 1]].
         values: (n,) strings.
-        dev: the triples held out by seed.
-        counts: of triples: the table's; `held_out_strings` and `held_out_triples`, which the split keeps out;
-            `dev_related`, others between the two names of a dev triple, which do not train either; `training`.
     """
 
     def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:

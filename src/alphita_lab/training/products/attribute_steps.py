@@ -49,15 +49,7 @@ def joined(title: str, name: str) -> str:
 
 
 class AttributeSteps(TermSteps):
-    """Runs micro-batches of products; see `TermSteps`. Every pair comes once an epoch, in another order each time.
-
-    Attributes:
-        products: what trains and what is scored.
-        projection: f.
-        texts: what is encoded: titles and values by their numbers, then t + n of each pair.
-        batches: batches an epoch, a fraction counted.
-        cut: titles with names that fill the encoder's length, so that the name may have been cut off.
-    """
+    """Runs micro-batches of products; see `TermSteps`. Every pair comes once an epoch, in another order each time."""
 
     def __init__(
         self,

@@ -32,9 +32,6 @@ class ProductTable:
     """All products of a terminology.
 
     Attributes:
-        strings: the distinct titles and values, cleaned; a string's place here is its number.
-        written: each of them as the terminology first writes it.
-        labels: the relations that are attributes, as the terminology calls them.
         names: their names as an encoder reads them: "has phenotype" for has_phenotype.
         triples: (n, 3) title, attribute, value; distinct and sorted.
         held_strings: (strings,) bool, whether the split holds it out.

@@ -37,8 +37,6 @@ class Layout:
     """Where a table of scored pairs holds what: columns by name (case does not count), or by place from 0.
 
     Attributes:
-        left, right, score: the columns.
-        low, high: the range of the scores.
         parts: the column that tells the part of the data, and what it says for each; a table without it is one part.
     """
 
@@ -69,7 +67,6 @@ class ScoredPairs:
     """Pairs of sentences and how alike people find them.
 
     Attributes:
-        left, right: n sentences each.
         scores: (n,) float32, from 0 (unlike) to 1 (the same).
     """
 
@@ -83,7 +80,6 @@ class Triples:
     """Premises, what follows from each and what contradicts it.
 
     Attributes:
-        premises, entailed, contradicted: n sentences each; a premise may stand several times.
         alone: hypotheses left out, for their premise has none of the opposite label to go with them.
     """
 

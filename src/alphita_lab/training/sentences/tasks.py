@@ -51,12 +51,7 @@ def read_files(items: str, kind: type[Kind], rejects: Rejects, *, part: str = "t
 
 
 class SentenceTasks:
-    """Batches of several sets, each batch of one, as `Tasks` draws them.
-
-    Attributes:
-        strings: the distinct sentences of all sets; a batch's terms are places among them.
-        batches: batches an epoch.
-    """
+    """Batches of several sets, each batch of one, as `Tasks` draws them."""
 
     def __init__(self, sets: Sets, *, rows: int, seed: int, turns: str) -> None:
         columns = {name: _columns(one) for name, one in sets.items()}

@@ -47,9 +47,7 @@ class AlignedPairs:
         languages: the BCP-47 tags of the translations, sorted.
         language: (n,) int32, the place of each translation's tag in `languages`.
         concepts: (n,) int32, the row of the concept that both name in the terminology they come from; -1: not known.
-        origins: where pairs come from: names of terminologies and files.
         origin: (n,) int32, places in `origins`.
-        counts: what was left out, and why.
     """
 
     sources: list[str]

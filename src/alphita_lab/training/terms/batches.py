@@ -33,7 +33,6 @@ class Batch:
 
     Attributes:
         terms: (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings.
-        arrays: what the loss needs beside; it gets them as tensors on the device.
         rows: term rows that the batch stands for, repeats counted.
     """
 
@@ -53,8 +52,6 @@ class _Ready:
     """A batch as the device takes it.
 
     Attributes:
-        batch: the batch.
-        given: its arrays, on the device.
         shares: the rows of each process.
         parts: the rows of this process, part by part: where they stand among its own, and their tokens.
     """

@@ -33,13 +33,10 @@ class TrainingNames:
     """The distinct cleaned names of each concept, end to end, concept by concept.
 
     Attributes:
-        strings: the names, n of them; a name's place in this list is its number everywhere in training.
         offsets: (n_concepts + 1,) int64; concept c has the names offsets[c] to offsets[c + 1].
         weights: (n,) how much likelier than others of its concept a name is to be drawn; None: all alike.
-        dev_strings: names taken out of training to score with.
         dev_concepts: (len(dev_strings),) the concept each of them names.
         languages: BCP-47 tags of the names, sorted.
-        twins: how many of the names are noisy twins of others.
     """
 
     def __init__(

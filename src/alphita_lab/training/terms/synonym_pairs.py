@@ -17,11 +17,7 @@ CHOICES_KEPT = 10_000
 
 
 class PairSampler:
-    """Draws batches of pairs in shuffled epochs without replacement.
-
-    Attributes:
-        pairs: number of pairs, an epoch.
-    """
+    """Draws batches of pairs in shuffled epochs without replacement."""
 
     def __init__(self, term_offsets: Int64, *, pairs: int, most: int, seed: int) -> None:
         """Prepare to sample.

@@ -79,11 +79,7 @@ class Translations:
     """The data of one run.
 
     Attributes:
-        pairs: those that train; their `counts` say what was left out, and why.
-        names: the source-language names that are a source of none of them: they train without translation.
-        dev: pairs to score with.
         made_of: file or folder -> content hash of what pairs come from beside the terminology.
-        lacking: terminologies that gave no pair, and why.
     """
 
     pairs: AlignedPairs
@@ -119,12 +115,6 @@ class Wanted:
     Attributes:
         source: BCP-47 tag of the source language.
         languages: take these languages only; all by default.
-        pairing: see `terminology_pairs`.
-        machine: also take a terminology's machine translations.
-        editions: terminology folders; their translations are paired with the names of the terminology.
-        files: see `terminology_pairs.read`.
-        dev: pairs to hold out at least; see `translation_dev.hold_out`.
-        seed: of their choice.
     """
 
     source: str
@@ -222,7 +212,6 @@ class Numbered:
     """The strings of pairs and names, each once, as a `TokenTable` wants them.
 
     Attributes:
-        strings: the u distinct strings.
         sources: (n,) int32, the number of each pair's source.
         translations: (n,) int32, of its translation.
         names: (m,) int32, of each name without translation.
@@ -264,10 +253,6 @@ class PairBatches:
     training (Conneau et al., ACL 2020, §3.1: there the exponent 1/T is 0.3). A large language then shows some of its
     pairs in an epoch and others in the next, a small one shows each several times: within a language the pairs take
     turns. The epoch stays as long as it was, and names stay as they are.
-
-    Attributes:
-        rows: places in an epoch.
-        shown: language -> pairs of it in an epoch.
     """
 
     def __init__(

@@ -38,11 +38,7 @@ _NO_SPANS = np.empty((0, 2), np.int64)
 
 
 class Marker(Protocol):
-    """Finds the tokens that belong together, those of a word, say.
-
-    Attributes:
-        counts: of what was met, to stand with those of the packing.
-    """
+    """Finds the tokens that belong together, those of a word, say."""
 
     counts: dict[str, int]
 

@@ -52,7 +52,6 @@ class Learnt:
     """New tokens.
 
     Attributes:
-        tokens: to add.
         figures: trained, the tokens of the vocabulary trained; in_common, the share of them, 0 to 1, that the encoder
             has; added; composed, the share of those that its tokens spell; and of each counted text NAME,
             NAME_tokens_a_word_before and _after.

@@ -60,12 +60,9 @@ class Data:
     """What is learned from and chosen by.
 
     Attributes:
-        terminology: the graph.
         held_out: (p, 2) pairs of concepts whose triples must not train.
-        names: the names that train.
         texts: the texts that train, each of a concept with a name; their kinds are places in `TRAINED`.
         defines: places in `KINDS` of the kinds that stand for a concept's definition.
-        sets: scored pairs and triples to adapt to, by file.
         definitions: the definitions held out for the dev score, if any.
         sentences: scored pairs for the dev score, by file.
         facts: hashes of all sources, and counts, for the manifest.
@@ -114,9 +111,7 @@ class Variants:
     """What stands for each of n concepts: its names, the preferred one first, and its definitions.
 
     Attributes:
-        names: the names.
         named: (names,) the concept of each, 0 to n - 1, ascending.
-        texts: the definitions.
         defined: (texts,) the concept of each, ascending.
         n: concepts, each with a name.
     """

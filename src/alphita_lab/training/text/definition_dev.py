@@ -33,9 +33,7 @@ class DevDefinitions:
     """Definitions, and the names among which each must find one of its concept.
 
     Attributes:
-        texts: q definitions.
         concepts: (q,) the concept of each.
-        names: m names.
         name_concepts: (m,) the concept of each.
     """
 

@@ -63,11 +63,7 @@ class DefinitionBatch:
 
 
 class DefinitionPairs:
-    """Draws batches in shuffled epochs of the texts; everything follows from the seed and a batch's number.
-
-    Attributes:
-        pairs: pairs an epoch: as many as texts.
-    """
+    """Draws batches in shuffled epochs of the texts; everything follows from the seed and a batch's number."""
 
     def __init__(
         self,

@@ -32,12 +32,11 @@ class Masking:
     """How tokens are masked.
 
     Attributes:
-        mask_id: the id of [MASK].
         special_ids: tokens that are never masked, nor put in for others: [CLS], [SEP], [PAD], tags.
         vocabulary: number of token ids, from which random tokens are drawn.
         share: of the tokens to be drawn, above 0 up to 1.
         masked: share of what is drawn that becomes [MASK].
-        random: share that becomes a random token; the rest stays. ELECTRA: masked 1, random 0.
+        random: share that becomes a random token; the rest stays.
     """
 
     mask_id: int

@@ -50,7 +50,6 @@ class Forms:
         keys: the k folded strings that are searched, sorted.
         any_case: (k,) int32 the form that a key stands for when not all in capitals; or HOMONYM, HELD_OUT, NOTHING.
         capitals: (k,) and when it is.
-        strings: of each form f, as the terminology writes it.
         offsets: (f + 1,) int64; form i names the concepts offsets[i] up to offsets[i + 1].
         concepts: int32 rows of the terminology.
         left_out: why -> how many strings of concepts are not searched; homonyms count once.

@@ -60,7 +60,6 @@ class MaskedLanguageHead(torch.nn.Module):
 
     Attributes:
         dense: W and b, (e, d): to the length e of an embedding.
-        norm: behind the activation.
         bias: (vocabulary,).
         decoder: (vocabulary, e) of its own; None where it is the encoder's embeddings.
     """

@@ -34,11 +34,7 @@ AT_ONCE = 256
 
 
 class SequenceBatches:
-    """Batches of sequences: every epoch all of them in another order, one epoch running into the next.
-
-    Attributes:
-        batches: batches an epoch, a fraction counted.
-    """
+    """Batches of sequences: every epoch all of them in another order, one epoch running into the next."""
 
     def __init__(self, rows: Int64, *, batch: int, seed: int) -> None:
         self._rows, self._batch, self._seed = rows, batch, seed

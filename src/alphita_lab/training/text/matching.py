@@ -42,8 +42,6 @@ class Matches:
         starts: (m,) int64 first character of each mention in its text as written.
         ends: (m,) int64 the character behind its last.
         forms: (m,) int32 number of the form; HELD_OUT where a held-out string stands.
-        words: words of all texts.
-        homonyms: how many homonyms were met that are left out.
     """
 
     offsets: Int64
@@ -126,9 +124,6 @@ class HeldOut:
     """Held-out strings, found in texts by the rules of `matching`, accents and case aside.
 
     So are the dots of i, whose capitals another language pairs otherwise: "Isı" is found as "ısı" and as "ISI".
-
-    Attributes:
-        too_short: how many are too short to be searched.
     """
 
     def __init__(self, cleaned: Iterable[str]) -> None:

@@ -79,9 +79,6 @@ class Sources:
     """What is learnt from, and where what follows from it is kept while the run lasts.
 
     Attributes:
-        terminology: its names are entities and words.
-        split: what is held out.
-        corpus: files of text, and the hash of each.
         folder: for the starting encoder and the sequences.
         rejects: file for lines that cannot be read; None: they are counted only.
     """

@@ -55,7 +55,6 @@ class _Part:
         places: (p,) of the masked tokens in the packing.
         true: (p,) what stood there; NOT_MASKED behind the last.
         lots: (p,) by which tokens are drawn.
-        masked: how many are masked.
     """
 
     packing: packed.Packing

@@ -32,11 +32,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 
 
 class Segmenter(Protocol):
-    """Finds words.
-
-    Attributes:
-        facts: what the words depend on beside the text, to know them again.
-    """
+    """Finds words."""
 
     facts: dict[str, str]
 
