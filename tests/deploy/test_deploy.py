@@ -81,7 +81,8 @@ def test_the_options_are_options_of_serve(text, tmp_path, capsys):
 
 
 def serve_options():
-    return typer.main.get_command(cli.app).commands["serve"].params
+    group = typer.main.get_command(cli.app)
+    return group.get_command(typer.Context(group), "serve").params
 
 
 def test_ports_paths_and_users_agree():
