@@ -39,13 +39,17 @@ class NormalizerOptions:
 
     Attributes:
         ranking: a module of `answering.rankings`; "auto": `learned` if there is a calibration, else `vectors`.
-        calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the general
-            one that came with its model, if any.
+        calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
+            general one that came with its model, if any.
         floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
-        error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration.
+        error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default 0.05
+            with one, and without one nothing is accepted.
         target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
         filters: which concepts may be answered; all by default.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
+        precision: see `TermEncoder.load`.
+        device: see `TermEncoder.load`.
+        threads: see `TermEncoder.load`.
     """
 
     ranking: str = AUTO

@@ -78,7 +78,13 @@ class Runtime(Protocol):
 
 
 class TermEncoder:
-    """Encodes terms. `TermEncoder.load(name)` opens one."""
+    """Encodes terms. `TermEncoder.load(name)` opens one.
+
+    Attributes:
+        folder: the folder it was loaded from.
+        settings: pooling, maximal length, normalisation.
+        head: what was learned on top of the model's vectors, if anything was; training goes on without it.
+    """
 
     def __init__(
         self,

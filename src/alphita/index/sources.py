@@ -65,9 +65,9 @@ def index_of(
                 "alphita index SOURCE -o OUT.index"
             )
         return Index.open(Path(to).expanduser(), verify=verify)
-    terminology = terminology_of(to)
     choice = choice or Choice()
     choice.check()
+    terminology = terminology_of(to)
     why = ""
     if choice.model is None:
         spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])

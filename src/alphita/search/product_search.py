@@ -29,7 +29,11 @@ MAX_CHARACTERS = 4096
 
 
 class ProductSearch:
-    """Ranks products for queries. The encoder is loaded when the first query comes."""
+    """Ranks products for queries. The encoder is loaded when the first query comes.
+
+    Attributes:
+        opened: the search folder.
+    """
 
     def __init__(
         self,
