@@ -267,11 +267,14 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
         OSError: it cannot be read.
         ValueError: it is longer than `MAX_WHOLE_BYTES`, or see `json_value`.
     """
+    # Block by block: read() sets aside as many bytes as it is asked for.
+    content = bytearray()
     with open(path, "rb") as file:
-        content = file.read(MAX_WHOLE_BYTES + 1)
+        while len(content) <= MAX_WHOLE_BYTES and (block := file.read(2**20)):
+            content += block
     if len(content) > MAX_WHOLE_BYTES:
         raise ValueError(f"more than {MAX_WHOLE_BYTES >> 20} MB")
-    return json_value(content)
+    return json_value(bytes(content))
 
 
 def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[tuple[int, list[str]]]:

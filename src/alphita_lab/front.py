@@ -7,9 +7,6 @@ from typing import Any
 
 from alphita import config, registry
 from alphita.errors import require
-from alphita.index.sources import terminology_of
-from alphita.terminology.splits import Split
-from alphita.terminology.store import load_terminology
 
 RECIPES = "alphita_lab.recipes"
 
@@ -48,6 +45,10 @@ def train(
         UsageError: an unknown recipe or setting.
         MissingExtra: torch is not installed.
     """
+    from alphita.index.sources import terminology_of
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+
     require("torch", "train")
     chosen = registry.load(RECIPES, recipe)
     resolved = config.resolve(chosen.Config, base=settings)

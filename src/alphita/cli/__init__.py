@@ -48,7 +48,6 @@ def _alphita(
         bool, typer.Option("--quiet", "-q", help="Say only what is asked for, and what is wrong; no progress.")
     ] = False,
 ) -> None:
-    machine.fit_addresses()
     if quiet:
         progress.silence()
 
@@ -126,6 +125,8 @@ def _tell_memory(error: Exception) -> int:
 def _run() -> Any:  # noqa: ANN401 - of typer
     """Run the command line; return the exit code, or nothing."""
     try:
+        # Before a command is found, for that loads libraries.
+        machine.fit_addresses()
         code = app(standalone_mode=False)
     except MemoryError as error:
         code = _tell_memory(error)

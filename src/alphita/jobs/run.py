@@ -182,9 +182,10 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
             written.result()
     if len(output.chunks) < output.past:
         raise _other_input(job)
-    if output.parts is None and output.held:
-        sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
-    sys.stdout.buffer.flush()
+    if output.parts is None:
+        if output.held:
+            sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
+        sys.stdout.buffer.flush()
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:

@@ -46,6 +46,11 @@ class Opening(Protocol):
         ...
 
 
+def sealed(opening: Opening) -> bytes:
+    """Return an opening as the bytes that a job gives its own workers."""
+    return pickle.dumps(opening)
+
+
 class Engine(Protocol):
     """Runs tasks; use as a context manager."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import platform
 import signal
 import threading
@@ -20,7 +19,7 @@ from multiprocessing.process import BaseProcess
 
 from alphita import machine
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up
+from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed
 
 SECONDS_TO_STOP = 10.0
 
@@ -100,7 +99,7 @@ class Processes(Engine):
             self._end(self._running[-1])
 
     def _start(self, opening: Opening) -> _Process:
-        process = _Process(pickle.dumps(opening), self.threads)
+        process = _Process(sealed(opening), self.threads)
         self._running.append(process)
         return process
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,17 @@ from typing import Any
 
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError, require
-from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, unreachable
+from alphita.jobs.engines.engine import (
+    MOST_DEATHS,
+    Bench,
+    Engine,
+    Opening,
+    Outcome,
+    Receipt,
+    gave_up,
+    sealed,
+    unreachable,
+)
 
 # Seconds after which a machine that opens a worker counts as hanging.
 TO_OPEN = 600.0
@@ -93,7 +102,7 @@ class RayEngine(Engine):
             return version, Bench(lambda: None).do(opening, None)
 
         here = artefact.build()
-        answers = self._everywhere(look, pickle.dumps(opening), here)
+        answers = self._everywhere(look, sealed(opening), here)
         for host, (found, _) in answers:
             if found != here:
                 raise UsageError(
@@ -112,7 +121,7 @@ class RayEngine(Engine):
         # Where a machine goes, all that it was starting fails at once.
         most_starts = MOST_DEATHS * self._workers
         try:
-            packed = pickle.dumps(opening)
+            packed = sealed(opening)
             while left := len(waiting) + sum(one.task is not None for one in asked.values()):
                 while len(asked) < min(self._workers, left) and (self._idle or failed_starts < most_starts):
                     # One of the step before may be gone by now: it, too, is asked before it gets a task.

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import math
 import os
-import pickle
 import re
 import shutil
 import socket
@@ -24,7 +23,17 @@ from typing import IO, Any
 import alphita
 from alphita import errors, machine
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, unreachable
+from alphita.jobs.engines.engine import (
+    MOST_DEATHS,
+    Bench,
+    Engine,
+    Opening,
+    Outcome,
+    Receipt,
+    gave_up,
+    sealed,
+    unreachable,
+)
 
 EXTRA = "spark"
 MASTERS = "local[N], spark://HOST:7077, yarn, k8s://https://HOST:PORT"
@@ -63,7 +72,7 @@ class SparkEngine(Engine):
 
     def check(self, opening: Opening) -> None:
         """Open a worker in every process at once: a barrier stage, so that none is left out."""
-        doing = _Doing(pickle.dumps(opening), CHECKING)
+        doing = _Doing(sealed(opening), CHECKING)
         places = self._context.parallelize(range(self._workers), self._workers)
         try:
             outcomes = places.barrier().mapPartitions(doing).collect()
@@ -76,7 +85,7 @@ class SparkEngine(Engine):
         """Do tasks as one Spark job, and yield each with what it gave back, as they end."""
         if not tasks:
             return
-        job = _Job(self._context, pickle.dumps(opening), list(tasks), what)
+        job = _Job(self._context, sealed(opening), list(tasks), what)
         given = set()
         try:
             for task, outcome in job.outcomes():

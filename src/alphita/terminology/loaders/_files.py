@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
-
-import polars as pl
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from alphita import artefact, textio, workbooks
 from alphita.errors import InputError, Rejects, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 GZIP, ZIP = "gzip", "zip"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -301,6 +302,8 @@ class Split:
         n_lines = self.fits(raw)
         if not n_lines:
             return None
+        import polars as pl
+
         cells = pl.read_csv(
             raw,
             has_header=False,
