@@ -60,10 +60,14 @@ STAGES: dict[str, tuple[str, ...]] = {
         "index.out_of_scope_names:shares",
     ),
     "middles and graph": ("answer.meaning:Meaning.features",),
-    "rules": ("terminology.rules:Profiler.profile", "terminology.rules:Profiler.compare", "answer.features:doubts_of"),
+    "rules": ("terminology.rules:Profiler.profile", "terminology.rules:Profiler.compare", "answer.features:vetoes_of"),
     "features": ("answer.features:Featurizer.__call__",),
     "ranking": ("answer.calibration_store:Calibration.__call__",),
-    "results": ("answer.results:Maker.results", "answer.results:Maker.named", "jobs.remembering:answer"),
+    "results": (
+        "answer.results:ResultBuilder.results",
+        "answer.results:ResultBuilder.apply_vetoes",
+        "jobs.remembering:answer",
+    ),
     "writing": ("jobs.run:_Output.write", "jobs.answers:AnswerStore.add"),
 }
 

@@ -99,9 +99,9 @@ class Evaluation:
 
 OWN: Mapping[str, str | None] = {"model": None}
 # Sizes for two cores: some two minutes a model. MCSM: neighbours among the concepts that have a type, as in the
-# released code. Relations: most triples of an ontology are is_a, so a sample with at most MOST_TRIPLES of each relation
+# released code. Relations: most triples of an ontology are is_a, so a sample with at most MAX_TRIPLES of each relation
 # is classified, in the layout of DDBRC; what is tested on is held out of the encoders' training.
-RELATIONS, MOST_TRIPLES, LEAST_TRIPLES, RELATIONS_SEED = 14, 500, 50, 0
+RELATIONS, MAX_TRIPLES, MIN_TRIPLES, RELATIONS_SEED = 14, 500, 50, 0
 EVALUATIONS = (
     Evaluation("synonyms", ("held_out_synonyms",), OWN),
     Evaluation("mcsm", ("mcsm",), {"mean": "mean", "cls": "cls"}, ("mcsm.candidates=types",)),
@@ -154,7 +154,7 @@ class Plan:
             "m": self.m,
             "learning_rate": self.learning_rate,
             "settings": list(self.settings),
-            "relations": [RELATIONS, MOST_TRIPLES, LEAST_TRIPLES, RELATIONS_SEED],
+            "relations": [RELATIONS, MAX_TRIPLES, MIN_TRIPLES, RELATIONS_SEED],
             "evaluations": {
                 one.name: {"benchmarks": list(one.benchmarks), "settings": list(one.settings)}
                 for one in self.evaluations()
@@ -241,7 +241,7 @@ OF_TRAINING = (
 
 
 def write_relations(
-    terminology: Terminology, split: Split, folder: Path, *, most: int = MOST_TRIPLES, least: int = LEAST_TRIPLES
+    terminology: Terminology, split: Split, folder: Path, *, most: int = MAX_TRIPLES, least: int = MIN_TRIPLES
 ) -> None:
     """Write a sample of triples in DDBRC's layout, x_train.txt to y_test.txt: the test part is held out of training.
 
@@ -403,7 +403,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], origin
         "",
         f"- all rows: encoder `{facts['encoder']}`, {facts['steps']:,} steps, learning rate "
         f"{facts['learning_rate']:g}, m={facts['m']}" + "".join(f", `{item}`" for item in facts["settings"]),
-        f"- evaluation: {', '.join(settings) or 'as by default'}; relations: at most {MOST_TRIPLES} "
+        f"- evaluation: {', '.join(settings) or 'as by default'}; relations: at most {MAX_TRIPLES} "
         f"triples of each of the {RELATIONS} most frequent, the test part (a fifth at most) held out of training",
         f"- terminology `{facts['terminology']}`, split `{facts['split']}`",
         f"- commit {origin['commit']}; {origin['machine']['processor']}, {origin['machine']['cores']} cores",

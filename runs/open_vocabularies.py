@@ -35,7 +35,7 @@ from alphita import artefact, shipped
 from alphita.errors import InputError
 from alphita.index.choice import KIND, OURS
 from alphita.index.contradicting import contradicted
-from alphita.index.external_names import EQUIVALENTS, NAMES, SHORT_FORMS, UNLENT, names_of, prepared
+from alphita.index.external_names import EQUIVALENTS, EXCLUDED, NAMES, SHORT_FORMS, names_of, prepared
 from alphita.progress import say
 from alphita.terminology.loaders import _icd10cm_index
 from alphita.terminology.store import load_terminology
@@ -267,7 +267,7 @@ def do_names(given: argparse.Namespace) -> None:
         _save(equivalents.unique(maintain_order=True), draft.path / EQUIVALENTS)
         shutil.copyfile(given.short, draft.path / SHORT_FORMS)
         shutil.copyfile(given.lay, draft.path / "lay.tsv")
-        shutil.copyfile(given.unlent, draft.path / UNLENT)
+        shutil.copyfile(given.unlent, draft.path / EXCLUDED)
         shutil.copyfile(given.card, draft.path / "README.md")
         draft.fields.update({"sources": sources, "names": len(names), "equivalents": len(equivalents)})
 

@@ -210,11 +210,11 @@ def test_what_json_takes_is_told_before(one, kind):
         tracemalloc.stop()
     assert len(value) == 5_000
     assert 0.85 * taken < textio.estimated(text) < 8 * taken
-    assert taken < textio.MOST_DENSE * len(text)
+    assert taken < textio.MAX_DENSE * len(text)
 
 
 def test_json_that_takes_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(textio, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(textio, "MAX_BYTES", 10_000)
     (tmp_path / "x.json").write_text("[" + ",".join(["[]"] * 200) + "]")
     with pytest.raises(ValueError, match="too large: its values take about"):
         textio.json_file(tmp_path / "x.json")

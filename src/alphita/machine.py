@@ -37,7 +37,7 @@ SPIN_COUNT = "20000"
 PRODUCT_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PRODUCTS_KEPT = "256"
 # Of addresses: what importing a small table takes (docs/results/log.md).
-LEAST_ADDRESSES = 600 * 2**20
+MIN_ADDRESSES = 600 * 2**20
 
 
 @functools.cache
@@ -176,9 +176,9 @@ def fit_addresses() -> None:
     allowed = min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=None)
     if allowed is None:
         return
-    if allowed < LEAST_ADDRESSES:
+    if allowed < MIN_ADDRESSES:
         raise AlphitaError(
-            f"this process may have {allowed >> 20:,} MB of memory (ulimit -v, -d), and {LEAST_ADDRESSES >> 20:,} MB "
+            f"this process may have {allowed >> 20:,} MB of memory (ulimit -v, -d), and {MIN_ADDRESSES >> 20:,} MB "
             "are needed at the least, 2,000 MB with a model; allow it more: ulimit -v unlimited -d unlimited"
         )
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

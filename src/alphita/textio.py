@@ -35,15 +35,15 @@ from typing import IO, Any, AnyStr, NamedTuple, cast
 from alphita.errors import InputError, Rejects
 
 # What a text may take with its values; and how many times its length that can be.
-MOST_BYTES, MOST_DENSE = 2 * 2**30, 50
+MAX_BYTES, MAX_DENSE = 2 * 2**30, 50
 # Bytes that begin characters beyond U+00FF and beyond U+FFFF.
 _WIDE, _WIDEST = re.compile(rb"[\xc4-\xff]"), re.compile(rb"[\xf0-\xff]")
 
 
 def check(text: str | bytes) -> None:
-    """Raise ValueError if a text in JSON takes more than `MOST_BYTES` with its values."""
-    if len(text) * MOST_DENSE > MOST_BYTES and (memory := estimated(text)) > MOST_BYTES:
-        most = f"{MOST_BYTES / 2**30:.1f} GB is the most"
+    """Raise ValueError if a text in JSON takes more than `MAX_BYTES` with its values."""
+    if len(text) * MAX_DENSE > MAX_BYTES and (memory := estimated(text)) > MAX_BYTES:
+        most = f"{MAX_BYTES / 2**30:.1f} GB is the most"
         raise ValueError(f"too large: its values take about {memory / 2**30:.1f} GB of memory, and {most}")
 
 
@@ -161,7 +161,7 @@ def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Re
             yield Record(number, line, [], problem, delimiter.join(cells))
 
 
-MOST_DIGITS = 18  # all that 64 bits hold
+MAX_DIGITS = 18  # all that 64 bits hold
 # Of what is held whole, and of a line of what is not.
 MAX_WHOLE_BYTES, MAX_HELD_ROWS, MAX_LINE_CHARACTERS = 512 * 2**20, 4_000_000, 16 * 2**20
 SPLIT_IT = "is it what it should be? then divide it into several files"
@@ -244,7 +244,7 @@ def whole_number(text: str) -> int | None:
     Python takes signs of other scripts for digits, reads not all of those ("²"), and no number of thousands.
     """
     text = text.strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value

@@ -31,10 +31,10 @@ from alphita.index.store import Index
 from alphita.mention.abbreviations.expanding import Abbreviations
 
 # Of one vocabulary at most: examples to learn from, and mentions of each of the three kinds to test on.
-MOST_LEARNED = 4_000
-MOST_TESTED = 1_500
+MAX_LEARNED = 4_000
+MAX_TESTED = 1_500
 # A vocabulary of which fewer mentions are tested certifies little, and has no say in what the others may accept.
-LEAST_TESTED = 1_000
+MIN_TESTED = 1_000
 # In-terminology mentions of the mixture that may be lost to NIL: the share that left most answers right, NIL among
 # them, when vocabularies were left out. A third of the mixture equals a name and is never lost.
 LOST = 0.03
@@ -128,7 +128,7 @@ def fit_held(held: Mapping[str, Held], *, seed: int = 0) -> Calibration:
         np.concatenate([getattr(one.tested, name) for one in left_out.values()]) for name in ("given", "right")
     )
     pooled = fitting.certify(draft, fitting.together(crossed), given, right)
-    told = [one.certificates for one in left_out.values() if len(one.tested.right) >= LEAST_TESTED]
+    told = [one.certificates for one in left_out.values() if len(one.tested.right) >= MIN_TESTED]
     accept = thresholds([pooled, *told])
     figures = {
         "population": _population_text(left_out),
@@ -158,7 +158,7 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     index = one.index
     held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
     known = parted(index, held, seed)
-    names = parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), ""), seed)
+    names = parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MAX_TESTED), ""), seed)
     if not all(len(some.strings) for some in (*known, *names)):
         raise InputError(
             f"{one.name} has too few synonyms to learn from some concepts and test on the others",
@@ -168,8 +168,8 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     pipeline = Pipeline(index, lambda: encoder, Abbreviations.of_index(index), respell=True)
     progress.say(f"{one.name}:")
     to_learn = taught(index, known[0], seed)
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MOST_LEARNED])
-    to_test = mixture(index, known[1], names[1], seed, most=MOST_TESTED)
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MAX_LEARNED])
+    to_test = mixture(index, known[1], names[1], seed, most=MAX_TESTED)
     return Held(scored_examples.see(pipeline, to_learn.take(drawn)), scored_examples.see(pipeline, to_test))
 
 

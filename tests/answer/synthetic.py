@@ -88,8 +88,8 @@ class VocabularyEncoder(HashEncoder):
 
 def quickly(patch: pytest.MonkeyPatch) -> None:
     """Let a ranker be fitted with fewer examples, epochs and members."""
-    patch.setattr(examples, "MOST_NOISE", 600)
-    patch.setattr(examples, "MOST_ITSELF", 200)
+    patch.setattr(examples, "MAX_NOISE", 600)
+    patch.setattr(examples, "MAX_ITSELF", 200)
     patch.setattr(ranker_training, "train", functools.partial(ranker_training.train, epochs=6, members=1))
 
 

@@ -18,7 +18,7 @@ from alphita.answer.calibration_store import (
     EVIDENCE,
     FOLDER,
     KIND,
-    LEAST_SHARE,
+    MIN_SHARE,
     OF_CANDIDATE,
     OF_MENTION,
     Calibration,
@@ -297,15 +297,17 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
         nil = max(float(probabilities.nil[request]), 1e-9)
         expected = [np.log(first), np.log(first / second), np.log(first / nil)]
         np.testing.assert_allclose(evidence[request, :3], expected, atol=1e-9)
-        told = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
+        non_content_words = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
         for name in OF_CANDIDATE:
-            assert told[name] == features.candidates[row, NAMES.index(name)]
+            assert non_content_words[name] == features.candidates[row, NAMES.index(name)]
         for name in OF_MENTION:
-            assert told[name] == features.mentions[request, MENTION_NAMES.index(name)]
-        is_short = round(np.expm1(told["characters"])) <= SHORT_CAPITALS
-        assert told["short_and_not_equal"] == (is_short and not told["equal"])
-        share = max(features.candidates[row, NAMES.index("expansion_share")], LEAST_SHARE)
-        assert told["log_expansion_share"] == (pytest.approx(np.log(share)) if told["expanded"] else 0)
+            assert non_content_words[name] == features.mentions[request, MENTION_NAMES.index(name)]
+        is_short = round(np.expm1(non_content_words["characters"])) <= SHORT_CAPITALS
+        assert non_content_words["short_and_not_equal"] == (is_short and not non_content_words["equal"])
+        share = max(features.candidates[row, NAMES.index("expansion_share")], MIN_SHARE)
+        assert non_content_words["log_expansion_share"] == (
+            pytest.approx(np.log(share)) if non_content_words["expanded"] else 0
+        )
 
 
 def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted):

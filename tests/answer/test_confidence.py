@@ -10,7 +10,7 @@ from safetensors.numpy import load, save
 
 from alphita.answer.confidence import (
     COMMON,
-    LEAST_OF_EACH,
+    MIN_OF_EACH,
     Isotonic,
     Logistic,
     fit_calibrator,
@@ -221,7 +221,7 @@ class TestChoice:
         assert fitted["de"].apply(x) == pytest.approx(alone.apply(x))
         assert fitted[COMMON].apply(x) == pytest.approx(fit_calibrator(x, y).apply(x))
 
-    @pytest.mark.parametrize(("wrong", "own"), [(LEAST_OF_EACH, True), (LEAST_OF_EACH - 1, False)])
+    @pytest.mark.parametrize(("wrong", "own"), [(MIN_OF_EACH, True), (MIN_OF_EACH - 1, False)])
     def test_the_rarer_outcome_decides(self, wrong, own):
         rng = np.random.default_rng(0)
         y = np.array([False] * wrong + [True] * 1000)

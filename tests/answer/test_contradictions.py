@@ -14,7 +14,7 @@ from alphita.answer.contradictions import (
     is_opposite,
 )
 from alphita.mention import lexicon, word_pairs
-from alphita.mention.word_pairs import is_form, key, rest_of
+from alphita.mention.word_pairs import is_form, key, word_diff
 
 COMMON = frozenset(["attacks", "birthday", "chair", "chronicle", "day", "fingers", "inside", "intake", "meeting"])
 COMMON |= {
@@ -393,8 +393,8 @@ def test_another_place_or_kind_is_the_opposite(mention, name):
 
 
 def test_what_is_left_of_two_strings():
-    assert rest_of("hyper telorism, mild", "Hypertelorism") == (("mild",), ())
-    assert rest_of("short fingers", "Short finger of the hand") == ((), ("of", "the", "hand"))
+    assert word_diff("hyper telorism, mild", "Hypertelorism") == (("mild",), ())
+    assert word_diff("short fingers", "Short finger of the hand") == ((), ("of", "the", "hand"))
 
 
 @pytest.mark.parametrize(

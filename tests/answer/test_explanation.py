@@ -140,13 +140,13 @@ class TestLearned:
 
     def test_what_is_accepted_does_not_depend_on_how_confidence_is_shown(self, rich, calibration, monkeypatch):
         normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
-        made, seen = normalizer._maker.results, []
+        made, seen = normalizer._builder.results, []
 
         def results(asked, scored, answers, *rest, **options):
             seen.append(float(answers.confidence[0]))
             return made(asked, scored, answers, *rest, **options)
 
-        monkeypatch.setattr(normalizer._maker, "results", results)
+        monkeypatch.setattr(normalizer._builder, "results", results)
         [result] = normalizer.normalize(["Headache"])
         assert result.confidence == pytest.approx(seen[0], abs=1e-6)
         assert result.confidence != seen[0]

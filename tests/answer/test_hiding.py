@@ -46,7 +46,7 @@ def index(tmp_path_factory) -> Index:
     return indexed(ROWS, tmp_path_factory.mktemp("hiding") / "x.index")
 
 
-def told(known: Abbreviations) -> list[set[tuple[str, str]]]:
+def non_content_words(known: Abbreviations) -> list[set[tuple[str, str]]]:
     return [{(one.string, one.long) for one in known.expand(mention)} for mention in MENTIONS]
 
 
@@ -59,8 +59,8 @@ def test_abbreviations_are_those_of_an_index_without_the_string(index, tmp_path,
     less = indexed([row for row in ROWS if row[1] != string], tmp_path / "less.index")
     known = Abbreviations.of_index(index)
     (found,) = Hiding(index).abbreviations(known, one(int(index.rows([clean(string)])[0])))
-    assert told(found) == told(Abbreviations.of_index(less))
-    assert told(known) == told(Abbreviations.of_index(index))  # it stays as it was
+    assert non_content_words(found) == non_content_words(Abbreviations.of_index(less))
+    assert non_content_words(known) == non_content_words(Abbreviations.of_index(index))  # it stays as it was
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -70,7 +70,7 @@ def test_abbreviations_are_those_of_an_index_without_the_concept(index, tmp_path
     (found,) = Hiding(index).abbreviations(
         Abbreviations.of_index(index), one(concept=int(index.segment.concept_rows([concept])[0]))
     )
-    assert told(found) == told(Abbreviations.of_index(less))
+    assert non_content_words(found) == non_content_words(Abbreviations.of_index(less))
 
 
 def test_what_hides_nothing_of_them_leaves_the_abbreviations_alone(index):

@@ -260,7 +260,7 @@ def accepted(path, parents, asked):
         first = replace(result.candidates[0], routes=("exact", SHORTENED))
         if mention != answer:
             result = replace(result, candidates=(first, *result.candidates[1:]))
-        named = normalizer._maker.named(mention, result)
+        named = normalizer._builder.apply_vetoes(mention, result)
         yield named.decision, named.candidates[0].contradictions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.answer.vetoes import OF_VALUES, Candidates, doubts_of
+from alphita.answer.vetoes import OF_VALUES, Candidates, vetoes_of
 from alphita.mention.assertion import AMBIGUOUS, DENIED, SEVERAL, WELL
 from alphita.mention.name_style import ABBREVIATION, SPELLING, Reading
 
@@ -44,7 +44,7 @@ def asked(mention, candidate, *, own=True, equal=False, readings=(), values=(), 
     )
     known = {(0, number): reading for number, reading in enumerate(readings, 1)}
     denies = np.array([mention.startswith(("no ", "denies "))])
-    doubts = doubts_of([mention], known, values, denies, candidates, Named())
+    doubts = vetoes_of([mention], known, values, denies, candidates, Named())
     return doubts.reason[0], bool(doubts.vetoed[0])
 
 

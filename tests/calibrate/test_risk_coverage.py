@@ -310,7 +310,7 @@ class TestPlot:
         assert {"Risk and coverage", "share accepted", "share of the accepted that is wrong", "measured"} <= set(texts)
         assert len(list(drawing.iter(f"{SVG}g"))) == 2
         path = drawing.find(f"{SVG}polyline").get("points").split()
-        assert 300 <= len(path) <= risk_coverage.MOST_POINTS
+        assert 300 <= len(path) <= risk_coverage.MAX_POINTS
         # The last point is the whole, at the right edge; its height is the error of all.
         (x, y), grid = map(float, path[-1].split(",")), [line.attrib for line in drawing.iter(f"{SVG}line")]
         across = [line for line in grid if line["y1"] == line["y2"]]

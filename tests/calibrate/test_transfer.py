@@ -9,7 +9,7 @@ import pytest
 
 from alphita.answer.calibration_store import FOLDER, Calibration
 from alphita.answer.normalizer import Normalizer
-from alphita.calibrate.transfer import LEAST_COMPARED, carry_over, lend_where_missing, with_margin
+from alphita.calibrate.transfer import MIN_COMPARED, carry_over, lend_where_missing, with_margin
 from alphita.errors import InputError, UsageError
 from alphita.index.encoding import keep_calibration
 from alphita.index.store import Index, build
@@ -114,7 +114,7 @@ def names(n: int) -> SmallTerminology:
 
 
 def test_an_index_of_another_encoder_borrows_the_general_one(tmp_path):
-    index = build(names(LEAST_COMPARED), HashEncoder(), tmp_path / "x.index")
+    index = build(names(MIN_COMPARED), HashEncoder(), tmp_path / "x.index")
     assert Normalizer(index, encoder=HashEncoder()).assurance is None
     assert lend_where_missing(index)
     normalizer = Normalizer(Index.open(index.path), encoder=HashEncoder())

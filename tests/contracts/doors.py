@@ -45,7 +45,7 @@ MENTIONS: dict[str, str] = {
     "right to left": "צהבת jaundice",
 }
 # Longer than a server takes by default.
-MOST_CHARACTERS = 4_000
+MAX_CHARACTERS = 4_000
 SOURCE, PROJECT, SYSTEM = "DOORS", "doors", "urn:alphita:source:DOORS"
 
 
@@ -208,7 +208,7 @@ class Asked:
         from alphita.service.app import create
         from alphita.service.settings import Settings
 
-        app = create(Settings(rate=0, max_characters=MOST_CHARACTERS), self.normalizer, store)
+        app = create(Settings(rate=0, max_characters=MAX_CHARACTERS), self.normalizer, store)
         with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 40_000)) as client:
             yield client
 

@@ -28,10 +28,10 @@ from tests.faults.readers import Reader, readers
 from tests.faults.writers import prepare
 
 # Seconds of processors for one file.
-MOST_SECONDS = 20
+MAX_SECONDS = 20
 # More than any reader may hold.
 ENDLESS = 3 * 2**30
-MOST_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30
 # In memory, where there is such a place: nothing here is about what is durable.
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SEEDS = Path(__file__).with_name("seeds.tsv")
@@ -91,7 +91,7 @@ def _limited() -> Iterator[None]:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
     try:
         yield
     finally:
@@ -128,7 +128,7 @@ def main(names: Sequence[str], seeds: range, *, endless: bool = False) -> int:
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
             seconds = time.process_time() - before
             print(f"{name}: {len(seeds):,} read, {len(problems)} failed, {seconds:.0f} s, {most} MB so far", flush=True)
-    return failed + (most > MOST_BYTES >> 20)
+    return failed + (most > MAX_BYTES >> 20)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from alphita_lab.verbalisation.prompts import read_prompts
 from tests.books import book
 from tests.doubles import SmallTerminology
 
-MOST_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30
 # A bomb, unpacked: more than any reader may take.
 BOMB = 3 * 2**30
 BLOCK = 2**24
@@ -205,7 +205,7 @@ def peak(program: str, *words: str | Path) -> tuple[int, str]:
 def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, block: bytes) -> None:
     bomb_of("gz", tmp_path / name, begin, block)
     most, said = peak(program, tmp_path / name, "mention" if program is READ_MENTIONS else "")
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
 
 
 @pytest.mark.slow
@@ -213,10 +213,10 @@ def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, bloc
 def test_a_zip_bomb(tmp_path: Path, block: bytes) -> None:
     bomb_of("terms.csv", tmp_path / "x.zip", b"id,term\n", block)
     most, said = peak(READ_TERMS.format(loader="table"), tmp_path / "x.zip")
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
     bomb_of("CONCEPT.csv", tmp_path / "y.zip", b"concept_id\tdomain_id\tvocabulary_id\tconcept_code\n", block)
     most, said = peak(READ_ATHENA, tmp_path / "y.zip")
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_a_gzip_bomb_in_a_zip_archive(tmp_path: Path) -> None:
     bomb_of("gz", tmp_path / "terms.csv.gz", b"id,term\n", b"a")
     archive = zipped(tmp_path / "x.zip", **{"terms.csv.gz": (tmp_path / "terms.csv.gz").read_bytes()})
     most, said = peak(READ_TERMS.format(loader="table"), archive)
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_a_workbook_bomb(tmp_path: Path) -> None:
                 bomb.writestr(entry, good.read(entry))
     (tmp_path / "bomb.zip").rename(tmp_path / "bomb.xlsx")
     most, said = peak(READ_MENTIONS, tmp_path / "bomb.xlsx", "mention")
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_a_parquet_bomb(tmp_path: Path, kind: str) -> None:
     mappings = READ_MAPPINGS.format(format="parquet").replace("pass", "\n    if row.row > 200_000: break")
     for program in (some, mappings, READ_TERMS.format(loader="table")):
         most, said = peak(program, path, "mention")
-        assert most < MOST_BYTES, said
+        assert most < MAX_BYTES, said
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 @pytest.mark.parametrize("format", ["csv", "jsonl", "omop", "sssom", "tsv", "usagi", "fhir_r5"])
 def test_a_file_of_mappings_that_is_one_line(line: dict[bool, Path], format: str, packed: bool) -> None:
     most, said = peak(READ_MAPPINGS.format(format=format), line[packed])
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
     assert "error:" in said
 
 
@@ -313,7 +313,7 @@ def test_json_of_many_small_values(tmp_path: Path, one: str, megabytes: int, pro
             file.write(block)
         file.write(one.encode() + b"]}")
     most, said = peak(program, tmp_path / "x.json")
-    assert most < MOST_BYTES, said
+    assert most < MAX_BYTES, said
     assert "error:" in said
     assert megabytes == 70 or "too large" in said
 

@@ -19,7 +19,7 @@ import pytest
 
 from alphita.errors import Rejects
 from alphita.terminology.store import load_terminology, save
-from tests.faults.changed import MOST_BYTES, SEEDS, problem_of, seeds_of
+from tests.faults.changed import MAX_BYTES, SEEDS, problem_of, seeds_of
 from tests.faults.changing import changed
 from tests.faults.readers import SOURCES, Reader, loaded, readers
 from tests.faults.writers import Place, prepare
@@ -51,7 +51,7 @@ def test_changed_files_give_rows_or_an_error(every: dict[str, Reader]) -> None:
 def test_many_changed_files_give_rows_or_an_error(every: dict[str, Reader]) -> None:
     rng = random.Random(os.environ.get("ALPHITA_RANDOM_TESTS") and os.urandom(8))
     assert not failures(every, lambda name: [*seeds_of(name), *(rng.randrange(10**6, 10**9) for _ in range(SLOW))])
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MAX_BYTES
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_a_link_in_place_of_a_note_that_an_artefact_is_sound(cache, kept, tmp_pa
 
 def test_a_link_in_place_of_the_folder_of_tokens(cache, kept, monkeypatch):
     (cache / "tokens").symlink_to(kept[1])
-    monkeypatch.setattr(tokens, "LEAST_CACHED", 1)
+    monkeypatch.setattr(tokens, "MIN_CACHED", 1)
 
     class Encoder:
         tokenizer_hash, max_length = "x", 8

@@ -208,7 +208,7 @@ def test_whole_numbers_are_given_up_where_they_never_can_tell(products, monkeypa
     )
     for start in range(0, 300, 10):
         nearest(backend, vectors.shape, asked[start : start + 10], 3)
-    assert faiss.MOST_IN_VAIN < sum(rounded) <= faiss.MOST_IN_VAIN + 10
+    assert faiss.MAX_IN_VAIN < sum(rounded) <= faiss.MAX_IN_VAIN + 10
 
 
 def test_negative_products_are_found_behind_the_filling_of_the_last_group(products):

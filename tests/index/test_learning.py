@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.index import head_steps, learning
-from alphita.index.learning import HeadSettings, Marks, Variants, is_held_back, learn
+from alphita.index.learning import HeadSettings, Scores, Variants, is_held_back, learn
 from tests.reference import head as reference
 from tests.reference import multi_similarity as loss_reference
 from tests.reference.multi_similarity import slopes
@@ -177,8 +177,8 @@ def test_names_of_concepts_drawn_at_random_give_no_head():
     assert "no gain to rely on" in learned.report["reason"]
 
 
-def marks(right: list[int], noisy: list[int]) -> Marks:
-    return Marks(np.repeat([True, False], right), np.repeat([True, False], noisy))
+def marks(right: list[int], noisy: list[int]) -> Scores:
+    return Scores(np.repeat([True, False], right), np.repeat([True, False], noisy))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_without_synonyms_there_is_no_head():
 
 
 def test_of_a_large_terminology_a_part_is_learned_from(monkeypatch):
-    monkeypatch.setattr(learning, "MOST_STRINGS", 500)
+    monkeypatch.setattr(learning, "MAX_STRINGS", 500)
     vectors, groups, held_back = vocabulary()
     report = learn(vectors, groups, held_back, settings=QUICK).report
     assert report["strings"] < 500

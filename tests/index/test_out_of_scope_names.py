@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from alphita.index.external_names import prepared
-from alphita.index.out_of_scope_names import MOST_WORDS, absent, hashed, hits, shares
+from alphita.index.out_of_scope_names import MAX_WORDS, absent, hashed, hits, shares
 
 NAMES = prepared(
     pl.DataFrame(
@@ -50,7 +50,7 @@ def test_a_mention_is_a_name_or_has_some_in_it():
 
 
 def test_longer_names_are_found_as_a_whole_only():
-    name = " ".join("abcdefgh"[: MOST_WORDS + 1])
+    name = " ".join("abcdefgh"[: MAX_WORDS + 1])
     known = hashed([name])
     assert hits([name], known).tolist() == [True]
     assert shares([name, f"{name} z"], known).tolist() == [0.0, 0.0]

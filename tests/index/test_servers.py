@@ -442,7 +442,7 @@ def test_an_index_is_listed_and_dropped(database, mixed):
 def test_memory_for_the_graph_is_what_it_takes_and_no_less_than_the_servers(
     server, mixed, monkeypatch, graph, most, own, expected
 ):
-    monkeypatch.setattr(_postgres_loading, "MOST_MEMORY_KB", most)
+    monkeypatch.setattr(_postgres_loading, "MAX_MEMORY_KB", most)
     connection = server._database.connection
     connection.execute(f"SET maintenance_work_mem = '{own}'")
     with connection.transaction(force_rollback=True):

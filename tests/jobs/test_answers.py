@@ -166,7 +166,7 @@ class Breaking(MoodyEncoder):
 @pytest.mark.parametrize("most_bytes", [0, 6_000, 10**9])
 @pytest.mark.parametrize("good", [1, 2, 4])
 def test_broken_and_resumed_is_unbroken_however_many_are_kept(index_path, tmp_path, monkeypatch, most_bytes, good):
-    monkeypatch.setattr("alphita.jobs.answers.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("alphita.jobs.answers.MAX_BYTES", most_bytes)
     words = [f"{word} {n // 4 * (n % 2)}" for n in range(60) for word in ("colds", "headace", "zz", "cephalgie")]
     job = Job(MentionFile(write(tmp_path / "in.csv", ["mention", *words])), tmp_path / "out.csv", chunk_rows=40)
     index = Index.open(index_path)

@@ -38,8 +38,8 @@ def fit_some(vocabularies: list[Vocabulary], **options) -> Calibration:
     """Fit as `fit_general` does, in some seconds."""
     with pytest.MonkeyPatch.context() as patch:
         quickly(patch)
-        patch.setattr(general_calibration, "MOST_LEARNED", 900)
-        patch.setattr(general_calibration, "LEAST_TESTED", 100)
+        patch.setattr(general_calibration, "MAX_LEARNED", 900)
+        patch.setattr(general_calibration, "MIN_TESTED", 100)
         return fit_general(vocabularies, ENCODER, **options)
 
 
@@ -102,7 +102,7 @@ def test_each_vocabulary_is_answered_by_what_was_fitted_on_the_others(vocabulari
     """Worked out by itself: a calibration of the first two answers the third as the figures say."""
     with pytest.MonkeyPatch.context() as patch:
         quickly(patch)
-        patch.setattr(general_calibration, "MOST_LEARNED", 900)
+        patch.setattr(general_calibration, "MAX_LEARNED", 900)
         held = {one.name: general_calibration.hold(one, ENCODER, 0) for one in vocabularies}
         figures = general_calibration.fit_held(held).figures["left_out"]["three"]
         of_two = general_calibration.fit_held({name: held[name] for name in ("one", "two")})

@@ -37,8 +37,8 @@ def write_runs(module: ModuleType, head: Header, runs: Iterable[Sequence[Mapping
     part = out.with_name("part")
     content, held = module.begin(head), ()
     for run in runs:
-        closed, held = module.closed(head, [*held, *run])
-        content += module.encode(head, closed)
+        complete, held = module.split_complete(head, [*held, *run])
+        content += module.encode(head, complete)
     part.write_bytes(content + (module.encode(head, held) if held else b""))
     module.finish(head, part, out)
     assert not part.exists()

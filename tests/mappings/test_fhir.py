@@ -259,7 +259,7 @@ def test_what_the_header_lacks(module):
 )
 def test_what_cannot_be_written(module, fields, field):
     line = mapping(**fields)
-    assert module.unfit(HEAD, line).field == field
+    assert module.validate(HEAD, line).field == field
     assert module.encode(HEAD, [line]) == b""
     assert sum(module.losses(HEAD, [line]).values()) == 1
 
@@ -277,7 +277,7 @@ def test_odd_strings(tmp_path_factory, module, pairs):
     fitting = {
         (one.mention if one.mention.strip() else "", one.mention_code or None)
         for one in lines
-        if module.unfit(HEAD, one) is None
+        if module.validate(HEAD, one) is None
     }
     assert {(one.mention, one.mention_code) for one in sample.read(module, HEAD, path)} == fitting
 

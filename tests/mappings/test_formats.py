@@ -194,7 +194,7 @@ def test_a_file_and_its_losses_do_not_depend_on_how_mappings_come_in_runs(tmp_pa
     held = ()
     for run in runs:
         losses.update(lost_anew(module, head, held, run))
-        _, held = module.closed(head, [*held, *run])
+        _, held = module.split_complete(head, [*held, *run])
     assert +losses == module.losses(head, lines)
     assert min(losses.values(), default=0) >= 0
 
@@ -456,7 +456,7 @@ def test_rows_beyond_a_sheet_go_to_the_next(tmp_path, monkeypatch):
     import openpyxl
 
     module, head = registry.load(PACKAGE, "xlsx"), sample.header()
-    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    monkeypatch.setattr(module, "MAX_ROWS", 3)
     out = sample.write(module, head, [sample.mapping(row=row) for row in range(1, 6)], tmp_path / "out.xlsx")
     assert [sheet.max_row for sheet in openpyxl.load_workbook(out)] == [3, 3, 2]
 

@@ -59,9 +59,9 @@ def test_what_is_no_mapping_is_left_out(status):
 
 
 def test_lengths():
-    assert omop.unfit(header(), mapping(mention_code="c" * 50)) is None
+    assert omop.validate(header(), mapping(mention_code="c" * 50)) is None
     long = mapping(mention_code="c" * 51)
-    assert omop.unfit(header(), long).field == "mention_code"
+    assert omop.validate(header(), long).field == "mention_code"
     assert omop.encode(header(), [long]) == b""
     assert omop.losses(header(), [long]) == {"a source code of more than 50 characters": 1}
     wordy = [mapping("d" * 255, mention_code="1"), mapping("d" * 256, mention_code="2")]
@@ -72,14 +72,14 @@ def test_lengths():
         with pytest.raises(UsageError, match="1 to 20 characters"):
             omop.begin(header(source_vocabulary=name))
     far = header(target_info={"HP:0000001": TargetInfo(1, "", "w" * 21)}.get)
-    assert omop.unfit(far, mapping(mention_code="1")).problem == "a vocabulary id of more than 20 characters"
+    assert omop.validate(far, mapping(mention_code="1")).problem == "a vocabulary id of more than 20 characters"
 
 
 def test_ids_of_omop_are_needed():
     with pytest.raises(UsageError, match="alphita terminology import omop"):
         omop.encode(header(target_info=None), [mapping()])
     # Its vocabulary is not known.
-    assert omop.unfit(header(), mapping(concept_id="OMOP:77")).field == "concept_id"
+    assert omop.validate(header(), mapping(concept_id="OMOP:77")).field == "concept_id"
 
 
 def test_tabs_and_line_breaks_are_one_blank(tmp_path):
@@ -192,15 +192,15 @@ def test_which_concepts_are_standard_and_valid(tmp_path):
     assert known["SNOMEDCT:103"].omop_concept_id == 46
     assert known["OMOP:45"].invalid_reason == "D"
     head = header(target_info=known.get)
-    assert omop.unfit(head, mapping(concept_id="SNOMEDCT:100")) is None
+    assert omop.validate(head, mapping(concept_id="SNOMEDCT:100")) is None
     for concept, said in (("ICD10CM:I21.9", "not a Standard Concept"), ("SNOMEDCT:102", "no longer valid in OMOP")):
         lines = [mapping(concept_id=concept), mapping(concept_id=concept, row=2, status="rejected")]
-        problem = omop.unfit(head, lines[0])
+        problem = omop.validate(head, lines[0])
         assert (problem.field, problem.value) == ("concept_id", concept)
         assert said in problem.problem
         assert "'Maps to' in CONCEPT_RELATIONSHIP" in problem.problem
         # It is left out for another reason, which is counted.
-        assert omop.unfit(head, lines[1]) is None
+        assert omop.validate(head, lines[1]) is None
         assert omop.encode(head, lines) == b""
         assert omop.losses(head, lines) == {problem.problem: 1, "rejected mappings": 1}
 

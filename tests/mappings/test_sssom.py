@@ -212,9 +212,9 @@ def test_undeclared_prefixes_say_how_to_declare_them():
 
 
 def test_what_cannot_be_written():
-    assert sssom.unfit(HEAD, mapping(concept_id="no curie")).field == "concept_id"
-    assert sssom.unfit(HEAD, mapping("")).field == "mention"
-    assert sssom.unfit(HEAD, mapping("", mention_code="1")) is None
+    assert sssom.validate(HEAD, mapping(concept_id="no curie")).field == "concept_id"
+    assert sssom.validate(HEAD, mapping("")).field == "mention"
+    assert sssom.validate(HEAD, mapping("", mention_code="1")) is None
     assert sssom.losses(HEAD, [mapping(concept_id="no curie")]) == {"not a CURIE": 1}
     assert sssom.encode(HEAD, [mapping(concept_id="no curie")]) == b""
 

@@ -112,7 +112,7 @@ def test_ids_of_omop_are_needed():
         usagi.encode(header(target_info=None), [mapping()])
     assert b",77," in usagi.encode(header(target_info=None), [mapping(concept_id="OMOP:77")])
     unknown = mapping(concept_id="HP:0000009")
-    assert usagi.unfit(header(), unknown).value == "HP:0000009"
+    assert usagi.validate(header(), unknown).value == "HP:0000009"
     assert usagi.encode(header(), [unknown]) == b""
     assert usagi.losses(header(), [unknown]) == {"a concept without OMOP's concept id": 1}
 
@@ -286,7 +286,7 @@ def test_words_that_a_mapping_does_not_hold_are_counted(tmp_path):
 
 
 def test_a_vocabulary_is_not_needed():
-    assert usagi.unfit(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None
+    assert usagi.validate(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None
 
 
 def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
@@ -341,8 +341,8 @@ def test_a_mention_that_goes_on_and_on_does_not_fill_the_memory():
     held = ()
     for row in range(100):
         lines = [mapping("toe", row=row, frequency=1), mapping("toe", "HP:0000002", row=row, rank=2)]
-        closed, held = usagi.closed(header(), [*held, *lines])
-        assert (closed, len(held)) == ([], 2)
+        complete, held = usagi.split_complete(header(), [*held, *lines])
+        assert (complete, len(held)) == ([], 2)
     assert [one.frequency for one in held] == [100, 100]
 
 

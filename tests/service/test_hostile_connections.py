@@ -17,7 +17,7 @@ from tests.service.test_serving import serving
 DESCRIPTORS = 128
 CLIENTS = 400
 SECONDS = 30.0
-MOST_LOG = 200_000
+MAX_LOG = 200_000
 
 
 def descriptors(process: int) -> int:
@@ -59,7 +59,7 @@ def test_headers_without_end_hold_nobody_else_up_and_end(index_path, tmp_path):
         finally:
             for client in clients:
                 client.close()
-        assert (tmp_path / "log.jsonl").stat().st_size < MOST_LOG
+        assert (tmp_path / "log.jsonl").stat().st_size < MAX_LOG
 
 
 def is_ended(client: socket.socket) -> bool:

@@ -23,7 +23,7 @@ from tests.service.test_serving import SECONDS, serving
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")]
 ADDRESSES = 6 * 2**30
 # Of the server itself, and of what it starts.
-MOST_GROWTH, MOST_APART = 200 * 2**20, 2.5 * 2**30
+MAX_GROWTH, MAX_APART = 200 * 2**20, 2.5 * 2**30
 HEAD = "row,mention,concept_id\n"
 
 
@@ -125,8 +125,8 @@ def test_a_small_file_that_asks_for_much(server, name, content, said):
         assert said in answer.json()["error"]["message"]
         assert client.get("/ready").json()["status"] == "ready"
         assert client.post("/normalize", json={"mentions": ["seizure"]}).status_code == 200
-    assert memory(server.process.pid) - before < MOST_GROWTH
-    assert 0 < most < MOST_APART
+    assert memory(server.process.pid) - before < MAX_GROWTH
+    assert 0 < most < MAX_APART
     assert projects(server) == []
     assert children(server.process.pid) == []
 

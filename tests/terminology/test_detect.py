@@ -171,7 +171,7 @@ def test_no_more_than_the_beginning_is_read(write: Write, monkeypatch: pytest.Mo
     assert detect(path).settings == {}
     long = write("x.obo", b"format-version: 1.2\nremark: " + b"x" * 200_000 + b"\n\n[Term]\nid: A:1\nname: One\n")
     check_read(long, "obo")
-    monkeypatch.setattr(_look, "MOST_FILES", 1)
+    monkeypatch.setattr(_look, "MAX_FILES", 1)
     (path.parent / "more").touch()
     with pytest.raises(InputError, match="more than 1 files in it"):
         detect(path.parent)

@@ -195,7 +195,7 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
-    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MOST_LINES", 10)
+    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MAX_LINES", 10)
     taken = 0
     following = _table_rows.Feed.__next__
 

@@ -21,7 +21,7 @@ from alphita.mappings.record import Decision
 from alphita.terminology.text import clean_many
 
 # Answers kept for strings that come again.
-MOST_KEPT = 200_000
+MAX_KEPT = 200_000
 LEFT_OUT = "left_out.tsv"
 # Strings that the normalizer is asked together: more take memory and are no quicker.
 ASKED_AT_ONCE = 1_024
@@ -57,7 +57,7 @@ class Answers:
 
     def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
-        if len(self._known) > MOST_KEPT:
+        if len(self._known) > MAX_KEPT:
             self._known, self._nearest = {}, {}
         known, nearest = self._known, self._nearest
         phrases = [span.asked for span in spans if span.hit is None and span.asked not in nearest]

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from alphita.annotation.names import MOST_WORDS, Level, Names
+from alphita.annotation.names import MAX_WORDS, Level, Names
 from alphita.annotation.spans import Place
 from alphita.annotation.tokens import CONJUNCTIONS, INSIDE, OUTSIDE, Sentence, Token, root
 
 # Words of a window, with those that say nothing.
-MOST_TOKENS = 12
+MAX_TOKENS = 12
 # Letters of a word that may be a noun's adjective: "hypotonic".
 SHORTEST_DERIVED = 7
 # Of parts that share a head: how many, and how long.
-MOST_ITEMS, MOST_ITEM_TOKENS, MOST_SHARED = 5, 4, 3
+MAX_ITEMS, MAX_ITEM_TOKENS, MAX_SHARED = 5, 4, 3
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
 
 
@@ -59,7 +59,7 @@ class Finder:
                 continue
             said: list[str] = []
             is_plain = alike
-            for last in range(first, min(first + MOST_TOKENS, len(tokens))):
+            for last in range(first, min(first + MAX_TOKENS, len(tokens))):
                 token = tokens[last]
                 if last > first and token.joins == "|":
                     break
@@ -67,7 +67,7 @@ class Finder:
                 is_plain = is_plain and (last == first or token.joins == "")
                 if not roots[last]:
                     continue
-                if roots[last] not in known or len(said) == MOST_WORDS:
+                if roots[last] not in known or len(said) == MAX_WORDS:
                     break
                 said.append(roots[last])
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
@@ -124,16 +124,16 @@ class Finder:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
         for items in _joined(tokens):
             for place, item in enumerate(items):
-                own = [item[-size:] for size in range(1, MOST_SHARED + 1)]
+                own = [item[-size:] for size in range(1, MAX_SHARED + 1)]
                 for other in items[place + 1 :]:
-                    for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
+                    for size in range(1, min(MAX_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:])
             first: list[Token] = items[0]
             for before, item in pairwise(items):
                 # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
                 first = before if len(before) > 1 else first
-                own = [item[:size] for size in range(1, MOST_SHARED + 1)]
-                for size in range(1, min(MOST_SHARED, len(first) - 1) + 1):
+                own = [item[:size] for size in range(1, MAX_SHARED + 1)]
+                for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
                     for part in own:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
 
@@ -161,7 +161,7 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
     items: list[list[Token]] = [[]]
     has_word = False
     for token in [*tokens, Token(0, 0, "", "|")]:
-        if token.joins == "|" or token.form in OUTSIDE or len(items) > MOST_ITEMS:
+        if token.joins == "|" or token.form in OUTSIDE or len(items) > MAX_ITEMS:
             if has_word and len(items) > 1 and all(items):
                 yield items
             items, has_word = [[]], False
@@ -179,9 +179,7 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
                 items, has_word = [[]], False
             else:
                 items.append([])
-        items[-1] = (
-            [*items[-1], token][-MOST_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MOST_ITEM_TOKENS]
-        )
+        items[-1] = [*items[-1], token][-MAX_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MAX_ITEM_TOKENS]
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:

@@ -20,11 +20,11 @@ from alphita.annotation.tokens import COMMON, QUALIFIERS, forms, root, singular
 from alphita.index.store import Index
 
 # Concepts whose names must say so, at least.
-LEAST_CONCEPTS = 3
+MIN_CONCEPTS = 3
 # Share of the concepts that name the rarer root in which the other takes its place, at least.
-LEAST_SHARE = 0.04
+MIN_SHARE = 0.04
 # Equivalents of one root, the likeliest first, and names of one concept that are compared, at most.
-MOST_EQUIVALENTS, MOST_NAMES = 12, 40
+MAX_EQUIVALENTS, MAX_NAMES = 12, 40
 
 
 def learn(concepts: Iterable[Sequence[tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
@@ -32,16 +32,16 @@ def learn(concepts: Iterable[Sequence[tuple[str, ...]]]) -> dict[str, tuple[str,
     swapped: Counter[tuple[str, str]] = Counter()
     holding: Counter[str] = Counter()
     for names in concepts:
-        distinct = list(dict.fromkeys(names))[:MOST_NAMES]
+        distinct = list(dict.fromkeys(names))[:MAX_NAMES]
         holding.update({root for name in distinct for root in name})
         swapped.update(_swapped(distinct))
     found: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for (left, right), number in swapped.items():
         share = number / min(holding[left], holding[right])
-        if number >= LEAST_CONCEPTS and share >= LEAST_SHARE:
+        if number >= MIN_CONCEPTS and share >= MIN_SHARE:
             found[left].append((-share, right))
             found[right].append((-share, left))
-    return {root: tuple(other for _, other in sorted(some)[:MOST_EQUIVALENTS]) for root, some in found.items()}
+    return {root: tuple(other for _, other in sorted(some)[:MAX_EQUIVALENTS]) for root, some in found.items()}
 
 
 def _swapped(names: Sequence[tuple[str, ...]]) -> set[tuple[str, str]]:
@@ -59,16 +59,16 @@ def _swapped(names: Sequence[tuple[str, ...]]) -> set[tuple[str, str]]:
     return found
 
 
-MOST_WORDS = 8
+MAX_WORDS = 8
 STRINGS_AT_ONCE = 65_536
 LONGEST_ACRONYM = 5
 SHORTEST_NAME = 3
 # Roots of a window in which one may be put for another, at most.
-MOST_SWAPPED = 5
+MAX_SWAPPED = 5
 # Letters of a word that is left of a name without its qualifier, at least.
 SHORTEST_LEFT = 8
 # Share of the concepts whose own names hold a word that must be the concept's which borrows it as a name.
-LEAST_OWN = 0.5
+MIN_OWN = 0.5
 CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
 
 
@@ -108,7 +108,7 @@ class Names:
     def _key(self, row: int, string: str) -> str | None:
         """Return the sorted roots of a name; None: it is not looked for."""
         roots = [found for form in forms(string) if (found := root(form))]
-        if not roots or len(roots) > MOST_WORDS or len(string) < SHORTEST_NAME - (row in self._shouted):
+        if not roots or len(roots) > MAX_WORDS or len(string) < SHORTEST_NAME - (row in self._shouted):
             return None
         if len(roots) == 1 and (string in COMMON or not any(map(str.isalpha, string))):
             return None
@@ -144,7 +144,7 @@ class Names:
                 found.add(row)
             elif key in holding:
                 share = len(holding[key] & set(segment.term_concept[terms].tolist())) / len(holding[key])
-                if share < LEAST_OWN:
+                if share < MIN_OWN:
                     found.add(row)
         return found
 
@@ -175,7 +175,7 @@ class Names:
 
     def alike(self, roots: Sequence[str]) -> int | None:
         """Return the name that has all roots but one, and for it an equivalent; or these and a qualifier."""
-        if len(roots) > MOST_SWAPPED:
+        if len(roots) > MAX_SWAPPED:
             return None
         ordered = sorted(roots)
         left = self._shortened.get(" ".join(ordered))

@@ -31,9 +31,9 @@ _SHORT_WORDS = (
     "sra srta m mme bzw z.b d.h u.a v.a ggf inkl evtl p.ej ej "
 )
 _SHORTENED = frozenset(_SHORT_WORDS.split())
-MOST_FORMS = 1 << 18
+MAX_FORMS = 1 << 18
 # A longer run of words is cut, so that the work on a sentence stays small.
-MOST_TOKENS = 400
+MAX_TOKENS = 400
 
 
 class Token(NamedTuple):
@@ -57,7 +57,7 @@ class Sentence(NamedTuple):
     tokens: list[Token]
 
 
-@functools.lru_cache(maxsize=MOST_FORMS)
+@functools.lru_cache(maxsize=MAX_FORMS)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return the words that cleaning makes of one word of a text."""
     return tuple(_WORD.findall(clean(word)))
@@ -103,7 +103,7 @@ def sentences_of(text: str) -> list[Sentence]:
     for token in tokens_of(text):
         is_end = token.joins == "|" and some and _ends(text, some[-1], token)
         # Parts of one word stay together.
-        if is_end or (len(some) >= MOST_TOKENS and token.start > some[-1].start):
+        if is_end or (len(some) >= MAX_TOKENS and token.start > some[-1].start):
             found.append(_sentence(some))
             some = []
         some.append(token)
@@ -127,7 +127,7 @@ def _ends(text: str, before: Token, after: Token) -> bool:
     return not (word in _SHORTENED or is_initial) and not text[after.start].islower()
 
 
-@functools.lru_cache(maxsize=MOST_FORMS)
+@functools.lru_cache(maxsize=MAX_FORMS)
 def singular(form: str) -> str:
     """Return a cleaned English word in the singular; "" for one that says nothing ("of", "the")."""
     return plain_words(form)[0] if form else ""
@@ -145,7 +145,7 @@ _SHORTEST_ROOT = 5
 _ABNORMAL = ("abnormal", "anomal", "malform", "defect", "deformit")
 
 
-@functools.lru_cache(maxsize=MOST_FORMS)
+@functools.lru_cache(maxsize=MAX_FORMS)
 def root(form: str) -> str:
     """Return what noun, adjective and verb of one meaning have in common: "hypoplastic" and "hypoplasia"."""
     word = singular(form)

@@ -1,6 +1,6 @@
 """Phrases that are no name but may mean a concept, for the encoder and the ranker to judge.
 
-A window has at most `MOST_WORDS` words of one phrase, begins and ends with a word that says something, and holds no
+A window has at most `MAX_WORDS` words of one phrase, begins and ends with a word that says something, and holds no
 verb or pronoun (`function_words`). Two screens come before the encoder, for it is what takes time: the words (how many
 of the window's stand in names of the index), and the letters (how near the nearest name is by character n-grams).
 """
@@ -17,7 +17,7 @@ from alphita.index.store import Index
 from alphita.mention.words import whole_words
 from alphita.terminology.text import clean_many
 
-MOST_WORDS = 7
+MAX_WORDS = 7
 # Cosine of character n-grams of the nearest name, 0 to 1, at least.
 LETTERS = 0.6
 # Share of a window's words whose roots stand in names, at least.
@@ -99,7 +99,7 @@ def _bounds(phrase: Sequence[Token]) -> Iterator[tuple[int, int]]:
     for first, token in enumerate(phrase):
         if token.form in INSIDE or not root(token.form):
             continue
-        for last in range(first, min(first + MOST_WORDS, len(phrase))):
+        for last in range(first, min(first + MAX_WORDS, len(phrase))):
             form = phrase[last].form
             is_one_sign = first == last and (len(form) < 2 or form.isdecimal())
             if form not in INSIDE and not is_one_sign:

@@ -29,7 +29,7 @@ from alphita.answer.ranker import DIGITS, Probabilities, Ranker
 from alphita.answer.table import CandidateTable, Languages
 from alphita.errors import InputError, UsageError
 from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import Clinic
+from alphita.mention.abbreviations.short_forms import ClinicalAbbreviations
 
 if TYPE_CHECKING:
     from alphita.index.store import Index
@@ -65,7 +65,7 @@ EVIDENCE = (
     "log_expansion_share",
 )
 # Of a short form's meanings rarer ones count as this rare.
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 TINY = 1e-9
 
 
@@ -217,7 +217,7 @@ class Calibration:
             if manifest.get("general"):
                 abbreviations = Abbreviations.of_index(index)
             elif abbreviations is not None:
-                abbreviations = abbreviations.with_clinic(Clinic.of_index(index))
+                abbreviations = abbreviations.with_clinic(ClinicalAbbreviations.of_index(index))
             wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
             if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
                 raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)
@@ -286,7 +286,7 @@ def evidence_of(
     columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)
     # Odds go with the share: of what is no expansion, 1.
     share = features.candidates[row, NAMES.index("expansion_share")]
-    columns["log_expansion_share"] = np.where(columns["expanded"] > 0, np.log(np.maximum(share, LEAST_SHARE)), 0.0)
+    columns["log_expansion_share"] = np.where(columns["expanded"] > 0, np.log(np.maximum(share, MIN_SHARE)), 0.0)
     for place, name in enumerate(EVIDENCE):
         found[filled, place] = columns[name]
     return found

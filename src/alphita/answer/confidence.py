@@ -26,10 +26,10 @@ FOLDS = 5
 COMMON = "all"
 # A group (a language) has a calibrator of its own from so many right and so many wrong answers on: about 25 of the
 # rarer outcome to each weight, where logistic regression begins to be dependable.
-LEAST_OF_EACH = 200
+MIN_OF_EACH = 200
 # Beyond these log-odds a float64 probability would soon be 0 or 1 itself.
-MOST_LOG_ODDS = 30.0
-MOST_STEPS = 100
+MAX_LOG_ODDS = 30.0
+MAX_STEPS = 100
 
 
 def losses(confidence: Float, right: Bool) -> Float:
@@ -56,7 +56,7 @@ class Logistic:
     def log_odds(self, features: Float) -> Float:
         """Return the (n,) log-odds for (n, d) features, cut to +-30."""
         odds: Float = (np.asarray(features, np.float64) - self.mean) / self.scale @ self.weight + self.bias[0]
-        return np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS)
+        return np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
     def apply(self, features: Float) -> Float:
         """Return the (n,) confidences, strictly between 0 and 1, for (n, d) features."""
@@ -135,7 +135,7 @@ def fit_logistic(features: Float, right: Bool, *, l2: float = 1.0) -> Logistic:
 
     weights = np.append(np.zeros(x.shape[1]), np.log(y.mean() / (1 - y.mean())))
     value = loss(weights)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         p = _sigmoid(design @ weights)
         gradient = design.T @ (p - y) + penalty * weights
         if np.abs(gradient).max() <= 1e-10 * len(x):
@@ -228,7 +228,7 @@ def fit_calibrators(
     fitted: dict[str, Calibrator] = {COMMON: fit_calibrator(x, y, seed=seed)}
     for name in sorted(set(names.tolist()) - {""}):
         own = names == name
-        if min(y[own].sum(), (~y[own]).sum()) >= LEAST_OF_EACH:
+        if min(y[own].sum(), (~y[own]).sum()) >= MIN_OF_EACH:
             fitted[name] = fit_calibrator(x[own], y[own], seed=seed)
     return fitted
 

@@ -22,7 +22,7 @@ from alphita.answer.extra_words import (
     is_of_one_side,
     is_worded_otherwise,
     measured_in,
-    told,
+    non_content_words,
 )
 from alphita.mention import lexicon, word_pairs
 from alphita.mention.cues import bare
@@ -32,14 +32,14 @@ from alphita.mention.word_pairs import (
     INFLECTION,
     MISSPELT,
     WORD,
-    Rest,
+    WordDiff,
     is_inflected,
     is_other_word,
     is_turned,
     levelled,
-    rest_of,
     shared,
     uninflected,
+    word_diff,
 )
 from alphita.terminology.rules import age_group, body_site, laterality, read
 
@@ -54,7 +54,7 @@ _VALUE = re.compile(  # A value and its unit: "30 s", "<10".
 )
 _LAST = 16  # Pairs that are looked at again at once.
 BLOOD = "blood"
-MOST_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
+MAX_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
 _NOT = re.compile(  # Words that deny what stands behind them.
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
 )
@@ -100,21 +100,21 @@ def contradiction(
         return OPPOSITE
     if expansion and is_everyday_short_form(mention, expansion, matched, common):
         return OTHER_WORD
-    rest = rest_of(said, matched)
-    if not rest.said and not rest.named and expansion is None:
+    diff = word_diff(said, matched)
+    if not diff.extra and not diff.missing and expansion is None:
         return None
-    if is_apart(said, matched, rest) or (_says_less(rest) and not any(map(_tells_less, names))):
+    if is_apart(said, matched, diff) or (_says_less(diff) and not any(map(_tells_less, names))):
         return OPPOSITE
     if expansion and is_beside_short_form(mention, expansion, names, common):
         return UNEXPLAINED
-    is_other = is_other_word(said, rest, common) or (spelling and is_other_word(mention, rest_of(mention, spelling)))
+    is_other = is_other_word(said, diff, common) or (spelling and is_other_word(mention, word_diff(mention, spelling)))
     if is_other and not _is_form_of(said, others):
         return OTHER_WORD
-    if _is_spelt_to_other_kind(mention, matched, rest):
+    if _is_spelt_to_other_kind(mention, matched, diff):
         return OTHER_WORD
-    if any(says_more(said, rest_of(said, name)) for name in (names if expansion else names[:1])):
+    if any(says_more(said, word_diff(said, name)) for name in (names if expansion else names[:1])):
         return UNSAID
-    if is_unexplained(mention, expansion, matched, rest) or (" " not in matched and _is_spelt_beside_others(rest)):
+    if is_unexplained(mention, expansion, matched, diff) or (" " not in matched and _is_spelt_beside_others(diff)):
         return UNEXPLAINED
     if synonyms is not None and is_worded_otherwise(mention, spelling or said, matched, synonyms):
         return OTHER_WORD
@@ -124,12 +124,12 @@ def contradiction(
         or is_far(said, names, similarity, common)
     ):
         return UNEXPLAINED
-    if is_narrowed(said, matched) or _is_modified_otherwise(rest):
+    if is_narrowed(said, matched) or _is_modified_otherwise(diff):
         return UNSAID
     # "Hip dislocation" is no congenital one.
     how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
-    is_more = rest.named and not rest.said and how.issuperset(rest.named)
-    return UNSAID if is_more and all(how.intersection(rest_of(said, name).named) for name in others) else None
+    is_more = diff.missing and not diff.extra and how.issuperset(diff.missing)
+    return UNSAID if is_more and all(how.intersection(word_diff(said, name).missing) for name in others) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
@@ -169,7 +169,7 @@ def _is_denied(mention: str, name: str) -> bool:
     """Tell whether a mention denies all of a name by a contracted verb: "isn't short of breath"."""
     if not _CONTRACTED.search(mention.casefold()) or _NOT.search(name.casefold()):
         return False
-    return lexicon.bare_words("filler").issuperset(rest_of(mention, name).named)
+    return lexicon.bare_words("filler").issuperset(word_diff(mention, name).missing)
 
 
 def _has_both_ends(mention: str, name: str) -> bool:
@@ -195,30 +195,30 @@ def _is_form_of(said: str, names: Sequence[str]) -> bool:
     return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in named)
 
 
-def _is_spelt_to_other_kind(mention: str, name: str, rest: Rest) -> bool:
+def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something
     is."""
-    if len(rest.said) != 1 or len(WORD.findall(mention)) > 1:
+    if len(diff.extra) != 1 or len(WORD.findall(mention)) > 1:
         return False
     is_short_form = len(name) <= SHORT_FORM and sum(sign.isupper() for sign in name) > 1
     if is_short_form:
-        return rest.said[0].removesuffix("s") != levelled(name.casefold())
-    return _is_modifier(name) and sorted(rest.said[0]) != sorted(levelled(name.casefold()))
+        return diff.extra[0].removesuffix("s") != levelled(name.casefold())
+    return _is_modifier(name) and sorted(diff.extra[0]) != sorted(levelled(name.casefold()))
 
 
-def is_apart(said: str, name: str, rest: Rest) -> bool:
+def is_apart(said: str, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
     sorts = lexicon.meanings("apart")
-    mine, other = ({sorts[word] for word in words if word in sorts} for words in (rest.said, rest.named))
+    mine, other = ({sorts[word] for word in words if word in sorts} for words in (diff.extra, diff.missing))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
         return True
     measured, named = (measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
     return BLOOD in measured and bool(named) and not measured & named
 
 
-def _says_less(rest: Rest) -> bool:
+def _says_less(diff: WordDiff) -> bool:
     """Tell whether a mention says, and the name does not, that something is less, not of which place or form it is."""
-    return not (lexicon.axes()[0].less - _OF_FORM).isdisjoint(rest.said)
+    return not (lexicon.axes()[0].less - _OF_FORM).isdisjoint(diff.extra)
 
 
 def _tells_less(name: str) -> bool:
@@ -234,27 +234,27 @@ def _tells_less(name: str) -> bool:
     )
 
 
-def says_more(said: str, rest: Rest) -> bool:
+def says_more(said: str, diff: WordDiff) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
-    if not circumstance.isdisjoint(rest.named) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
+    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
         return True
     valued = _VALUE.sub(" ", said.casefold())
     left = {levelled(word) for word in WORD.findall(valued)}
     filler = lexicon.bare_words("filler")
     mine = [
         word
-        for word in rest.said
-        if word in left and word not in filler and not any(is_inflected(word, other) for other in rest.named)
+        for word in diff.extra
+        if word in left and word not in filler and not any(is_inflected(word, other) for other in diff.missing)
     ]
     if mine:
         return False
     # With "+" the mention says that it is positive.
     if _POSITIVE.search(said):
         return False
-    inflected = [word for word in rest.named if any(is_inflected(word, other) for other in rest.said)]
-    more = [word for word in rest.named if word not in filler and word not in inflected]
-    if len(left) == 1 and not more and BLOOD in rest.named:
+    inflected = [word for word in diff.missing if any(is_inflected(word, other) for other in diff.extra)]
+    more = [word for word in diff.missing if word not in filler and word not in inflected]
+    if len(left) == 1 and not more and BLOOD in diff.missing:
         return True
     left_out = changes() | lexicon.bare_words("head")
     if more and all(word in left_out for word in more):
@@ -274,28 +274,28 @@ def is_narrowed(said: str, name: str) -> bool:
     return False
 
 
-def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -> bool:
+def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
-    if not lexicon.bare_words("undone").isdisjoint(map(bare, rest.said)):
+    if not lexicon.bare_words("undone").isdisjoint(map(bare, diff.extra)):
         return True
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
     # "Babinski down", "VMA up".
     if (
         mention.casefold().endswith(_UP_OR_DOWN)
-        and not {"up", "down"}.isdisjoint(rest.said)
-        and ways.isdisjoint(rest.named)
+        and not {"up", "down"}.isdisjoint(diff.extra)
+        and ways.isdisjoint(diff.missing)
         and not _tells_less(name)
     ):
         return True
-    left = [word for word in rest.said if not any(is_inflected(word, other) for other in rest.named)]
+    left = [word for word in diff.extra if not any(is_inflected(word, other) for other in diff.missing)]
     is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
     # "Hb S high" is of another haemoglobin.
     if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
         return True
-    if is_of_analyte and measured_in(left) - measured_in(rest.named) - {BLOOD}:
+    if is_of_analyte and measured_in(left) - measured_in(diff.missing) - {BLOOD}:
         return True
-    if expansion is None and not rest.named and _content(left) > MOST_UNEXPLAINED:
+    if expansion is None and not diff.missing and _content(left) > MAX_UNEXPLAINED:
         return True
     if expansion is None or (" " in mention.strip() and "/" not in mention):
         return False
@@ -303,32 +303,32 @@ def is_unexplained(mention: str, expansion: str | None, name: str, rest: Rest) -
     return any(word not in known and not word.isdigit() for word in left)
 
 
-def _is_spelt_beside_others(rest: Rest) -> bool:
+def _is_spelt_beside_others(diff: WordDiff) -> bool:
     """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no
     dropsy."""
     from rapidfuzz.distance import Indel
 
-    if len(rest.named) != 1 or word_pairs.readings(rest.named[0]):
+    if len(diff.missing) != 1 or word_pairs.readings(diff.missing[0]):
         return False
-    others = [word for word in rest.said if Indel.normalized_similarity(word, rest.named[0]) < ALIKE]
-    if len(others) == len(rest.said):
+    others = [word for word in diff.extra if Indel.normalized_similarity(word, diff.missing[0]) < ALIKE]
+    if len(others) == len(diff.extra):
         return False
-    return any(word not in told() and not word.isdigit() and not measured_in([word]) for word in others)
+    return any(word not in non_content_words() and not word.isdigit() and not measured_in([word]) for word in others)
 
 
-def _is_modified_otherwise(rest: Rest) -> bool:
+def _is_modified_otherwise(diff: WordDiff) -> bool:
     """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
     from rapidfuzz.distance import Indel
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
     # One side is unilateral.
-    mine = [word for word in rest.said if word in how and not age_group.find(read(word)) and not _is_side(word)]
+    mine = [word for word in diff.extra if word in how and not age_group.find(read(word)) and not _is_side(word)]
     other = [
         word
-        for word in rest.named
+        for word in diff.missing
         if word not in lexicon.bare_words("filler") | PREPOSITIONS
         and not _is_side(word)
-        and not any(shared(word, each) >= INFLECTION for each in rest.said)
+        and not any(shared(word, each) >= INFLECTION for each in diff.extra)
     ]
     return any(Indel.normalized_similarity(word, each) < ALIKE for word in mine for each in other)
 
@@ -345,13 +345,13 @@ def _content(words: Sequence[str]) -> int:
 
 def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:
     """Tell whether a name says only how something is, and the mention says of what; or the mention says only that."""
-    rest = rest_of(mention, name)
-    if not rest.said:
-        return bool(rest.named) and _is_modifier(mention)
+    diff = word_diff(mention, name)
+    if not diff.extra:
+        return bool(diff.missing) and _is_modifier(mention)
     if not _is_modifier(name):
         return False
     # A chronicle is not chronic.
-    if len(rest.said) == 1 and mention.casefold() in common:
+    if len(diff.extra) == 1 and mention.casefold() in common:
         return True
     from rapidfuzz.distance import Indel
 
@@ -360,9 +360,9 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
         word not in filler
         and not word.isdigit()
         and not any(
-            is_inflected(word, other) or Indel.normalized_similarity(word, other) > MISSPELT for other in rest.named
+            is_inflected(word, other) or Indel.normalized_similarity(word, other) > MISSPELT for other in diff.missing
         )
-        for word in rest.said
+        for word in diff.extra
     )
 
 

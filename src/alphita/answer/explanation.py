@@ -16,7 +16,7 @@ DEFINITION_CHARACTERS = 160
 # What gives less than this is not worth a word.
 SMALL = 0.05
 # Groups of features named in the line.
-MOST_GROUPS = 3
+MAX_GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Explanation:
             parts.append("found by " + ", ".join(self.routes))
         parts += [f"{name} {value:.2f}" for name, value in self.similarity.items()]
         if self.gave:
-            parts.append("by " + _numbers(dict(list(self.gave.items())[:MOST_GROUPS])))
+            parts.append("by " + _numbers(dict(list(self.gave.items())[:MAX_GROUPS])))
         if self.nil is not None:
             parts.append(f"p(NIL) {self.nil:.2f}")
         if self.expansion:

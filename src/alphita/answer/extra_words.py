@@ -18,7 +18,7 @@ from alphita.mention.word_pairs import (
     is_form,
     is_inflected,
     levelled,
-    rest_of,
+    word_diff,
 )
 from alphita.terminology.rules import age_group, body_site, laterality, read
 
@@ -43,7 +43,7 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
     """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
     words = WORD.findall(said.casefold())
     odd = other_things(said, names, common)
-    is_whole = lexicon.bare_words("filler").issuperset(rest_of(said, names[0]).named)
+    is_whole = lexicon.bare_words("filler").issuperset(word_diff(said, names[0]).missing)
     is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
     if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
         return True
@@ -62,32 +62,32 @@ def _is_whose(word: str) -> bool:
 
 def is_far(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
     """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
-    rest, axis = rest_of(said, names[0]), lexicon.axes()[0]
+    diff, axis = word_diff(said, names[0]), lexicon.axes()[0]
     is_amount = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
     if similarity >= FAR_OTHER or is_amount:
         return False
     unexplained, unsaid = (
         [word for word in mine if not any(_is_like(word, other, MISSPELT) for other in others)]
-        for mine, others in (rest, rest[::-1])
+        for mine, others in (diff, diff[::-1])
     )
     if similarity < FAR:
         return bool(unexplained or unsaid)
-    if told().issuperset(unsaid):
+    if non_content_words().issuperset(unsaid):
         return False
     return similarity < FAR_UNSAID or bool(other_things(said, names, common))
 
 
 def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
     """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
-    rest, axis = rest_of(said, name), lexicon.axes()[0]
+    diff, axis = word_diff(said, name), lexicon.axes()[0]
     if not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold()))):
         return False
     short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
-    idle = told() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
-    mine, theirs = ([word for word in words if word not in idle and word.isalpha()] for words in rest)
+    idle = non_content_words() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
+    mine, theirs = ([word for word in words if word not in idle and word.isalpha()] for words in diff)
     unexplained, unsaid = (
         [word for word in some if not any(_is_like(word, other, MISSPELT) or is_form(word, other) for other in others)]
-        for some, others in ((mine, rest.named), (theirs, rest.said))
+        for some, others in ((mine, diff.missing), (theirs, diff.extra))
     )
     if len(unexplained) != 1 or len(unsaid) != 1:
         return False
@@ -113,9 +113,11 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
     short = [
         word
         for word in said
-        if not word.isupper() and word.casefold() not in meant[0] | told() and bare(word.casefold()) in words
+        if not word.isupper()
+        and word.casefold() not in meant[0] | non_content_words()
+        and bare(word.casefold()) in words
     ]
-    idle = told() - changes()
+    idle = non_content_words() - changes()
     others = [word for word in map(str.casefold, said) if word in meant[0] and word not in idle]
     return bool(short and others) and meant[1].isdisjoint(others)
 
@@ -128,10 +130,12 @@ def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], com
 
 def other_things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
     """Return the words of a mention that are of common language, and of other things than its names."""
-    rest = rest_of(said, " ".join(names))
+    diff = word_diff(said, " ".join(names))
     named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
     return [
-        word for word in WORD.findall(said.casefold()) if levelled(word) in rest.said and _is_thing(word, named, common)
+        word
+        for word in WORD.findall(said.casefold())
+        if levelled(word) in diff.extra and _is_thing(word, named, common)
     ]
 
 
@@ -141,7 +145,7 @@ def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
     if (
         not word.isalpha()
         or plain not in common
-        or plain in told()
+        or plain in non_content_words()
         or body_site.find(read(plain))
         or measured_in([levelled(plain)])
     ):
@@ -152,8 +156,8 @@ def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
 
 def _is_compound(word: str, other: str, common: Container[str]) -> bool:
     """Tell whether a word is another with one more of common language behind it: "birthday" is no birth."""
-    rest = word.removeprefix(other)
-    if rest == word or len(rest) < INFLECTION or rest not in common:
+    diff = word.removeprefix(other)
+    if diff == word or len(diff) < INFLECTION or diff not in common:
         return False
     # "Skinned" is of skin.
     return not is_form(word, other) and not _DOUBLED.fullmatch(word[len(other) - 1 :])
@@ -167,7 +171,7 @@ def _is_like(word: str, other: str, least: float) -> bool:
 
 
 @functools.cache
-def told() -> frozenset[str]:
+def non_content_words() -> frozenset[str]:
     """Return the words that say how or how much something is, or nothing."""
     kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
     amounts = (axis.more | axis.less for axis in lexicon.axes())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from alphita.answer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
 from alphita.answer.meaning import Cosines, Definitions, Meaning
 from alphita.answer.table import CandidateTable, languages_of, term_features
-from alphita.answer.vetoes import Candidates, doubts_of
+from alphita.answer.vetoes import Candidates, vetoes_of
 from alphita.index import out_of_scope_names
 from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.mention.words import Words
@@ -254,7 +254,7 @@ class Featurizer:
         equal = columns["equal"].astype(bool)
         request = table.request
         same = columns["same_words"].astype(bool)
-        doubts = doubts_of(
+        doubts = vetoes_of(
             [asked.texts[row][:MAX_ENCODED_CHARACTERS] for row in own.tolist()],
             context.readings,
             context.doubts,

@@ -86,7 +86,7 @@ def _curie(prefix: str, code: str) -> str:
 
 
 # Concepts that an unknown one is compared with.
-MOST_COMPARED = 100_000
+MAX_COMPARED = 100_000
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def _under(segment: Segment, curies: Sequence[str]) -> NDArray[np.bool_]:
     allowed = np.zeros(len(segment.concepts), bool)
     for curie, row in zip(curies, segment.concept_rows(list(curies)).tolist(), strict=True):
         if row < 0:
-            ids = segment.concepts.column("id").slice(0, MOST_COMPARED).to_pylist()
+            ids = segment.concepts.column("id").slice(0, MAX_COMPARED).to_pylist()
             near = difflib.get_close_matches(curie, ids, n=3, cutoff=0.5)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise UsageError(f"this index has no concept {curie!r}{hint}")

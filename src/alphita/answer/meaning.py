@@ -26,7 +26,7 @@ DEFINITION_CHARACTERS = 60
 SHARPNESS = 10.0
 # Two blocks of so many vectors stay in a processor's cache.
 ROWS_AT_ONCE = 1_024
-LEAST_LENGTH = 1e-12
+MIN_LENGTH = 1e-12
 
 
 class Definitions(NamedTuple):
@@ -124,7 +124,7 @@ class Meaning:
                 sums[own] -= self.index.vectors[hidden[own]]
                 length[own] = np.linalg.norm(sums[own], axis=1)
             product = np.einsum("ij,ij->i", vectors[table.query[part]], sums)
-            found[part] = product / np.maximum(length, LEAST_LENGTH)
+            found[part] = product / np.maximum(length, MIN_LENGTH)
         return found
 
     def _has(self, string: int, concept: int) -> bool:

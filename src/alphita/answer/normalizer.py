@@ -20,13 +20,13 @@ from alphita.answer.candidates import DEPTH, EXACT
 from alphita.answer.filters import Allowed, Filters
 from alphita.answer.pipeline import Pipeline, Questions, Scored
 from alphita.answer.records import DEFAULT_FLOOR, Result
-from alphita.answer.results import Maker
-from alphita.answer.table import MOST_CONCEPTS, languages_of
+from alphita.answer.results import ResultBuilder
+from alphita.answer.table import MAX_CONCEPTS, languages_of
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import Clinic
+from alphita.mention.abbreviations.short_forms import ClinicalAbbreviations
 from alphita.mention.assertion import SAYS_NOTHING, identifier_of
 from alphita.registry import unknown
 
@@ -113,8 +113,8 @@ class Normalizer:
         self.error = _allowed(asked.error, fitted, index)
         self.accept = None if fitted is None else fitted.threshold(self.error)
         self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
-        self._maker = Maker(index, self.target, None if fitted is None else fitted.ranker)
-        self.allowed = Allowed(index, self.filters, self._maker.targets)
+        self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
+        self.allowed = Allowed(index, self.filters, self._builder.targets)
         searched, terms = self.allowed.searched()
         self._pipeline = Pipeline(
             searched,
@@ -239,11 +239,11 @@ class Normalizer:
         with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
             known = self._answer(asked, top_k, explain) if asked.requests else []
         results = [
-            self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
+            self._builder.apply_vetoes(mention, known[place]) if place >= 0 else self._builder.empty(mention, explain)
             for mention, place in zip(mentions, places, strict=True)
         ]
         for number, concepts in self._identified(mentions):
-            results[number] = self._maker.identified(mentions[number], concepts, top_k, explain)
+            results[number] = self._builder.from_identifier(mentions[number], concepts, top_k, explain)
         return results
 
     def _identified(self, mentions: Sequence[str]) -> list[tuple[int, list[int]]]:
@@ -266,7 +266,7 @@ class Normalizer:
         learned = self._ranking.LEARNED
         # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
         depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
-        most = MOST_CONCEPTS if depth == DEPTH else max(MOST_CONCEPTS, top_k)
+        most = MAX_CONCEPTS if depth == DEPTH else max(MAX_CONCEPTS, top_k)
         scored = self._pipeline.candidates(
             asked,
             depth=depth,
@@ -292,7 +292,7 @@ class Normalizer:
             says_nothing = np.isin(asked.doubts, SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
-            return self._maker.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+            return self._builder.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better standing first.
         standing = self.index.segment.standing[table.term]
@@ -305,7 +305,7 @@ class Normalizer:
         nothing = np.full(len(top), np.nan)
         answers = RankedAnswers(order, top, nothing, nothing, score)
         nil = self._below_floor(scored, top, similarity)
-        return self._maker.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
+        return self._builder.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
 
     def _below_floor(
         self, scored: Scored, top: NDArray[np.int64], similarity: NDArray[np.float32]
@@ -374,7 +374,7 @@ def _abbreviations(index: Index, calibration: Calibration | None, given: Path | 
     if kept is None and given is None:
         return None
     # An object of its own: what it learns from an input is not for others who use the same calibration.
-    own = Abbreviations(clinic=Clinic.of_index(index)) if kept is None else _fresh(kept)
+    own = Abbreviations(clinic=ClinicalAbbreviations.of_index(index)) if kept is None else _fresh(kept)
     return own.with_list(Path(given)) if given is not None else own
 
 

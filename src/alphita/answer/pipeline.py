@@ -15,7 +15,7 @@ from alphita.answer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Cand
 from alphita.answer.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.answer.hiding import Hidden, Hiding
 from alphita.answer.meaning import Cosines, Definitions
-from alphita.answer.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
+from alphita.answer.table import MAX_CONCEPTS, CandidateTable, Requests, collect, requests_of
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.mention.abbreviations.expanding import Abbreviations, Expansion
@@ -28,7 +28,7 @@ from alphita.terminology.text import clean_many
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
 # Strings that are looked up beyond the depth, at most, to stand in for those of a hidden concept.
-MOST_SPARE = 64
+MAX_SPARE = 64
 
 
 class Questions(NamedTuple):
@@ -203,11 +203,17 @@ class Pipeline:
                 segment = self.index.segment
                 borrowed = np.logical_and.reduceat(segment.borrowed, np.asarray(segment.offsets[:-1]))
                 self._laboratory = Laboratory(self.index.rows, borrowed)
-        said = {place: told for place, string in enumerate(cleaned) if (told := self._laboratory(string))}
-        read_so = self._indexed([(place, one) for place, told in said.items() for one in told.readings], hidden)
+        said = {
+            place: non_content_words
+            for place, string in enumerate(cleaned)
+            if (non_content_words := self._laboratory(string))
+        }
+        read_so = self._indexed(
+            [(place, one) for place, non_content_words in said.items() for one in non_content_words.readings], hidden
+        )
         for place in said:
             read[place] = tuple(reading for other, reading in read_so if other == place)
-        return {place: told.doubt for place, told in said.items() if told.doubt}
+        return {place: non_content_words.doubt for place, non_content_words in said.items() if non_content_words.doubt}
 
     def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
         """Return the doubts of mentions that a list has where it has no finding, "n/a"; a term may be called so."""
@@ -254,7 +260,7 @@ class Pipeline:
         *,
         depth: int = DEPTH,
         routes: int = EVERY_ROUTE,
-        most: int = MOST_CONCEPTS,
+        most: int = MAX_CONCEPTS,
         featured: bool = True,
         exact_is_enough: bool = False,
         hidden: Hidden | None = None,
@@ -338,7 +344,7 @@ def _spare(index: Index, hidden_concepts: NDArray[np.int64]) -> int:
     if not (hidden_concepts >= 0).any():
         return 1
     terms = np.bincount(index.segment.term_concept, minlength=len(index.segment.concepts))
-    return int(min(MOST_SPARE, 1 + terms[hidden_concepts[hidden_concepts >= 0]].max()))
+    return int(min(MAX_SPARE, 1 + terms[hidden_concepts[hidden_concepts >= 0]].max()))
 
 
 def _without_hidden(

@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 
 # Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
 CLIP = 6.0
-MOST_LOG_ODDS = 30.0
+MAX_LOG_ODDS = 30.0
 # Of a score: further ones depend on what else was multiplied with it, and would order equal candidates by chance.
 DIGITS = 6
 ROWS_AT_ONCE = 2048
@@ -106,7 +106,7 @@ class Ranker:
         """
         score = self.score(candidates)
         odds = _mean(self._joined[1], len(self.mentions), about(score, candidates, mentions, offsets))
-        nil = np.where(np.diff(offsets) > 0, 1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))), 1.0)
+        nil = np.where(np.diff(offsets) > 0, 1 / (1 + np.exp(-np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))), 1.0)
         return Probabilities(score, softmax(score, offsets) * np.repeat(1 - nil, np.diff(offsets)), nil)
 
     def to_arrays(self) -> dict[str, Float]:

@@ -212,7 +212,7 @@ class _Shown(NamedTuple):
     names: list[Any]
 
 
-class Maker:
+class ResultBuilder:
     """Makes results for one index."""
 
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
@@ -226,7 +226,7 @@ class Maker:
         top = index.segment.top()
         self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
 
-    def named(self, mention: str, result: Result) -> Result:
+    def apply_vetoes(self, mention: str, result: Result) -> Result:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
         if result.mention != mention:
             result = replace(result, mention=mention)
@@ -280,7 +280,7 @@ class Maker:
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
-    def identified(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+    def from_identifier(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
         """Return the result of a mention that identifies a concept; a code of several is for review."""
         shared = (SHARED_CODE,) if len(concepts) > 1 else ()
         candidates = []
@@ -329,7 +329,7 @@ class Maker:
             why,
         )
 
-    def nothing(self, mention: str, explain: bool) -> Result:
+    def empty(self, mention: str, explain: bool) -> Result:
         """Return the result of a mention with nothing in it."""
         why = Explanation("NIL: nothing is left of the mention after cleaning") if explain else None
         decision: Decision | None = "nil" if self.ranker is not None else None

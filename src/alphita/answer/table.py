@@ -19,7 +19,7 @@ from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.terminology.languages import primary
 
 # Concepts kept of a request, the most similar ones.
-MOST_CONCEPTS = 24
+MAX_CONCEPTS = 24
 
 
 class Requests(NamedTuple):
@@ -91,7 +91,7 @@ def collect(
     hidden_strings: NDArray[np.int64] | None = None,
     hidden_concepts: NDArray[np.int64] | None = None,
     allowed: NDArray[np.bool_] | None = None,
-    most: int = MOST_CONCEPTS,
+    most: int = MAX_CONCEPTS,
 ) -> CandidateTable:
     """Gather the candidates of each request: each concept once.
 

@@ -47,7 +47,7 @@ KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS, *OF_VALUES)
 _WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 
 
-class Doubts(NamedTuple):
+class Vetoes(NamedTuple):
     """The doubts of n mentions about c candidates.
 
     Attributes:
@@ -98,14 +98,14 @@ class Candidates(NamedTuple):
     concept: NDArray[np.int64]
 
 
-def doubts_of(
+def vetoes_of(
     mentions: Sequence[str],
     readings: Mapping[tuple[int, int], Reading],
     values: Sequence[str],
     denies: NDArray[np.bool_],
     candidates: Candidates,
     names: Names,
-) -> Doubts:
+) -> Vetoes:
     """Return the doubts of some mentions; a candidate that has the mention's very name is spared.
 
     Args:
@@ -150,7 +150,7 @@ def doubts_of(
             mentions[request], short[request], candidates, row, names
         ):
             reason[request], vetoed[row] = AMBIGUOUS, True
-    return Doubts(reason, vetoed)
+    return Vetoes(reason, vetoed)
 
 
 def _absent(mentions: Sequence[str], names: Names) -> set[int]:

@@ -43,10 +43,10 @@ SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
     "labelled",
 )
 # How often at most each kind is drawn.
-MOST_SYNONYMS = 8_000
-MOST_NOISE = 6_000
-MOST_ITSELF = 2_000
-MOST_ABBREVIATED = 1_500
+MAX_SYNONYMS = 8_000
+MAX_NOISE = 6_000
+MAX_ITSELF = 2_000
+MAX_ABBREVIATED = 1_500
 # Words of a long form, at most.
 LONGEST_FORM = 6
 COMMON_WORDS = 3_000
@@ -125,7 +125,7 @@ def _own_rows(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
     return np.where((rows >= 0) & ~segment.borrowed[segment.offsets[np.maximum(rows, 0)]], rows, -1)
 
 
-def own_synonyms(index: Index, *, seed: int, most: int = MOST_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
+def own_synonyms(index: Index, *, seed: int, most: int = MAX_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
     """Return strings of the index that name one concept, exactly, which has other strings, with their concepts."""
     segment = index.segment
     term, concept = _of_one_concept(segment)

@@ -39,7 +39,7 @@ ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
 # In-terminology mentions that may be lost to NIL.
 LOST = 0.05
 # From the general ranker on, more of a kind of example takes longer and teaches no more.
-MOST_TUNED = 1_000
+MAX_TUNED = 1_000
 # Accuracy of each ranking is reported at these.
 KS = (1, 5)
 # Strings that `Normalizer` looks at first for so many concepts.
@@ -62,7 +62,7 @@ def fit(
     to_learn, to_test = divide(index, known, mapped, seed)
     start_from = _general(index)
     if start_from is not None:
-        to_learn = examples.at_most(to_learn, MOST_TUNED, seed=seed)
+        to_learn = examples.at_most(to_learn, MAX_TUNED, seed=seed)
     pipeline = Pipeline(
         index, encoder, Abbreviations.of_index(index), respell=True, definitions=encode_definitions(index, encoder)
     )

@@ -37,7 +37,7 @@ REMEDY = (
 POPULATION_NIL_SHARE = 0.1
 # The kinds of mentions that name one, each of which is asked equally often; of each at most.
 NAMED = (ITSELF, NOISE, SYNONYM)
-MOST_TESTED = 800
+MAX_TESTED = 800
 # Beside so many mentions with noise one has a short form in it, and one is a short form.
 ABBREVIATED = 6
 
@@ -98,7 +98,7 @@ def _own(index: Index, seed: int) -> Known:
         else:
             told.append("that its encoder learned, so that figures are about a point too good")
     rows = np.flatnonzero(asked)
-    rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[: examples.MOST_SYNONYMS])]
+    rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[: examples.MAX_SYNONYMS])]
     origin = " ".join(["the index's own synonyms", " and ".join(told)]).strip()
     return Known(strings, concepts, f"{origin}, each taken as not there").take(rows)
 
@@ -142,7 +142,7 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
     progress.say(
         f"{len(to_teach.strings):,} held-out strings to learn from, {len(to_ask.strings):,} to test on ({known.origin})"
     )
-    names = Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), "")
+    names = Known(*examples.own_names(index, seed=seed + 2, most=5 * MAX_TESTED), "")
     to_learn, to_test = taught(index, to_teach, seed), mixture(index, to_ask, parted(index, names, seed)[1], seed)
     return (
         examples.join([to_learn, labels.take(np.flatnonzero(first))]),
@@ -171,11 +171,11 @@ def taught(index: Index, known: Known, seed: int) -> Examples:
         examples.synonyms(index, strings, concepts),
         examples.with_noise(index, strings, concepts, hide=True, seed=seed),
         examples.with_noise(index, own, own_concepts, hide=False, seed=seed),
-        examples.abbreviated(index, own, own_concepts, most=examples.MOST_ABBREVIATED, seed=seed),
+        examples.abbreviated(index, own, own_concepts, most=examples.MAX_ABBREVIATED, seed=seed),
         examples.short_forms(
-            index, lambda one: is_learned_from(index, one, seed), most=examples.MOST_ABBREVIATED, seed=seed
+            index, lambda one: is_learned_from(index, one, seed), most=examples.MAX_ABBREVIATED, seed=seed
         ),
-        examples.itself(own[: examples.MOST_ITSELF], own_concepts[: examples.MOST_ITSELF]),
+        examples.itself(own[: examples.MAX_ITSELF], own_concepts[: examples.MAX_ITSELF]),
     ]
     count = round(NIL_SHARE * sum(len(part.mentions) for part in parts))
     parts += [_removed(known, count, seed), examples.foreign(index, count, seed=seed)]
@@ -184,13 +184,13 @@ def taught(index: Index, known: Known, seed: int) -> Examples:
 
 def _own_learned(index: Index, seed: int) -> tuple[list[str], NDArray[np.int64]]:
     """Return strings of the index, preferred names among them, of those concepts only that are learned from."""
-    most = max(examples.MOST_NOISE, examples.MOST_ITSELF)
+    most = max(examples.MAX_NOISE, examples.MAX_ITSELF)
     strings, concepts = examples.own_names(index, seed=seed + 1, most=round(most / LEARNED_FROM))
     learned = parted(index, Known(strings, concepts, ""), seed)[0]
     return learned.strings, learned.concepts
 
 
-def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MOST_TESTED) -> Examples:
+def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MAX_TESTED) -> Examples:
     """Return what confidence and thresholds are made for: a mixture, for nobody knows what will be asked."""
     drawn_from, seed = seed, seed + 1
     n = min(most, len(known.strings), len(names.strings) // 2)

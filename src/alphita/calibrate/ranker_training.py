@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.ranker import MOST_LOG_ODDS, Float, Network, Ranker, about, mean_of_members, softmax, standardised
+from alphita.answer.ranker import MAX_LOG_ODDS, Float, Network, Ranker, about, mean_of_members, softmax, standardised
 
 HIDDEN = 32
 MEMBERS = 4
 EPOCHS = 15
 # Mentions a step; fewer where there are few, so that there are so many steps an epoch.
 BATCH = 256
-LEAST_BATCH = 32
+MIN_BATCH = 32
 BATCHES = 16
 LEARNING_RATE = 1.2e-2
 # From the weights of another ranker on less is needed, and more would lose what that knows.
@@ -73,7 +73,7 @@ def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[Float,
     """Return the weighted mean cross-entropy of NIL, (...), for log-odds u (..., n), and its gradient (..., n)."""
     share = (weight / max(weight.sum(), TINY)).astype(odds.dtype)
     value = (share * (np.logaddexp(0, odds) - nil * odds)).sum(axis=-1)
-    return value, share * (1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))) - nil)
+    return value, share * (1 / (1 + np.exp(-np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))) - nil)
 
 
 def train(
@@ -148,7 +148,7 @@ def _fit(
     values = standardised(inputs, mean.astype(np.float32), scale.astype(np.float32))
     moments = {name: (np.zeros_like(one), np.zeros_like(one)) for name, one in weights.items()}
     n = len(mentions)
-    size = min(BATCH, max(LEAST_BATCH, -(-n // BATCHES)))
+    size = min(BATCH, max(MIN_BATCH, -(-n // BATCHES)))
     steps = max(1, epochs * -(-n // size))
     step = 0
     for _ in range(epochs):

@@ -31,7 +31,7 @@ STEP = 0.01
 # An error on the data of the order is taken to be so many times greater when the place to begin is chosen: what was
 # fitted there looks better there.
 CAUTION = 2.0
-MOST_POINTS = 400
+MAX_POINTS = 400
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ def risk_coverage_svg(
     # Errors among the first few say nothing and would set the scale.
     settled = drawn.coverage >= min(STEP, float(drawn.coverage[-1]))
     kept = np.flatnonzero(settled)
-    kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MOST_POINTS)).astype(np.int64))]
+    kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MAX_POINTS)).astype(np.int64))]
     passed = [one for one in (certificates or {}).values() if one.threshold is not None and one.bound is not None]
     top = max([float(drawn.risk[kept].max()), *(one.bound or 0.0 for one in passed), 0.001])
     drawing = Drawing(

@@ -26,7 +26,7 @@ from alphita.mention.abbreviations.expanding import Abbreviations
 # Of an allowed error, the share that was certified elsewhere.
 MARGIN = 0.5
 # Strings of the index that two encoders are compared on, at least and at most; the nearest of each; and quantiles.
-LEAST_COMPARED, MOST_COMPARED = 200, 2_000
+MIN_COMPARED, MAX_COMPARED = 200, 2_000
 NEAREST = 40
 QUANTILES = 101
 
@@ -80,13 +80,13 @@ def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | Non
 def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
     """Return the general calibration of another encoder for `index`."""
     given = Calibration.load(general, index, encoder=lender.content_hash)
-    if len(index) < LEAST_COMPARED:
+    if len(index) < MIN_COMPARED:
         raise InputError(
-            f"it has {len(index)} strings; at least {LEAST_COMPARED} are needed to compare its encoder with another",
+            f"it has {len(index)} strings; at least {MIN_COMPARED} are needed to compare its encoder with another",
             file=index.path,
             remedy="build the index with the model that the calibration came with",
         )
-    rows = np.sort(np.random.default_rng(0).permutation(len(index))[:MOST_COMPARED])
+    rows = np.sort(np.random.default_rng(0).permutation(len(index))[:MAX_COMPARED])
     theirs = unit(lender.encode([index.strings[row] for row in rows.tolist()]))
     fields = {
         "index_hash": index.content_hash,
@@ -106,7 +106,7 @@ def lend_where_missing(index: Index, *, threads: int | None = None) -> bool:
     place = index.model_path / FOLDER
     if place.exists() or (index.path / FOLDER).exists():
         return True
-    if len(index) < LEAST_COMPARED:
+    if len(index) < MIN_COMPARED:
         return False
     lender = TermEncoder.load(DEFAULT, threads=threads)
     lend(index, lender, resolve(DEFAULT) / FOLDER).save(place)

@@ -103,12 +103,12 @@ def _write(
         for chunk in chunks(reader.read(input_, header, rejects), CHUNK):
             count += len(chunk)
             losses.update(lost_anew(writer, header, held, chunk))
-            closed, held = writer.closed(header, [*held, *chunk])
-            file.write(writer.encode(header, closed))
+            complete, held = writer.split_complete(header, [*held, *chunk])
+            file.write(writer.encode(header, complete))
             told: set[tuple[int, str]] = set()
             for mapping in chunk:
                 # Once for all its candidates, by its number: not all formats have lines.
-                if (mapping.row, mapping.mention) not in told and (found := writer.unfit(header, mapping)):
+                if (mapping.row, mapping.mention) not in told and (found := writer.validate(header, mapping)):
                     told.add((mapping.row, mapping.mention))
                     rejects.add(
                         f"row {mapping.row} cannot be written: {found.problem}",

@@ -65,10 +65,10 @@ def build(
         f"attributes, {counts['triples']:,} triples{left_out}"
     )
     if counts["auc"] is not None:
-        heeded = "heeds it" if counts["auc"] >= store.LEAST_AUC else "leaves it out"
+        heeded = "heeds it" if counts["auc"] >= store.MIN_AUC else "leaves it out"
         progress.say(
             f"predicted attributes: a product that has a value is nearer to it than one that lacks it in "
-            f"{counts['auc']:.0%} of pairs, so that 'fused' {heeded} (from {store.LEAST_AUC:.0%})"
+            f"{counts['auc']:.0%} of pairs, so that 'fused' {heeded} (from {store.MIN_AUC:.0%})"
         )
     progress.say(f'next: alphita search query {output} "what you seek"')
 

@@ -35,7 +35,7 @@ TAUGHT = (ENGLISH, "it", "de", "fr", "es", "nl", "pt", "cs", "tr", "zh", "ja")
 # A terminology speaks a language in which so large a share of its names is.
 SPOKEN = 0.05
 # By so many different strings together, at least and at most, it is told in which language they are; of the first ones.
-LEAST_STRINGS, MOST_STRINGS, LOOKED_AT = 20, 200, 1_000
+MIN_STRINGS, MAX_STRINGS, LOOKED_AT = 20, 200, 1_000
 # It is another than English if so much more likely, as a logarithm for each character: of HPO's and ICD-9-CM's names 20
 # in any of the languages are above 0.16, of drugs' names, which are no language's, all below 0.12.
 SURE = 0.15
@@ -145,8 +145,8 @@ def languages_of(terminology: Terminology) -> list[str]:
 
 def language_of(strings: Iterable[str]) -> str | None:
     """Return the language that most of the first strings are in, one of `TAUGHT`; None: they are too few to tell."""
-    some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MOST_STRINGS]
-    if len(some) < LEAST_STRINGS:
+    some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
+    if len(some) < MIN_STRINGS:
         return None
     import py3langid
 

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
-UNLENT = "unlent.tsv"
+EXCLUDED = "unlent.tsv"
 COLUMNS = ("source", "id", "name", "language")
 PREPARED = (*COLUMNS, "key", "alone", "first")
 # Of a lender whose names end so, they are those of codes, each a class of things: lent to these codes alone.
 OF_CODES = "index"
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 
 
 class Lender(NamedTuple):
@@ -78,7 +78,9 @@ def shipped_lender() -> Lender:
     try:
         names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
         names = names.with_columns(_FIRST).select(PREPARED)
-        unlent = pl.read_csv(folder / UNLENT, separator="\t", quote_char=None, infer_schema=False).select("id", "name")
+        unlent = pl.read_csv(folder / EXCLUDED, separator="\t", quote_char=None, infer_schema=False).select(
+            "id", "name"
+        )
         equivalents = equivalents.select("id", "other")
         return Lender(names, equivalents, str(manifest["content_hash"]), unlent=tuple(unlent.iter_rows()))
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -118,7 +120,7 @@ def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
 def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.DataFrame:
     """Return names with what borrowing asks of them; those that no key is left of, or that are texts, are left out."""
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
-    keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MOST_CHARACTERS))
+    keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MAX_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
     return keyed.with_columns(_FIRST, alone=alone & ~pl.col("source").str.ends_with(OF_CODES)).select(PREPARED)
 

@@ -37,7 +37,7 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
-class Marks(NamedTuple):
+class Scores(NamedTuple):
     """Which questions were answered rightly.
 
     Attributes:
@@ -53,13 +53,13 @@ class Marks(NamedTuple):
         asked = {"accuracy_at_1": self.right, "noisy_accuracy_at_1": self.noisy_right}
         return {name: round(float(found.mean()), 4) if len(found) else None for name, found in asked.items()}
 
-    def against(self, before: Marks, *, noisy: bool = False) -> tuple[int, int]:
+    def against(self, before: Scores, *, noisy: bool = False) -> tuple[int, int]:
         """Return how many questions these have right and `before` wrong, and the other way round."""
         new, old = (marks.noisy_right if noisy else marks.right for marks in (self, before))
         return int((new & ~old).sum()), int((old & ~new).sum())
 
 
-class Exam(NamedTuple):
+class HeldOut(NamedTuple):
     """The questions; see the module.
 
     Attributes:
@@ -86,7 +86,7 @@ class Exam(NamedTuple):
         held: NDArray[np.bool_],
         noised: tuple[Floats, Rows] | None,
         random: np.random.Generator,
-    ) -> Exam:
+    ) -> HeldOut:
         """Draw an exam.
 
         Args:
@@ -110,13 +110,13 @@ class Exam(NamedTuple):
             noisy, wanted = noised[0][place], noised[1][place]
         return cls(x[candidates], concept[candidates], x[asked], concept[asked], noisy, wanted)
 
-    def brief(self, random: np.random.Generator) -> Exam:
+    def brief(self, random: np.random.Generator) -> HeldOut:
         """Return a smaller exam of the same kind, without noisy strings."""
         asked = random.permutation(len(self.questions))[:BRIEF_QUESTIONS]
         own = np.isin(self.concept, self.wanted[asked])
         others = random.permutation(np.flatnonzero(~own))
         kept = np.concatenate([np.flatnonzero(own), others])[:BRIEF_CANDIDATES]
-        return Exam(
+        return HeldOut(
             self.candidates[kept],
             self.concept[kept],
             self.questions[asked],
@@ -125,14 +125,14 @@ class Exam(NamedTuple):
             self.noisy_wanted[:0],
         )
 
-    def marks(self, head: Head | None) -> Marks:
+    def marks(self, head: Head | None) -> Scores:
         """Return what is right with a head, or with the vectors as they are."""
 
         def seen(vectors: Floats) -> Floats:
             return vectors if head is None else head(vectors)
 
         candidates = seen(self.candidates)
-        return Marks(
+        return Scores(
             self._right(seen(self.questions), self.wanted, candidates),
             self._right(seen(self.noisy), self.noisy_wanted, candidates),
         )
@@ -148,11 +148,11 @@ class Exam(NamedTuple):
 # One string in so many is held back.
 HELD_BACK = 10
 # Learned from at most; more strings teach no more in the steps there are, and must be in memory.
-MOST_STRINGS = 200_000
+MAX_STRINGS = 200_000
 # With fewer concepts, or fewer questions, nothing can be learned, or not be shown to help.
 FEWEST_CONCEPTS, FEWEST_QUESTIONS = 50, 30
 # So that bunching takes no longer than the steps.
-MOST_BUNCHES = 1024
+MAX_BUNCHES = 1024
 # Share of the noisy strings that are asked and not learned from.
 ASKED_NOISE = 0.25
 # Shares of the head's own part to try, the first that does no harm to noisy strings is taken.
@@ -277,7 +277,7 @@ def _learn(
         return None, report | {"reason": f"concepts with two names to learn from: {len(names.start)}"}
     x = full(vectors[string])
     spoilt, to_ask = _parted(noised, string, concept, held, random)
-    exam = Exam.of(x, concept, held, to_ask, random)
+    exam = HeldOut.of(x, concept, held, to_ask, random)
     if len(exam.questions) < FEWEST_QUESTIONS:
         return None, report | {"reason": f"held-back synonyms to try a head on: {len(exam.questions)}"}
     lessons = _lessons(x[~held], concept[~held], [*spoilt])
@@ -303,7 +303,7 @@ def _learn(
     return None, report | {"reason": reason}
 
 
-def _objection(before: Marks, after: Marks, settings: HeadSettings) -> str:
+def _objection(before: Scores, after: Scores, settings: HeadSettings) -> str:
     """Return why the head is not to be used; "" if it is."""
     won, lost = after.against(before)
     if won <= lost or won - lost < max(settings.gain * len(before.right), 2 * math.sqrt(won + lost)):
@@ -328,13 +328,13 @@ def _unambiguous(string: Rows, concept: Rows) -> tuple[Rows, Rows]:
 
 
 def _drawn(string: Rows, concept: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
-    """Return the names of so many concepts, drawn, that they are no more than `MOST_STRINGS`."""
-    if len(string) <= MOST_STRINGS:
+    """Return the names of so many concepts, drawn, that they are no more than `MAX_STRINGS`."""
+    if len(string) <= MAX_STRINGS:
         return string, concept
     _, place, count = np.unique(concept, return_inverse=True, return_counts=True)
     order = random.permutation(len(count))
     kept = np.zeros(len(count), bool)
-    kept[order[np.cumsum(count[order]) <= MOST_STRINGS]] = True
+    kept[order[np.cumsum(count[order]) <= MAX_STRINGS]] = True
     return string[kept[place]], concept[kept[place]]
 
 
@@ -397,7 +397,7 @@ def _parted(
 
 
 def _teach(
-    lessons: _Lessons, steps: int, exam: Exam, random: np.random.Generator, settings: HeadSettings
+    lessons: _Lessons, steps: int, exam: HeldOut, random: np.random.Generator, settings: HeadSettings
 ) -> head_steps.Weights:
     """Return the weights that were best when the head was looked at."""
     dim = lessons.x.shape[1]
@@ -453,6 +453,6 @@ def _in_turn(x: Floats, rows: Rows, taken: int, bunch: int, random: np.random.Ge
 
 
 def _in_bunches(x: Floats, rows: Rows, bunch: int, random: np.random.Generator) -> Rows:
-    centres = x[random.choice(rows, min(MOST_BUNCHES, max(1, len(rows) // bunch)), replace=False)].T
+    centres = x[random.choice(rows, min(MAX_BUNCHES, max(1, len(rows) // bunch)), replace=False)].T
     nearest = np.concatenate([(block @ centres).argmax(1) for _, block in blocks(x, chosen=rows)])
     return np.lexsort((random.random(len(rows)), nearest))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 # Of a mention, names of so many words are looked for; beside the mention as a whole.
-MOST_WORDS = 4
+MAX_WORDS = 4
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -56,7 +56,7 @@ def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.fl
         words = [(word.start(), word.end()) for word in _WORD.finditer(text)]
         counts[row] = len(words)
         for start in range(len(words)):
-            for end in range(start + 1, min(len(words), start + MOST_WORDS) + 1):
+            for end in range(start + 1, min(len(words), start + MAX_WORDS) + 1):
                 rows.append(row)
                 spans.append((start, end))
                 parts.append(text[words[start][0] : words[end - 1][1]])

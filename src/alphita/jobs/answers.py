@@ -22,7 +22,7 @@ OF_THE_ROW = ("row", "mention_code", "mention", "frequency", "rank")
 FIELDS = tuple(name for name in COLUMNS if name not in OF_THE_ROW + REVIEW)
 METHOD, DECISION = FIELDS.index("method"), FIELDS.index("decision")
 # Answers are kept until they take about so many bytes. What comes after is answered chunk by chunk, and not kept.
-MOST_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30
 # Of a question and of a candidate, beside the characters, where no string is shared.
 QUESTION_BYTES, CANDIDATE_BYTES = 200, 700
 
@@ -60,7 +60,7 @@ class AnswerStore:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._left = MOST_BYTES if most_bytes is None else most_bytes
+        self._left = MAX_BYTES if most_bytes is None else most_bytes
         self._known: dict[Question, Answer] = {}
         # Equal strings are kept once: concepts, sources and languages come again and again.
         self._strings: dict[str, str] = {}

@@ -70,8 +70,8 @@ READING, NORMALISING, WRITING = "Reading", "Normalising", "Writing"
 FOLDERS = {READING: ("questions", "parts"), NORMALISING: ("answers", "buckets"), WRITING: ("written", "parts")}
 QUESTIONS, ANSWERS, WRITTEN = "questions/part-{:05}.arrow", "answers/bucket-{:05}.arrow", "written/part-{:05}.json"
 OUTPUT = "part-{:05}.parquet"
-# Rows for one bucket, if that does not make more of them than `MOST_BUCKETS`; a small job has some of fewer rows.
-BUCKET_ROWS, FEW_ROWS, FEW_BUCKETS, MOST_BUCKETS = 100_000, 2_000, 16, 1_024
+# Rows for one bucket, if that does not make more of them than `MAX_BUCKETS`; a small job has some of fewer rows.
+BUCKET_ROWS, FEW_ROWS, FEW_BUCKETS, MAX_BUCKETS = 100_000, 2_000, 16, 1_024
 # Questions answered together. The last bits of a similarity depend on it, so it is the same everywhere.
 BLOCK = 8_192
 # The number of the question that a line answers, among those of one part in one bucket.
@@ -540,7 +540,7 @@ def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], second
 
 def _buckets(rows: int) -> int:
     """Return over how many buckets the questions are spread; it depends on the number of rows alone."""
-    return max(1, min(-(-rows // FEW_ROWS), FEW_BUCKETS), min(-(-rows // BUCKET_ROWS), MOST_BUCKETS))
+    return max(1, min(-(-rows // FEW_ROWS), FEW_BUCKETS), min(-(-rows // BUCKET_ROWS), MAX_BUCKETS))
 
 
 def _only_column(file: Place) -> str:

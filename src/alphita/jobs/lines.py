@@ -66,7 +66,7 @@ def losses_of(
         return {}, {}
     unwritten: dict[int, Problem] = {}
     for line in made:
-        if line.rank == 1 and (problem := writer.unfit(header, line)) is not None:
+        if line.rank == 1 and (problem := writer.validate(header, line)) is not None:
             unwritten[line.row] = problem
     return unwritten, lost_anew(writer, header, held, made)
 

@@ -29,7 +29,7 @@ from alphita.jobs.reading.rows import WHOLE, MentionRow, texts
 # Rows of a part, about: some ten seconds of work, and some hundred megabytes.
 PART_ROWS = 250_000
 # Of a large input the parts are larger: the shuffle makes as many pieces as there are parts times buckets.
-MOST_PARTS = 1_000
+MAX_PARTS = 1_000
 ROWS_AT_ONCE = 65_536
 # Footers that are read at the same time.
 READERS = 16
@@ -141,7 +141,7 @@ def sources(files: Sequence[Place], columns: Columns) -> list[ParquetSource]:
 def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
     """Cut an input into parts of about `part_rows` rows; no part has rows of two files."""
     rows = sum(sum(source.groups) for source in found)
-    size = part_rows or max(PART_ROWS, -(-rows // MOST_PARTS))
+    size = part_rows or max(PART_ROWS, -(-rows // MAX_PARTS))
     parts: list[Part] = []
     first = 0
     for source in found:

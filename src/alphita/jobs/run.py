@@ -8,7 +8,7 @@
 A chunk's lines depend on the input up to its end, and on nothing else: so a job that was killed and resumed gives the
 same bytes as an unbroken one. The output appears whole, by renaming, when the last chunk is in.
 
-Memory does not grow with the file beyond some 3 GB: when the answers kept have reached `answers.MOST_BYTES` (about a
+Memory does not grow with the file beyond some 3 GB: when the answers kept have reached `answers.MAX_BYTES` (about a
 million and a half distinct mentions with one candidate each), no more are kept, and a mention that is not among them is
 answered once in each chunk where it stands.
 """
@@ -50,8 +50,8 @@ CHUNK_QUESTIONS = 16_384
 PROGRESS_ROWS = 10_000
 # A text without one of them defines no abbreviation.
 CLOSING_BRACKETS = ")]）"
-# A chunk's content: the output's bytes, new answers, lines that are written with the next ones (`Format.closed`), rows
-# set aside, and accepted rows if a sample of them was asked for.
+# A chunk's content: the output's bytes, new answers, lines held for the next chunk (`Format.split_complete`), rejected
+# rows, and accepted rows if a sample of them is wanted.
 OUTPUT, ANSWERS, HELD, REJECTS, AUDIT = "output", "answers", "held", "rejects", "audit"
 
 
@@ -125,8 +125,8 @@ class _Output:
         made, counts = lines_and_counts(rows, found)
         unwritten, lost = losses_of(self.writer, self.header, self.held, made)
         counts[UNWRITTEN] = len(unwritten)
-        closed, self.held = self.writer.closed(self.header, [*self.held, *made])
-        chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, closed)})
+        complete, self.held = self.writer.split_complete(self.header, [*self.held, *made])
+        chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, complete)})
         if self.parts is None:
             self._to_stdout(chunk, rows, unwritten)
         else:

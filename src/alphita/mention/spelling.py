@@ -26,7 +26,7 @@ OPPOSITES = (("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", 
 # Letters that may be wrong: one, and two in a word of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
-MOST_CORRECTED = 500_000
+MAX_CORRECTED = 500_000
 # Two words as near: the one in more terms, and by this much of a slip for each power of e.
 BY_COUNT = 0.05
 TIMES = frozenset(["day", "days", "week", "weeks", "wks", "month", "months", "year", "years", "yr", "yrs"])
@@ -143,7 +143,7 @@ class Speller:
         if without is not None:
             return self._readings_without(cleaned, without)
         # A bounded memory: words come again within a file, but not for ever.
-        if len(self._corrected) > MOST_CORRECTED:
+        if len(self._corrected) > MAX_CORRECTED:
             self._corrected = {}
         corrected = self._corrected
         unknown = {

@@ -26,8 +26,8 @@ AMOUNTS = frozenset({"high", "low", "not"})
 # Vowels that join a root to what follows.
 JOINING = "oi"
 SHORTEST_ROOT = 2
-MOST_LETTERS = 40
-MOST_PARTS = 6
+MAX_LETTERS = 40
+MAX_PARTS = 6
 REMEMBERED = 100_000
 _DIPHTHONG = re.compile(r"ae|oe(?!(?<=toe)s?$)")
 
@@ -53,24 +53,24 @@ def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
 @functools.lru_cache(maxsize=REMEMBERED)
 def readings(word: str) -> frozenset[Parts]:
     """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts."""
-    if len(word) > MOST_LETTERS:
+    if len(word) > MAX_LETTERS:
         return frozenset()
     found: set[Parts] = set()
     _read(word, (), False, found)
     return frozenset(found)
 
 
-def _read(rest: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
+def _read(diff: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
     """Add to `found` every way to read the rest of a word behind the parts `before`."""
-    if len(before) > MOST_PARTS:
+    if len(before) > MAX_PARTS:
         return
     forms = table()
     if before:
-        found.update((*before, meaning) for meaning in forms[SUFFIX].get(rest, ()))
-    if has_root and rest in forms[ENDING]:
+        found.update((*before, meaning) for meaning in forms[SUFFIX].get(diff, ()))
+    if has_root and diff in forms[ENDING]:
         found.add(before)
-    for end in range(1, len(rest)):
-        start, following = rest[:end], rest[end:]
+    for end in range(1, len(diff)):
+        start, following = diff[:end], diff[end:]
         if not has_root:
             for meaning in forms[PREFIX].get(start, ()):
                 _read(following, (*before, meaning), False, found)
@@ -116,10 +116,10 @@ def differ_by_prefix(word: str, other: str) -> bool:
     same = 0
     while same < min(len(word), len(other)) and word[-1 - same] == other[-1 - same]:
         same += 1
-    if same <= MOST_PARTS:
+    if same <= MAX_PARTS:
         return False
     forms = table()[PREFIX]
-    for kept in range(same, MOST_PARTS, -1):
+    for kept in range(same, MAX_PARTS, -1):
         starts = word[: len(word) - kept], other[: len(other) - kept]
         if all(not start or start in forms for start in starts):
             one, two = (forms.get(start, frozenset()) for start in starts)
@@ -175,11 +175,11 @@ _SYLLABLE = re.compile(r"[aeiou]+|[^aeiou]")
 _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
 
 
-class Rest(NamedTuple):
-    """What of two strings stands in one alone, words levelled."""
+class WordDiff(NamedTuple):
+    """The words (levelled) that a mention has beyond a name, and those of the name that the mention lacks."""
 
-    said: tuple[str, ...]
-    named: tuple[str, ...]
+    extra: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 def is_turned(word: str, other: str) -> bool:
@@ -220,15 +220,15 @@ def _is_nearer_to_opposite(word: str, other: str) -> bool:
 
 
 @functools.lru_cache(maxsize=LAST)
-def rest_of(said: str, named: str) -> Rest:
+def word_diff(said: str, named: str) -> WordDiff:
     """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
     mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (said, named))
     keys = {key(word) for word in mine}, {key(word) for word in other}
     lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
     if lacking == ([], []):
-        return Rest((), ())
+        return WordDiff((), ())
     joined = _joined(mine, keys[1]), _joined(other, keys[0])
-    return Rest(
+    return WordDiff(
         tuple(word for word in lacking[0] if word not in joined[0] and not _has(joined[1], word)),
         tuple(word for word in lacking[1] if word not in joined[1] and not _has(joined[0], word)),
     )
@@ -257,15 +257,15 @@ def key(word: str) -> str:
     return word.removesuffix("s") if len(word) > _STEM else word
 
 
-def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
+def is_other_word(said: str, diff: WordDiff, common: Container[str] = ()) -> bool:
     """Tell whether a word that the name lacks is another one than the name's that looks like it."""
     from rapidfuzz.distance import Indel
 
     is_alone = len(WORD.findall(said)) == 1
     axis = lexicon.axes()[0]
     is_measured = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
-    for word in rest.said:
-        near = max(rest.named, key=lambda other: Indel.normalized_similarity(word, other), default="")
+    for word in diff.extra:
+        near = max(diff.missing, key=lambda other: Indel.normalized_similarity(word, other), default="")
         if not near:
             return False
         if _is_other_code(word, near) or (is_measured and _is_cut_short(word, near)):
@@ -274,7 +274,7 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             continue
         if _is_nearer_to_opposite(word, near) or end_otherwise(word, near):
             return True
-        if _lacks_root(word, near, rest.said):
+        if _lacks_root(word, near, diff.extra):
             return True
         # "Tibula" is as near to the tibia as to the fibula.
         if word[1:] == near[1:] and _sound_otherwise(word[0], near[0]):
@@ -288,7 +288,7 @@ def is_other_word(said: str, rest: Rest, common: Container[str] = ()) -> bool:
             or is_of_what_ails(word, near)
         ):
             return True
-        if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(rest.said)):
+        if len(word) >= SHORTEST_MADE and _is_made_otherwise(word, near, is_alone or is_measured, len(diff.extra)):
             return True
     return False
 
@@ -368,8 +368,8 @@ def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
 def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
     """Tell whether a word is a piece of another: it begins otherwise, or ends too soon."""
     if near.startswith(word):
-        rest = near.removeprefix(word)
-        is_compound = len(rest) >= INFLECTION and rest in common and not is_ending(rest)
+        diff = near.removeprefix(word)
+        is_compound = len(diff) >= INFLECTION and diff in common and not is_ending(diff)
         return is_compound or (len(word) < CUT * len(near) and word not in common)
     one, two = ({each[:1], re.sub(_SILENT, "", each)[:1]} for each in (key(word), key(near)))
     return not one & two
@@ -417,9 +417,9 @@ def is_form(word: str, other: str) -> bool:
 
 
 # Names of a concept that are laid beside each other at most.
-MOST_NAMES = 40
+MAX_NAMES = 40
 # Of more terms, concepts are passed over: what is often said for each other is found among these.
-MOST_TERMS = 500_000
+MAX_TERMS = 500_000
 
 
 class WordSynonyms:
@@ -451,9 +451,9 @@ def _pairs(segment: Segment) -> frozenset[tuple[str, str]]:
     order = np.argsort(segment.term_concept, kind="stable")
     starts = np.flatnonzero(np.diff(segment.term_concept[order], prepend=-1))
     sizes = np.diff(np.append(starts, len(order)))
-    several = np.flatnonzero(sizes > 1)[:: 1 + len(order) // MOST_TERMS]
+    several = np.flatnonzero(sizes > 1)[:: 1 + len(order) // MAX_TERMS]
     found = set()
-    for start, size in zip(starts[several].tolist(), np.minimum(sizes[several], MOST_NAMES).tolist(), strict=True):
+    for start, size in zip(starts[several].tolist(), np.minimum(sizes[several], MAX_NAMES).tolist(), strict=True):
         names = {words(row) for row in string[order[start : start + size]].tolist()}
         for one, other in itertools.combinations(names, 2):
             mine, theirs = one - other, other - one

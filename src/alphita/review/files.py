@@ -378,10 +378,10 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
             for chunk in chunks(mappings, CHUNK):
                 count += len(chunk)
                 losses.update(lost_anew(writer, header, held, chunk))
-                closed, held = writer.closed(header, [*held, *chunk])
-                file.write(writer.encode(header, closed))
+                complete, held = writer.split_complete(header, [*held, *chunk])
+                file.write(writer.encode(header, complete))
                 for one in chunk:
-                    if (found := writer.unfit(header, one)) is not None:
+                    if (found := writer.validate(header, one)) is not None:
                         rejects.add(f"cannot be written: {found.problem}", line=one.row, field=found.field)
             if held:
                 file.write(writer.encode(header, held))

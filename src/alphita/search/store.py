@@ -42,7 +42,7 @@ KIND = "product_search"
 REBUILD = "build it again: alphita search build --model MODEL -t TERMINOLOGY -o X.search --force"
 CATALOGUE, PREDICTED, PROJECTION = "catalogue.json", "predicted.npy", "projection.safetensors"
 # `predicted` is measured on so many triples; below this AUC `fused` leaves it out.
-TRIPLES_ASKED, LEAST_AUC = 500, 0.8
+TRIPLES_ASKED, MIN_AUC = 500, 0.8
 
 
 def build(
@@ -149,7 +149,7 @@ class Opened:
     @property
     def predicts(self) -> bool:
         """Whether the projection tells products that have a value from those that lack it (see `told_apart`)."""
-        return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= LEAST_AUC
+        return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= MIN_AUC
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Make sure that `encoder` is the one that made the vectors."""

@@ -21,7 +21,7 @@ from alphita.terminology.model import Tables
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Terminology
 
 # At least so many of the concepts under the old prefix stand under the new one, with their number and name.
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 
 
 def changed_prefixes(old: Terminology, new: Terminology) -> dict[str, str]:
@@ -32,7 +32,7 @@ def changed_prefixes(old: Terminology, new: Terminology) -> dict[str, str]:
     total = dict(gone.group_by("prefix").len().iter_rows())
     same = gone.join(come, on=["number", "name"], suffix="_now").group_by("prefix", "prefix_now").len()
     best = same.sort("len", "prefix_now", descending=[True, False]).unique("prefix", keep="first", maintain_order=True)
-    return {prefix: now for prefix, now, count in best.iter_rows() if count >= LEAST_SHARE * total[prefix]}
+    return {prefix: now for prefix, now, count in best.iter_rows() if count >= MIN_SHARE * total[prefix]}
 
 
 def under(curie: str, changed: dict[str, str]) -> str:

@@ -174,7 +174,7 @@ INVERSE = {"skos:broadMatch": "skos:narrowMatch", "skos:narrowMatch": "skos:broa
 # kind -> how strong a claim is; over a third concept the weaker of its two statements counts, and one more.
 STRENGTH = {"exact": 0, "close": 2, "xref": 4, "code": 4, "classification": 6}
 # A third concept that more than so many refer to is no meaning but a placeholder.
-MOST_OVER_ONE = 50
+MAX_OVER_ONE = 50
 
 
 class Options(Config):
@@ -372,8 +372,8 @@ class Claims:
     ) -> Iterable[tuple[int, int, int, Policy, Evidence]]:
         """Yield the pairs of concepts that refer to the same concept outside."""
         for third, citing in over.items():
-            if len({node for node, _, _ in citing}) > MOST_OVER_ONE:
-                self.dropped[f"ids that more than {MOST_OVER_ONE} concepts refer to: nothing is joined over them"] += 1
+            if len({node for node, _, _ in citing}) > MAX_OVER_ONE:
+                self.dropped[f"ids that more than {MAX_OVER_ONE} concepts refer to: nothing is joined over them"] += 1
                 continue
             for (node, kind, statement), (other, other_kind, other_statement) in combinations(citing, 2):
                 if node == other or self.nodes.sources[node] == self.nodes.sources[other]:

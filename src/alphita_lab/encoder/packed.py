@@ -24,7 +24,7 @@ from alphita_lab.encoder.flat_bert import first_position
 TOKENS, ROWS, LENGTH = 128, 16, 4
 # Rows of near lengths attend together; fewer than so many join the next longer ones. A GPU rather pads than starts many
 # small kernels.
-LEAST_ROWS = {"cpu": 16, "cuda": 512}
+MIN_ROWS = {"cpu": 16, "cuda": 512}
 
 
 class _Group:
@@ -93,7 +93,7 @@ class Packing:
         first = np.empty_like(starts)
         first[order] = np.cumsum(ordered) - ordered
         self.first = torch.from_numpy(first).to(device)
-        ends = _ends(ordered, LEAST_ROWS.get(device.type, LEAST_ROWS["cuda"]))
+        ends = _ends(ordered, MIN_ROWS.get(device.type, MIN_ROWS["cuda"]))
         self.groups = [_Group(ordered[row:end], device) for row, end in itertools.pairwise([0, *ends])]
 
     def lay_out(self, values: NDArray[np.integer[Any]]) -> torch.Tensor:

@@ -16,7 +16,7 @@ from alphita.config import Config
 # What does not decide the vectors: a run may be gone on with under others of these.
 ENGINE_ONLY = ("checkpoint_every",)
 # Of a training whose epochs are not given: with a falling rate, and with a constant one.
-STEPS, LEAST_EPOCHS, MOST_EPOCHS = 8_000, 16, 200
+STEPS, MIN_EPOCHS, MAX_EPOCHS = 8_000, 16, 200
 # Share of the steps in which the learning rate rises.
 WARMUP = 0.05
 
@@ -65,8 +65,8 @@ class GraphTraining(Config):
     def epochs_of(self, triples: int) -> int:
         """Return the passes over so many training triples, at most."""
         if self.schedule == "constant":
-            return self.epochs or MOST_EPOCHS
-        return self.epochs or max(LEAST_EPOCHS, math.ceil(STEPS / self.steps_an_epoch(triples)))
+            return self.epochs or MAX_EPOCHS
+        return self.epochs or max(MIN_EPOCHS, math.ceil(STEPS / self.steps_an_epoch(triples)))
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of step `step`, from 0, of `steps`."""

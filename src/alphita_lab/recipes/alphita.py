@@ -161,7 +161,7 @@ def train(
 
     return run.fit(
         TermSteps.of(run, strings, draw, loss),
-        data.told(),
+        data.describe(),
         length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
         evaluate=names.dev,
         final=data.dev,

@@ -211,7 +211,7 @@ def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> d
 
     return run.fit(
         TermSteps.of(run, [*names.strings, *texts.strings], pairs.batch, loss),
-        data.told(),
+        data.describe(),
         length=_length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate),
         evaluate=names.dev,
         final=data.dev,

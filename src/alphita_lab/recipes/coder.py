@@ -151,7 +151,7 @@ def train(
     relations, loss = objective(config, len(labels), run.encoder.dim)
     return run.fit(
         TermSteps.of(run, names.strings, draw, loss),
-        names.told(),
+        names.describe(),
         modules={"relations": relations} if config.mu > 0 else {},
         evaluate=names.dev,
         fields={"relation_labels": labels},

@@ -150,4 +150,4 @@ def train(
 
     # Loop, and the model.
     steps = TermSteps.of(run, names.strings, draw, loss)
-    return run.fit(steps, names.told(), evaluate=names.dev, before_step=mine, fence=config.refresh_every)
+    return run.fit(steps, names.describe(), evaluate=names.dev, before_step=mine, fence=config.refresh_every)

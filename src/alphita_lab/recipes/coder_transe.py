@@ -141,7 +141,7 @@ def train(
         modules["semantic_types"] = SemanticTypeHead(run.encoder.dim, len(types.names))
     return run.fit(
         TermSteps.of(run, names.strings, draw, objective(config, modules)),
-        names.told(),
+        names.describe(),
         modules=modules,
         evaluate=names.dev,
         fields={"relation_labels": labels, "semantic_types": types.names if types is not None else []},

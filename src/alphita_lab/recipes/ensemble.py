@@ -133,7 +133,7 @@ def train(
 
     return run.fit(
         TermSteps.of(run, data.strings, draw, loss),
-        data.told(),
+        data.describe(),
         length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
         evaluate=data.names.dev,
     )
@@ -146,9 +146,9 @@ class _Data:
     strings: list[str]
     names: TrainingNames
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a line on how much it is."""
-        return f"{self.names.told()}; strings: {len(self.strings):,}"
+        return f"{self.names.describe()}; strings: {len(self.strings):,}"
 
 
 def _read(terminology: Terminology, config: Config, split: Split | None) -> _Data:

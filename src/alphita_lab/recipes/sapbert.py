@@ -114,4 +114,4 @@ def train(
         return {"loss": mined_term_term(e, given["concept"], margin=config.margin, **constants)}
 
     # Loop, and the model.
-    return run.fit(TermSteps.of(run, names.strings, draw, loss), names.told(), evaluate=names.dev)
+    return run.fit(TermSteps.of(run, names.strings, draw, loss), names.describe(), evaluate=names.dev)

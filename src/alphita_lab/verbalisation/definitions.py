@@ -24,7 +24,7 @@ from alphita.terminology.text import clean
 from alphita_lab.verbalisation.withheld import Withheld, split, words
 
 FEWEST_WORDS = 3
-MOST_CHARACTERS = 1_000
+MAX_CHARACTERS = 1_000
 ROWS = 65_536  # read at a time
 
 _TAG = re.compile(r"</?(?:a|b|br|div|em|i|li|p|span|strong|sub|sup|ul)\b[^<>]*>", re.IGNORECASE)
@@ -149,9 +149,9 @@ def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Coun
     if length < FEWEST_WORDS:
         counts[f"{kind}: fewer than {FEWEST_WORDS} words"] += 1
         return None
-    if len(told) > MOST_CHARACTERS:
-        counts[f"{kind}: cut to {MOST_CHARACTERS:,} characters"] += 1
-        told = shortened(told, MOST_CHARACTERS)
+    if len(told) > MAX_CHARACTERS:
+        counts[f"{kind}: cut to {MAX_CHARACTERS:,} characters"] += 1
+        told = shortened(told, MAX_CHARACTERS)
     if withheld.is_in(told):
         counts[f"{kind}: holds a held-out string"] += 1
         return None

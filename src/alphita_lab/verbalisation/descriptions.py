@@ -30,8 +30,8 @@ from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.verbalisation.withheld import Withheld
 
-MOST_FACTS = 4
-MOST_PARENTS = 2
+MAX_FACTS = 4
+MAX_PARENTS = 2
 CONCEPTS = 65_536  # worked on at a time
 
 T = TypeVar("T")
@@ -133,14 +133,14 @@ def tell(
     draws: _Draws, parents: list[str], types: list[str], attributes: list[tuple[str, str]], most: int
 ) -> Iterator[str]:
     """Yield at most `most` sentences, each of other facts and of at most four."""
-    parents, types = draws.some(parents, most * MOST_PARENTS), draws.some(types, most)
-    attributes = draws.some(attributes, most * MOST_FACTS)
+    parents, types = draws.some(parents, most * MAX_PARENTS), draws.some(types, most)
+    attributes = draws.some(attributes, most * MAX_FACTS)
     told: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
     place = 0
     for number in range(most):
-        above = _turn(parents, number * MOST_PARENTS, 1 + draws.below(MOST_PARENTS))
+        above = _turn(parents, number * MAX_PARENTS, 1 + draws.below(MAX_PARENTS))
         kind = types[number % len(types)] if types and (not above or draws.below(2)) else None
-        room = MOST_FACTS - len(above) - (kind is not None)
+        room = MAX_FACTS - len(above) - (kind is not None)
         # The first one tells as much as there is room for.
         said = _turn(attributes, place, room if number == 0 else 1 + draws.below(room))
         place += len(said)

@@ -24,9 +24,9 @@ from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, whole_characters
 from alphita_lab.verbalisation.prompts import UNKNOWN
 
-MOST_CHARACTERS = 1_500
+MAX_CHARACTERS = 1_500
 SYNC_EVERY = 20  # answers
-MOST_FAILURES = 5  # concepts in a row
+MAX_FAILURES = 5  # concepts in a row
 WARN_AT = 5  # concepts with the same text
 
 _REFUSAL = re.compile(
@@ -44,7 +44,7 @@ def generate(
     *,
     attempts: int = 3,
     wait: float = 1.0,
-    longest: int = MOST_CHARACTERS,
+    longest: int = MAX_CHARACTERS,
 ) -> dict[str, int]:
     """Ask for each prompt's definition and append it to `output`; go on where an earlier run was stopped."""
     output = Path(output)
@@ -71,7 +71,7 @@ def generate(
                 except _Failed as error:
                     counts["failed"] += 1
                     failures += 1
-                    if failures == MOST_FAILURES:
+                    if failures == MAX_FAILURES:
                         raise AlphitaError(
                             f"the generator failed for {failures} concepts in a row, the last one {concept_id}: "
                             f"{error}; what was answered is in {output}, and the same call goes on from there"
@@ -105,7 +105,7 @@ def _is_repeated(answer: str, texts: Counter[str]) -> bool:
     return texts[key] > 1
 
 
-def wrong(answer: str, longest: int = MOST_CHARACTERS) -> str | None:
+def wrong(answer: str, longest: int = MAX_CHARACTERS) -> str | None:
     """Say what is wrong with an answer: empty, too long, a refusal; None for nothing."""
     if not clean(answer):
         return "empty"

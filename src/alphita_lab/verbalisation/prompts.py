@@ -21,8 +21,8 @@ from alphita_lab.verbalisation.definitions import tidy
 from alphita_lab.verbalisation.descriptions import readable, templates
 from alphita_lab.verbalisation.withheld import Withheld
 
-MOST_NAMES = 8
-MOST_NEIGHBOURS = 8
+MAX_NAMES = 8
+MAX_NEIGHBOURS = 8
 UNKNOWN = "UNKNOWN"  # what a model is to answer that does not know
 TASK = (
     "Write a definition of the medical concept below, in English, in one to three sentences (at most 80 words). Say"
@@ -54,11 +54,11 @@ def prompt(terminology: Terminology, row: int, withheld: Withheld | None = None)
     parents = _apart(terminology.parents(row), row, hidden)
     children = _apart(terminology.children(row), row, hidden)
     siblings: dict[int, None] = {}
-    for parent in parents[:MOST_NEIGHBOURS].tolist():
-        siblings |= dict.fromkeys(_apart(terminology.children(parent)[: 4 * MOST_NEIGHBOURS], row, hidden).tolist())
+    for parent in parents[:MAX_NEIGHBOURS].tolist():
+        siblings |= dict.fromkeys(_apart(terminology.children(parent)[: 4 * MAX_NEIGHBOURS], row, hidden).tolist())
     types = dict.fromkeys(terminology.semantic_types_of(row))
     lines = [
-        ("Names", list(names)[:MOST_NAMES]),
+        ("Names", list(names)[:MAX_NAMES]),
         ("Semantic types", [name for name in types if not hidden.is_in(name)]),
         ("Is a kind of", _names(terminology, parents, hidden)),
         ("Narrower concepts", _names(terminology, children, hidden)),
@@ -138,7 +138,7 @@ def _relations(terminology: Terminology, row: int, withheld: Withheld) -> list[t
         label = terminology.relation_labels[relation]
         if relation not in terminology.parent_relations and templates().of_relation(label) is not None:
             children.setdefault((readable(label) or "related to").capitalize(), []).append(tail)
-    shown = list(children.items())[:MOST_NEIGHBOURS]
+    shown = list(children.items())[:MAX_NEIGHBOURS]
     return [(label, _names(terminology, np.unique(tails), withheld)) for label, tails in shown]
 
 
@@ -154,7 +154,7 @@ def _names(terminology: Terminology, rows: Collection[Any] | NDArray[Any], withh
         name = str(terminology.concept_names[row].as_py())
         if not terminology.retired[row] and not withheld.is_in(name):
             lines.append(name)
-        if len(lines) == MOST_NEIGHBOURS:
+        if len(lines) == MAX_NEIGHBOURS:
             break
     return lines
 

@@ -21,7 +21,7 @@ import pytest
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MOST_DEATHS, Engine, Receipt, SameVersion
+from alphita.jobs.engines.engine import MAX_DEATHS, Engine, Receipt, SameVersion
 from tests.waiting import SECONDS, has_ended, wait_until
 
 # How long a slow task takes, if it is not stopped.
@@ -151,10 +151,10 @@ def a_killed_worker_costs_its_own_task(engine: Engine, folder: Path) -> None:
 
 
 def a_task_that_kills_its_workers_is_given_up(engine: Engine, folder: Path) -> None:
-    with pytest.raises(AlphitaError, match=f"task 2 ended {MOST_DEATHS} workers") as caught:
+    with pytest.raises(AlphitaError, match=f"task 2 ended {MAX_DEATHS} workers") as caught:
         list(engine.run(Squares(str(folder), dies=2), range(4), what="Squaring"))
     assert "--resume" in str(caught.value)
-    assert noted(folder, "begun")[2] == MOST_DEATHS
+    assert noted(folder, "begun")[2] == MAX_DEATHS
 
 
 def closing_stops_what_is_at_work(engine: Engine, folder: Path) -> None:

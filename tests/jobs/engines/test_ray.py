@@ -19,7 +19,7 @@ from alphita.index.store import Index, build
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
 from alphita.jobs.engines import ray as engines
 from alphita.jobs.engines import ray_dataset
-from alphita.jobs.engines.engine import MOST_DEATHS
+from alphita.jobs.engines.engine import MAX_DEATHS
 from alphita.jobs.engines.ray_dataset import normalize_dataset
 from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
@@ -107,7 +107,7 @@ def test_workers_that_cannot_start_end_the_job(engine, tmp_path, monkeypatch):
     with pytest.raises(AlphitaError, match=r"Squaring: Ray could not start a worker: The actor died.*--resume"):
         pids(engine, tmp_path, range(2))
     # Of two workers, another may be starting when the last start fails.
-    assert counted.times in (MOST_DEATHS * 2, MOST_DEATHS * 2 + 1)
+    assert counted.times in (MAX_DEATHS * 2, MAX_DEATHS * 2 + 1)
     assert not noted(tmp_path, "begun")
 
 

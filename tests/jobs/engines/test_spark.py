@@ -19,7 +19,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
-from alphita.jobs.engines.engine import MOST_DEATHS
+from alphita.jobs.engines.engine import MAX_DEATHS
 from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.jobs.engines.engine_contract import CASES, GO_ON, Squares
@@ -197,11 +197,11 @@ def _start(workers, address, gpus=0.0) -> None:
 @pytest.mark.parametrize(
     ("workers", "address", "master"),
     [
-        (3, None, f"local[3,{MOST_DEATHS}]"),
-        (None, None, f"local[{machine.cores()},{MOST_DEATHS}]"),
-        (None, "local[5]", f"local[5,{MOST_DEATHS}]"),
-        (None, "local[*]", f"local[{machine.cores()},{MOST_DEATHS}]"),
-        (2, "local[5, 1]", f"local[2,{MOST_DEATHS}]"),
+        (3, None, f"local[3,{MAX_DEATHS}]"),
+        (None, None, f"local[{machine.cores()},{MAX_DEATHS}]"),
+        (None, "local[5]", f"local[5,{MAX_DEATHS}]"),
+        (None, "local[*]", f"local[{machine.cores()},{MAX_DEATHS}]"),
+        (2, "local[5, 1]", f"local[2,{MAX_DEATHS}]"),
         (2, "spark://a:7077,b:7077", "spark://a:7077,b:7077"),
         (None, "yarn", "yarn"),
         (None, "k8s://https://host:6443", "k8s://https://host:6443"),
@@ -213,7 +213,7 @@ def test_masters(workers, address, master):
 
 def test_settings():
     settings = spark.settings_of("spark://a:7077", 4, 0.25)
-    assert settings["spark.task.maxFailures"] == str(MOST_DEATHS)
+    assert settings["spark.task.maxFailures"] == str(MAX_DEATHS)
     assert settings["spark.cores.max"] == "4"
     assert (settings["spark.task.resource.gpu.amount"], settings["spark.executor.resource.gpu.amount"]) == ("0.25", "1")
     settings = spark.settings_of("yarn", 4, 2)
@@ -228,7 +228,7 @@ def test_settings():
         ("ModuleNotFoundError: No module named 'alphita'", f"no module 'alphita'; install .*{alphita.__version__}"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", "set PYSPARK_PYTHON"),
         ('java.io.IOException: Cannot run program "/x/python": error=2', "no '/x/python'; set PYSPARK_PYTHON"),
-        ("Task 1 in stage 4.0 failed 3 times, most recent failure: crashed", f"task 31 ended {MOST_DEATHS} workers"),
+        ("Task 1 in stage 4.0 failed 3 times, most recent failure: crashed", f"task 31 ended {MAX_DEATHS} workers"),
         ("SparkContext was shut down\nat org.apache", r"Spark ended the job: SparkContext was shut down$"),
     ],
 )

@@ -100,7 +100,7 @@ def test_shortened():
 
 
 def test_fit_counts_why(monkeypatch):
-    monkeypatch.setattr(definitions, "MOST_CHARACTERS", 40)
+    monkeypatch.setattr(definitions, "MAX_CHARACTERS", 40)
     counts: Counter[str] = Counter()
     withheld = Withheld({"secret name"}, None, 1)
 

@@ -55,7 +55,7 @@ def test_long_lists_are_cut(make):
     rows = [{"id": "T:000", "term": "above"}]
     rows += [{"id": f"T:{n:03}", "term": f"below {n}", "parent": "T:000"} for n in range(1, 90)]
     terminology = make(rows, [])
-    assert fields(prompt(terminology, 0))["Narrower concepts"].count(";") == module.MOST_NEIGHBOURS - 1
+    assert fields(prompt(terminology, 0))["Narrower concepts"].count(";") == module.MAX_NEIGHBOURS - 1
     assert len(prompt(terminology, 50)) < len(module.TASK) + 200
 
 

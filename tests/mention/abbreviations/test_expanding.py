@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, UsageError
 from alphita.index.store import build
 from alphita.mention.abbreviations import expanding as abbreviations
-from alphita.mention.abbreviations.expanding import MOST, MOST_SPANS, Abbreviations, Expansion
+from alphita.mention.abbreviations.expanding import MAX_SPANS, MOST, Abbreviations, Expansion
 from alphita.mention.abbreviations.short_forms import Meaning
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -378,8 +378,8 @@ def test_the_work_grows_no_faster_than_the_mention(monkeypatch):
 
 
 def test_of_a_whole_text_the_first_abbreviations_are_written_out():
-    [found] = KNOWN.expand("CHF, " * (MOST_SPANS + 1))
-    assert found.string == "congestive heart failure, " * MOST_SPANS + "CHF"
+    [found] = KNOWN.expand("CHF, " * (MAX_SPANS + 1))
+    assert found.string == "congestive heart failure, " * MAX_SPANS + "CHF"
 
 
 def test_saving_keeps_terminology_and_list_but_no_input(tmp_path):

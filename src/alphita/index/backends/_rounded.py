@@ -34,7 +34,7 @@ HALVED = 2.0**-9 + 2.0**-13
 # Bytes of products at once.
 PRODUCTS_BYTES = 32 * 2**20
 # Groups and candidates of one query; where more are as near as that, it is compared with all.
-MOST_GROUPS, MOST = 256, 512
+MAX_GROUPS, MOST = 256, 512
 # Without fast products: rows that FAISS finds beyond those wanted. With 64, one query in thirty is compared with all.
 SPARE = 192
 # Queries at once below which FAISS compares whole numbers faster than all, and torch whole numbers faster than bf16.
@@ -130,7 +130,7 @@ class Rounded:
             products = torch._int_mm(whole, self._numbers)[:q]
         products[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
         behind = np.where(finite, margin, 0)
-        query, row, _, _ = reaching(products, k, lambda bound: bound - behind, most=MOST_GROUPS)
+        query, row, _, _ = reaching(products, k, lambda bound: bound - behind, most=MAX_GROUPS)
         count = np.bincount(query, minlength=q)
         # Of too many groups there is none.
         unsure = ~finite | (count == 0) | (count > MOST)

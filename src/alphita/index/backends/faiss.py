@@ -35,7 +35,7 @@ COPIED_UP_TO_BYTES = 2 * 2**30
 # Queries at once for which torch is loaded where the encoder does without: that takes seconds, and 0.3 GB.
 LOADS_TORCH = 256
 # So many more queries than were answered by the copy had to be compared with all after it: it is not asked any more.
-MOST_IN_VAIN = 200
+MAX_IN_VAIN = 200
 
 
 class FaissBackend:
@@ -61,7 +61,7 @@ class FaissBackend:
         except MemoryError:
             # It is slower without.
             return _compare(queries, self.vectors, k)
-        if not copy.serves(len(queries), k) or self._in_vain > MOST_IN_VAIN:
+        if not copy.serves(len(queries), k) or self._in_vain > MAX_IN_VAIN:
             return _compare(queries, self.vectors, k)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         at_once = copy.at_once()

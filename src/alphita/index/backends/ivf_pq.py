@@ -25,7 +25,7 @@ DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) w
 FILE = "ivf_pq.faiss"
 # Numbers that one 4-bit code stands for.
 NUMBERS_A_CODE = 4
-MOST_LISTS = 8192
+MAX_LISTS = 8192
 TRAINED_ON_A_LIST = 40
 ROUNDS = 12
 ADDED_AT_ONCE = 100_000
@@ -63,7 +63,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     n, dim = vectors.shape
     if n < approximate.FEWEST:
         return {}
-    lists = min(MOST_LISTS, 2 ** round(math.log2(2 * math.sqrt(n))))
+    lists = min(MAX_LISTS, 2 ** round(math.log2(2 * math.sqrt(n))))
     codes = next(dim // size for size in range(NUMBERS_A_CODE, 0, -1) if dim % size == 0)
     inverted: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
     inverted.cp.niter = ROUNDS

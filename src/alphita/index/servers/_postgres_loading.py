@@ -63,7 +63,7 @@ STEPS = ((40, 1), (100, 1), (200, 1), (300, 1), (400, 1), (700, 1), (1000, 1), (
 QUERIES_AT_ONCE = 64
 # Memory for building the graph: what it takes to hold all of it, for pgvector is many times slower otherwise; beyond
 # this only what the server's administrator has set.
-MOST_MEMORY_KB = 8 << 20
+MAX_MEMORY_KB = 8 << 20
 BYTES_A_NEIGHBOUR = 24
 
 TABLES: tuple[LiteralString, ...] = (
@@ -224,7 +224,7 @@ def _link(connection: psycopg.Connection, schema: str, content: Content, graph: 
 
     n, dim = content.vectors.shape
     links = 2 * graph["neighbours"] * BYTES_A_NEIGHBOUR
-    memory = min(int(n * (2 * dim + links + 200) * 1.25) >> 10, MOST_MEMORY_KB)
+    memory = min(int(n * (2 * dim + links + 200) * 1.25) >> 10, MAX_MEMORY_KB)
     connection.execute(
         "SELECT set_config(name, greatest(setting::bigint, %s) || unit, true) FROM pg_settings "
         "WHERE name = 'maintenance_work_mem'",

@@ -23,7 +23,7 @@ from alphita.registry import unknown
 
 ENGINES = ("processes", "ray", "spark")
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 # Seconds for a cluster to take a connection.
 TO_CONNECT = 5.0
 # What a task gives back: small, of JSON values.
@@ -77,7 +77,7 @@ class Engine(Protocol):
             what: what they do, for messages and the engine's own pages: "Normalising".
 
         Raises:
-            AlphitaError: what a task raised; or a task's workers died `MOST_DEATHS` times.
+            AlphitaError: what a task raised; or a task's workers died `MAX_DEATHS` times.
         """
         ...
 
@@ -174,7 +174,7 @@ class Bench:
 def gave_up(what: str, task: int) -> AlphitaError:
     """Return the error for a task that killed its workers."""
     return AlphitaError(
-        f"{what}: task {task} ended {MOST_DEATHS} workers that did it, so it is given up; is their memory enough? "
+        f"{what}: task {task} ended {MAX_DEATHS} workers that did it, so it is given up; is their memory enough? "
         "What is finished is kept, and the job goes on with --resume"
     )
 

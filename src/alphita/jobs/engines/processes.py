@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 
 from alphita import machine
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MOST_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed
+from alphita.jobs.engines.engine import MAX_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed
 
 SECONDS_TO_STOP = 10.0
 
@@ -79,7 +79,7 @@ class Processes(Engine):
                     except (EOFError, OSError):
                         self._end(process)
                         deaths[task] += 1
-                        if deaths[task] >= MOST_DEATHS:
+                        if deaths[task] >= MAX_DEATHS:
                             raise gave_up(what, task) from None
                         waiting.appendleft(task)
                         self._start(opening).give(waiting, what)

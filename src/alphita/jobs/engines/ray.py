@@ -18,7 +18,7 @@ from typing import Any
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError, require
 from alphita.jobs.engines.engine import (
-    MOST_DEATHS,
+    MAX_DEATHS,
     Bench,
     Engine,
     Opening,
@@ -119,7 +119,7 @@ class RayEngine(Engine):
         self.release(down_to=len(tasks))
         asked: dict[Any, _Asked] = {}
         # Where a machine goes, all that it was starting fails at once.
-        most_starts = MOST_DEATHS * self._workers
+        most_starts = MAX_DEATHS * self._workers
         try:
             packed = sealed(opening)
             while left := len(waiting) + sum(one.task is not None for one in asked.values()):
@@ -142,7 +142,7 @@ class RayEngine(Engine):
                         failed_starts, problem = failed_starts + one.new, _first_line(error)
                         continue
                     deaths[one.task] += 1
-                    if deaths[one.task] == MOST_DEATHS:
+                    if deaths[one.task] == MAX_DEATHS:
                         raise gave_up(what, one.task) from None
                     waiting.appendleft(one.task)
                     continue

@@ -24,7 +24,7 @@ import alphita
 from alphita import errors, machine
 from alphita.errors import AlphitaError, UsageError
 from alphita.jobs.engines.engine import (
-    MOST_DEATHS,
+    MAX_DEATHS,
     Bench,
     Engine,
     Opening,
@@ -264,7 +264,7 @@ def master_of(workers: int | None, address: str | None) -> str:
     """Return the master to give to Spark."""
     if local := re.fullmatch(r"local(\[(\d+|\*)(,\s*\d+)?\])?", address or "local"):
         cores = local[2] if (local[2] or "*") != "*" else machine.cores()
-        return f"local[{workers or cores},{MOST_DEATHS}]"
+        return f"local[{workers or cores},{MAX_DEATHS}]"
     assert address is not None
     if address.startswith("sc://"):
         raise UsageError(
@@ -279,7 +279,7 @@ def master_of(workers: int | None, address: str | None) -> str:
 def settings_of(master: str, workers: int | None, gpus: float) -> dict[str, str]:
     """Return Spark's settings; others come from its own spark-defaults.conf."""
     settings = {
-        "spark.task.maxFailures": str(MOST_DEATHS),
+        "spark.task.maxFailures": str(MAX_DEATHS),
         "spark.python.worker.reuse": "true",
         # A worker whose task is no longer wanted is killed when Spark sees that, within two seconds.
         "spark.python.task.killTimeout": "0",

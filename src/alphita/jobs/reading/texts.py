@@ -117,8 +117,8 @@ class Texts:
             line = content.count(b"\n", 0, error.start) + 1
             problem = f"not valid {self.encoding} text; say --encoding, as cp1252, or convert it"
             return Unusable(source, line, None, content[error.start : error.start + 8].hex(" "), problem)
-        unfit = _problem(text)
-        return Document(name, text, source) if unfit is None else Unusable(source, 1, None, None, unfit)
+        validate = _problem(text)
+        return Document(name, text, source) if validate is None else Unusable(source, 1, None, None, validate)
 
     def _rows(self) -> Iterator[Document | Unusable]:
         table = MentionFile(self.path, column=self._column(), code_column=self.id_column, encoding=self.encoding)
@@ -127,9 +127,9 @@ class Texts:
                 why = row.problem or "no text"
                 yield Unusable(table.name, row.line, row.field or self.column, row.value, why)
                 continue
-            unfit = _problem(row.mention)
-            if unfit is not None:
-                yield Unusable(table.name, row.line, self.column or DEFAULT_COLUMN, None, unfit)
+            validate = _problem(row.mention)
+            if validate is not None:
+                yield Unusable(table.name, row.line, self.column or DEFAULT_COLUMN, None, validate)
                 continue
             yield Document(row.code or str(row.number), row.mention, table.name, row.line)
 

@@ -28,7 +28,7 @@ PLUGINS = Group(
     "alphita.formats",
     (
         *("DESCRIPTION", "SUFFIXES", "STREAMS", "READS", "PREFIXED", "LOSSES"),
-        *("begin", "closed", "encode", "finish", "unfit", "losses", "read"),
+        *("begin", "split_complete", "encode", "finish", "validate", "losses", "read"),
     ),
 )
 
@@ -126,7 +126,9 @@ class Format(Protocol):
         """
         ...
 
-    def closed(self, header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    def split_complete(
+        self, header: Header, mappings: Sequence[Mapping]
+    ) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
         """Part mappings that come in runs: those that what follows cannot change, and those to encode together with it.
 
         Of the latter there are as few as there can be, however long a mention goes on.
@@ -136,7 +138,7 @@ class Format(Protocol):
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
         """Return what is appended for some mappings: all those of one mention, or of several.
 
-        What it cannot write (see `unfit`), it leaves out.
+        What it cannot write (see `validate`), it leaves out.
 
         Raises:
             UsageError: a concept of a prefix that is not declared.
@@ -150,7 +152,7 @@ class Format(Protocol):
         """
         ...
 
-    def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
+    def validate(self, header: Header, mapping: Mapping) -> Problem | None:
         """Return why a mapping that ought to be written cannot be, or None."""
         ...
 

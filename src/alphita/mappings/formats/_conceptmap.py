@@ -85,8 +85,10 @@ class Document:
             _curies.fhir_system(header, header.source_vocabulary)
         return b""
 
-    def closed(self, header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-        """Return all as closed: no mapping changes another."""
+    def split_complete(
+        self, header: Header, mappings: Sequence[Mapping]
+    ) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+        """Return all as complete: no mapping changes another."""
         return mappings, ()
 
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
@@ -94,7 +96,7 @@ class Document:
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
         for one in _losses.one_by_one(mappings):
-            if _left_out(header, one) or self.unfit(header, one):
+            if _left_out(header, one) or self.validate(header, one):
                 continue
             system, target = _target(self._release, header, one)
             lines.append(
@@ -149,7 +151,7 @@ class Document:
         if nils:
             header.tell(f"{out}: {nils:,} NILs of a code and string that have a target as well were left out")
 
-    def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
+    def validate(self, header: Header, mapping: Mapping) -> Problem | None:
         """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""
         if _left_out(header, mapping):
             return None
@@ -171,7 +173,7 @@ class Document:
         whole: Counter[str] = Counter()
         pairs = []
         for one in _losses.one_by_one(mappings):
-            problem = self.unfit(header, one)
+            problem = self.validate(header, one)
             why = _left_out(header, one) or (problem and problem.problem)
             if why:
                 whole[why] += 1

@@ -40,7 +40,7 @@ def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
     return dict(counts)
 
 
-def telling_unread(
+def warn_unused_columns(
     rows: Iterable[tuple[int, Dictionary[str, T]]], known: Collection[str], path: Path, tell: Callable[[str], None]
 ) -> Iterator[tuple[int, Dictionary[str, T]]]:
     """Yield the rows of a file; after the last, tell which columns with values are none of `known`."""

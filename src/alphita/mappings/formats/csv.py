@@ -37,8 +37,8 @@ def begin(header: Header) -> bytes:
     return (",".join(header.columns) + "\n").encode()
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as closed: no mapping changes another."""
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as complete: no mapping changes another."""
     return mappings, ()
 
 
@@ -55,7 +55,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     part.replace(out)
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return None: a plain table holds every mapping."""
     return None
 
@@ -68,7 +68,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
     rows = textio.table(path, delimiter, _plain.NEEDED, rejects)
-    for line, cells in _losses.telling_unread(rows, COLUMNS, path, header.tell):
+    for line, cells in _losses.warn_unused_columns(rows, COLUMNS, path, header.tell):
         mapping = _plain.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

@@ -78,9 +78,9 @@ class _R4:
 
 _DOCUMENT = _conceptmap.Document(_R4())
 begin = _DOCUMENT.begin
-closed = _DOCUMENT.closed
+split_complete = _DOCUMENT.split_complete
 encode = _DOCUMENT.encode
 finish = _DOCUMENT.finish
-unfit = _DOCUMENT.unfit
+validate = _DOCUMENT.validate
 losses = _DOCUMENT.losses
 read = _DOCUMENT.read

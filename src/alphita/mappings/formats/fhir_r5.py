@@ -117,9 +117,9 @@ def _canonical(system: str, version: str) -> str:
 
 _DOCUMENT = _conceptmap.Document(_R5())
 begin = _DOCUMENT.begin
-closed = _DOCUMENT.closed
+split_complete = _DOCUMENT.split_complete
 encode = _DOCUMENT.encode
 finish = _DOCUMENT.finish
-unfit = _DOCUMENT.unfit
+validate = _DOCUMENT.validate
 losses = _DOCUMENT.losses
 read = _DOCUMENT.read

@@ -74,7 +74,7 @@ def begin(header: Header) -> bytes:
     return b""
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
     """Return the mappings before the last mention, and those of it: its candidates may go on in what follows."""
     start = len(mappings)
     while start and _html_rows.mention(mappings[start - 1]) == _html_rows.mention(mappings[-1]):
@@ -104,7 +104,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
         )
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return None: every mapping can be shown."""
     return None
 

@@ -30,8 +30,8 @@ def begin(header: Header) -> bytes:
     return b""
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as closed: no mapping changes another."""
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as complete: no mapping changes another."""
     return mappings, ()
 
 
@@ -49,7 +49,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     part.replace(out)
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return None: a plain table holds every mapping."""
     return None
 
@@ -63,7 +63,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
     lacking = set(_plain.NEEDED)
     last: Dictionary[str, object] = {}
-    for line, found in _losses.telling_unread(_objects(path, rejects), COLUMNS, path, header.tell):
+    for line, found in _losses.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
         lacking -= found.keys()
         last = found
         mapping = _plain.mapping(found, path, line, rejects)

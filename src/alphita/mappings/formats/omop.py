@@ -70,8 +70,8 @@ def begin(header: Header) -> bytes:
     return (",".join(COLUMNS) + "\n").encode()
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as closed: no mapping changes another."""
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as complete: no mapping changes another."""
     return mappings, ()
 
 
@@ -80,7 +80,7 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for one in _losses.one_by_one(mappings):
-        if not _left_out(header, one) and unfit(header, one) is None:
+        if not _left_out(header, one) and validate(header, one) is None:
             writer.writerow(_row(header, one))
     return text.getvalue().encode("utf-8")
 
@@ -110,7 +110,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
         header.tell(f"{out}: {nils:,} rows with target 0 of a code that has another target were left out")
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""
     if _left_out(header, mapping):
         return None
@@ -140,7 +140,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     whole: Counter[str] = Counter()
     pairs = []
     for one in _losses.one_by_one(mappings):
-        problem = unfit(header, one)
+        problem = validate(header, one)
         why = _left_out(header, one) or (problem and problem.problem)
         if why:
             whole[why] += 1

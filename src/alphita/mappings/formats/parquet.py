@@ -29,8 +29,8 @@ def begin(header: Header) -> bytes:
     return bytes(_schema(header.columns).serialize())
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as closed: no mapping changes another."""
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as complete: no mapping changes another."""
     return mappings, ()
 
 
@@ -63,7 +63,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     part.unlink()
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return None: a plain table holds every mapping."""
     return None
 

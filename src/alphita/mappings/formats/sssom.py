@@ -105,8 +105,8 @@ def begin(header: Header) -> bytes:
     return b""
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as closed: no mapping changes another."""
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as complete: no mapping changes another."""
     return mappings, ()
 
 
@@ -142,7 +142,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
         header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not _subject(header, mapping) and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
@@ -171,7 +171,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     own = {header.source_vocabulary, _only_prefix(file)}
     rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
     number, last = 0, None
-    for line, slots in _losses.telling_unread(rows, SLOTS, path, header.tell):
+    for line, slots in _losses.warn_unused_columns(rows, SLOTS, path, header.tell):
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
         last = subject
@@ -203,7 +203,7 @@ def _count_lost(header: Header, mapping: Mapping, slots: Dictionary[str, str]) -
 
 
 def _fits(header: Header, mapping: Mapping) -> bool:
-    return not (_left_out(mapping) or unfit(header, mapping))
+    return not (_left_out(mapping) or validate(header, mapping))
 
 
 def _left_out(mapping: Mapping) -> str | None:
@@ -213,7 +213,7 @@ def _left_out(mapping: Mapping) -> str | None:
 
 
 def _problem(header: Header, mapping: Mapping) -> str | None:
-    found = unfit(header, mapping)
+    found = validate(header, mapping)
     return found and found.problem
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, csv
-from alphita.mappings.formats.csv import PREFIXED, READS, STREAMS, closed, finish, losses, unfit
+from alphita.mappings.formats.csv import PREFIXED, READS, STREAMS, finish, losses, split_complete, validate
 from alphita.mappings.record import Mapping
 
-__all__ = ["LOSSES", "PREFIXED", "READS", "STREAMS", "closed", "finish", "losses", "unfit"]
+__all__ = ["LOSSES", "PREFIXED", "READS", "STREAMS", "finish", "losses", "split_complete", "validate"]
 DESCRIPTION = "tab-separated, with a header"
 SUFFIXES = (".tsv",)
 LOSSES: tuple[str, ...] = ()

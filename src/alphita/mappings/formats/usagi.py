@@ -13,8 +13,8 @@ have one status: the one its targets agree on; else FLAGGED if one of them is fl
 is left out where the mention has another one, and counted.
 
 Usagi takes neighbouring rows of one code and name for one mention. So a mention that is given several times, one after
-the other, is written once, with the sum of its frequencies, however the mappings come in runs (see `closed`); and a
-target that a file repeats is read once.
+the other, is written once, with the sum of its frequencies, also across runs (see `split_complete`). A target that a file
+repeats is read once.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ def begin(header: Header) -> bytes:
     return (",".join(COLUMNS) + "\n").encode()
 
 
-def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
     """Return the mappings before the last mention, and those of it, as one: it may go on in what follows."""
     before: list[Mapping] = []
     last: list[Mapping] = []
     for mapping in _losses.one_by_one(mappings):
-        if unfit(header, mapping) is not None:
+        if validate(header, mapping) is not None:
             # It is not written, and so it parts no neighbours.
             before.append(mapping)
             continue
@@ -143,7 +143,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     part.replace(out)
 
 
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
+def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not mapping.mention_code and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
@@ -158,7 +158,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     whole: Counter[str] = Counter()
     pairs = []
     for mapping in _losses.one_by_one(mappings):
-        if problem := unfit(header, mapping):
+        if problem := validate(header, mapping):
             whole[problem.problem] += 1
     for mention in _mentions(header, mappings):
         whole["further candidates, but for their concept ids"] += len(mention.candidates)
@@ -180,7 +180,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects)
-    for line, cells in _losses.telling_unread(rows, KNOWN, path, header.tell):
+    for line, cells in _losses.warn_unused_columns(rows, KNOWN, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)
@@ -210,7 +210,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
     """Yield the mentions of those mappings that can be written."""
-    fitting = (mapping for mapping in _losses.one_by_one(mappings) if unfit(header, mapping) is None)
+    fitting = (mapping for mapping in _losses.one_by_one(mappings) if validate(header, mapping) is None)
     for _, group in groupby(fitting, key=_key):
         given = list(group)
         repeated = _times(given) - 1

@@ -22,19 +22,19 @@ from alphita import workbooks
 from alphita.artefact import atomic_file
 from alphita.errors import Rejects, require
 from alphita.mappings.formats import Header, _losses, _plain, parquet
-from alphita.mappings.formats.csv import closed, unfit
+from alphita.mappings.formats.csv import split_complete, validate
 from alphita.mappings.formats.parquet import encode
 from alphita.mappings.record import COLUMNS, Mapping
 
-__all__ = ["closed", "encode", "unfit"]
+__all__ = ["encode", "split_complete", "validate"]
 DESCRIPTION = "Excel's workbook (alphita[excel])"
 SUFFIXES = (".xlsx",)
 STREAMS = False
 READS = True
 PREFIXED = False
 LOSSES = tuple(name for name in COLUMNS if _plain.KINDS[name] is str)
-MOST_ROWS = 1_048_576
-MOST_CHARACTERS = 32_767
+MAX_ROWS = 1_048_576
+MAX_CHARACTERS = 32_767
 SHEET = "mappings"
 EPOCH = datetime.datetime(1980, 1, 1)
 _MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
@@ -58,7 +58,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
         sheet, number = _sheet(book, stream.schema.names), 1
         for batch in stream:
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if number == MOST_ROWS:
+                if number == MAX_ROWS:
                     sheet, number = _sheet(book, stream.schema.names), 1
                 sheet.append([_cell(sheet, value) for value in values])
                 number += 1
@@ -110,7 +110,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def _held(text: str) -> str:
-    return _CONTROLS.sub(" ", text)[:MOST_CHARACTERS]
+    return _CONTROLS.sub(" ", text)[:MAX_CHARACTERS]
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -121,7 +121,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         if name not in names:
             raise _plain.no_column(name, path, names)
     table = ((line, dict(zip(names, cells, strict=True))) for line, cells in rows)
-    for line, cells in _losses.telling_unread(table, COLUMNS, path, header.tell):
+    for line, cells in _losses.warn_unused_columns(table, COLUMNS, path, header.tell):
         mapping = _plain.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

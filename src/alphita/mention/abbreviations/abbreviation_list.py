@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.mention.abbreviations.short_forms import MOST_TOKENS, TOKEN, Meaning, ShortForms, is_shouted, written
+from alphita.mention.abbreviations.short_forms import MAX_TOKENS, TOKEN, Meaning, ShortForms, is_shouted, written
 from alphita.terminology.text import clean
 
 COLUMNS = ("short", "long")
 # Meanings of one short form after expansion, and the length of each.
-MOST_MEANINGS = 8
-MOST_CHARACTERS = 1_000
+MAX_MEANINGS = 8
+MAX_CHARACTERS = 1_000
 
 
 # Signs that a short form may end in.
@@ -66,7 +66,7 @@ def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
             place += 1
             continue
         start = tokens[place].start()
-        for count in range(min(MOST_TOKENS, len(tokens) - place), 0, -1):
+        for count in range(min(MAX_TOKENS, len(tokens) - place), 0, -1):
             end = tokens[place + count - 1].end()
             meanings = _meanings(text[start:end], forms, shouted)
             if not meanings and text[end : end + 1] in SIGNS and text[end : end + 1]:
@@ -130,7 +130,7 @@ def _expanded(path: Path, rows: Sequence[_Row], forms: ShortForms) -> list[Meani
     longs: dict[str, list[str]] = {}
     for short in _innermost_first(path, by_short, needs):
         texts = [text for row in by_short[short] for text in _replaced(path, row, held[id(row)], longs)]
-        longs[short] = list(dict.fromkeys(texts))[:MOST_MEANINGS]
+        longs[short] = list(dict.fromkeys(texts))[:MAX_MEANINGS]
     return [
         Meaning(row.meaning.short, text, (), row.meaning.language)
         for row in rows
@@ -149,10 +149,10 @@ def _replaced(path: Path, row: _Row, found: list[Found], longs: dict[str, list[s
         pieces += [[text[place:start]], list(dict.fromkeys(choices))]
         place = end
     pieces.append([text[place:]])
-    texts = ["".join(choice) for choice in itertools.islice(itertools.product(*pieces), MOST_MEANINGS)]
-    if max(map(len, texts)) > MOST_CHARACTERS:
+    texts = ["".join(choice) for choice in itertools.islice(itertools.product(*pieces), MAX_MEANINGS)]
+    if max(map(len, texts)) > MAX_CHARACTERS:
         raise InputError(
-            f"its expansion has more than {MOST_CHARACTERS} characters",
+            f"its expansion has more than {MAX_CHARACTERS} characters",
             file=path,
             line=row.line,
             field="short",

@@ -27,7 +27,15 @@ from alphita.mention.abbreviations import abbreviation_list
 from alphita.mention.abbreviations.abbreviation_list import inside
 from alphita.mention.abbreviations.from_terms import TeachingTerms
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
-from alphita.mention.abbreviations.short_forms import COMMON, TOKEN, Clinic, Meaning, ShortForms, is_shouted, written
+from alphita.mention.abbreviations.short_forms import (
+    COMMON,
+    TOKEN,
+    ClinicalAbbreviations,
+    Meaning,
+    ShortForms,
+    is_shouted,
+    written,
+)
 from alphita.terminology.languages import primary
 from alphita.terminology.text import clean
 
@@ -38,7 +46,7 @@ Source = Literal["terminology", "input", "list", "clinic"]
 # Expansions of one mention.
 MOST = 8
 # Short forms that are written out in one mention: whoever has more of them gave a whole text.
-MOST_SPANS = 64
+MAX_SPANS = 64
 _FORMAT = 1
 
 
@@ -82,9 +90,12 @@ class Abbreviations:
     """All abbreviations that a normaliser knows."""
 
     def __init__(
-        self, terminology: Iterable[Meaning] = (), listed: Iterable[Meaning] = (), clinic: Clinic | None = None
+        self,
+        terminology: Iterable[Meaning] = (),
+        listed: Iterable[Meaning] = (),
+        clinic: ClinicalAbbreviations | None = None,
     ) -> None:
-        self.clinic = clinic or Clinic()
+        self.clinic = clinic or ClinicalAbbreviations()
         self._sources: dict[Source, ShortForms] = {
             "list": ShortForms(),
             "input": ShortForms(),
@@ -97,7 +108,7 @@ class Abbreviations:
     @classmethod
     def of_index(cls, index: Index) -> Abbreviations:
         """Return the abbreviations that an index's terms teach; only terms of exact scope do."""
-        return cls(TeachingTerms(index).taught.meanings(), clinic=Clinic.of_index(index))
+        return cls(TeachingTerms(index).taught.meanings(), clinic=ClinicalAbbreviations.of_index(index))
 
     def without(self, lost: Iterable[Meaning], gained: Iterable[Meaning] = ()) -> Abbreviations:
         """Return these abbreviations less what the terminology teaches no more, and with what it would teach then."""
@@ -113,7 +124,7 @@ class Abbreviations:
             other._sources["input"].add(meaning)
         return other
 
-    def with_clinic(self, clinic: Clinic) -> Abbreviations:
+    def with_clinic(self, clinic: ClinicalAbbreviations) -> Abbreviations:
         """Return these abbreviations with the clinic's short forms that an index keeps."""
         other = Abbreviations(clinic=clinic)
         other._sources = self._sources
@@ -208,7 +219,7 @@ class Abbreviations:
                 said = (words or set()) | _words(rest)
                 if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, said, language):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
-                    if len(spans) == MOST_SPANS:
+                    if len(spans) == MAX_SPANS:
                         break
         if spans:
             for chosen in itertools.islice(itertools.product(*(span.choices for span in spans)), 2 * MOST):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ABBREVIATION = "abbreviation"
 # A short form that is known of more of a concept's names is told no better by its context.
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 class Taught(NamedTuple):
@@ -110,7 +110,7 @@ def _of_concept(short: str, longs: Sequence[str], preferred: str, language: str 
     long = next((long for long in longs if len(long) > len(short) and stands_for(short, long)), preferred)
     if clean(long) == clean(short):
         return None
-    others = tuple(name for name in longs if name != long)[:MOST_NAMES]
+    others = tuple(name for name in longs if name != long)[:MAX_NAMES]
     return Meaning(short, long, others, language)
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 CHARACTERS = (2, 10)
 WORDS = 2
 # A bracket of more characters defines nothing, and a long form is sought no farther than this many a word.
-MOST_IN_BRACKETS = 400
+MAX_IN_BRACKETS = 400
 CHARACTERS_A_WORD = 30
 
 _BRACKETS = re.compile(r"[()\[\]（）]")
@@ -100,7 +100,7 @@ def _groups(text: str) -> Iterator[tuple[int, int, int]]:
             waiting[text[opening]] -= 1
             if text[opening] == wanted:
                 break
-        if place - opening <= MOST_IN_BRACKETS:
+        if place - opening <= MAX_IN_BRACKETS:
             # Within brackets the long form stands within them as well.
             yield (stack[-1] + 1 if stack else 0), opening, place
 

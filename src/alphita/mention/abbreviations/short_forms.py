@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOKEN = re.compile(r"[^\W_]+\+*")
 # Longer short forms are found as whole mentions only.
-MOST_TOKENS = 3
+MAX_TOKENS = 3
 ORDINARY_LETTERS = 5
 _CASED_RULES = tuple(rule for rule in DEFAULT_RULES if rule != "lowercase")
 
@@ -162,14 +162,14 @@ MOST = 4
 PARTS = 1_000
 
 
-class Clinic:
+class ClinicalAbbreviations:
     """Short forms by the language that they are written in."""
 
     def __init__(self, forms: Mapping[str, ShortForms] | None = None, spoken: frozenset[str] = frozenset()) -> None:
         self._forms, self._spoken = dict(forms or {}), spoken | {ANY}
 
     @classmethod
-    def of_index(cls, index: Index) -> Clinic:
+    def of_index(cls, index: Index) -> ClinicalAbbreviations:
         """Return the short forms that an index keeps, if it keeps any."""
         table = index.segment.short_forms
         if table is None:

@@ -22,7 +22,7 @@ from alphita.terminology.loaders._files import Member
 
 HEAD_BYTES = 64 * 1024
 # No release has so many; a home folder has.
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 _LINE_END = re.compile(r"\r{0,2}\n|\r")
 # A text has none, or a few by mistake.
 _NULS_OF_TEXT = 1 / 1000
@@ -119,8 +119,8 @@ class Look:
 
 def look(path: Path) -> Look:
     """Look at a file or folder."""
-    if path.is_dir() and next(islice(path.rglob("*"), MOST_FILES, None), None) is not None:
-        problem = f"this folder has more than {MOST_FILES:,} files in it"
+    if path.is_dir() and next(islice(path.rglob("*"), MAX_FILES, None), None) is not None:
+        problem = f"this folder has more than {MAX_FILES:,} files in it"
         raise InputError(problem, file=path, remedy="give the folder of the terminology alone")
     if path.exists() and not path.is_dir() and not path.is_file():
         # To open a pipe would be to wait.

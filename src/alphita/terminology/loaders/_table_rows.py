@@ -20,7 +20,7 @@ from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Block, Member
 
 # Of a row. Where each row opens a quote by mistake, so many are looked at again and again.
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 # What stands between cells, the likelier first.
 DELIMITERS = ",\t;|"
 # Before the first block, for a header of several lines has let some wait.
@@ -204,8 +204,8 @@ class Feed:
         """Return the next line, with its end."""
         while not self.waiting:
             self.load(next(self.blocks))
-        if len(self.taken) == MOST_LINES:
-            raise csv.Error(f"a row of more than {MOST_LINES:,} lines")
+        if len(self.taken) == MAX_LINES:
+            raise csv.Error(f"a row of more than {MAX_LINES:,} lines")
         line = self.waiting.popleft()
         self.taken.append(line)
         return line[1] + "\n"

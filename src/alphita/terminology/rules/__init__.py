@@ -33,7 +33,7 @@ Bits = NDArray[np.uint16]
 
 
 # Words remembered with the rules that they concern; the memory starts anew beyond.
-MOST_WORDS = 500_000
+MAX_WORDS = 500_000
 
 
 class Text(NamedTuple):
@@ -188,7 +188,7 @@ class Profiler:
 
     def _concerning(self, text: Text) -> int:
         """Return which rules must read a string, as bits."""
-        if len(self._concerned) > MOST_WORDS:
+        if len(self._concerned) > MAX_WORDS:
             self._concerned.clear()
         rules = 0
         for word in text.words:

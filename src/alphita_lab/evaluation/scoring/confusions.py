@@ -19,7 +19,7 @@ BINS = 20
 # Draws of the interval of a share: a resample of rights and wrongs is a draw from a binomial distribution.
 DRAWS = 10_000
 # More values than this are not groups but identifiers.
-MOST_GROUPS = 60
+MAX_GROUPS = 60
 # Upper ends of the groups, the last one open.
 WORDS = (1, 2, 3, 5, 8)
 CHARACTERS = (5, 10, 20, 40)
@@ -72,7 +72,7 @@ def _breakdowns(rows: pl.DataFrame, values: NDArray[np.float64], result: Result,
         labels.append("gold not among the targets")
         named.append(("overlap with the nearest gold name", [_overlap(v, labels) for v in rows["overlap"]], labels))
     for column in dict.fromkeys((*result.subsets, *GROUPS)):
-        if column in rows.columns and 1 < rows[column].drop_nulls().n_unique() <= MOST_GROUPS:
+        if column in rows.columns and 1 < rows[column].drop_nulls().n_unique() <= MAX_GROUPS:
             named.append((column, rows[column].to_list(), rows[column].drop_nulls().unique().sort().to_list()))
     breakdowns = []
     for name, groups, order in named:

@@ -31,7 +31,7 @@ BLOCK_BYTES = 2**24
 # A binary file with no space in as many bytes is none.
 LONGEST_WORD_BYTES = 2**16
 # No vector has more.
-MOST_NUMBERS = 100_000
+MAX_NUMBERS = 100_000
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 _NOT_TEXT = re.compile(rb"[\x00-\x08]")
 WHAT_IS_READ = "word2vec (text or binary), GloVe text or fastText .vec is read"
@@ -143,7 +143,7 @@ def read_layout(path: Path) -> Layout:
     fields = first.strip().split(b" ")
     if len(fields) == 2 and all(field.isdigit() for field in fields):
         count, dim = (textio.whole_number(field.decode()) or 0 for field in fields)
-        if not count or not 0 < dim <= MOST_NUMBERS:
+        if not count or not 0 < dim <= MAX_NUMBERS:
             shown = first.decode("ascii", "replace")
             raise InputError("holds no vectors by its first line", file=path, line=1, value=shown)
         return Layout(dim, count, bool(_NOT_TEXT.search(rest)))

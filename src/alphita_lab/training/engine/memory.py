@@ -8,8 +8,8 @@ import torch
 
 from alphita import machine
 
-LEAST_TOKENS = 64
-MOST_TOKENS = 65_536
+MIN_TOKENS = 64
+MAX_TOKENS = 65_536
 # Of the free memory: the rest is for weights, gradients, moments, the loss and other programs.
 SHARE = 0.4
 # Arrays kept for the backward pass, in widths of the hidden and of the feed-forward layer, per token and layer.
@@ -28,7 +28,7 @@ class InParts(Protocol):
 def tokens_that_fit(module: torch.nn.Module, device: torch.device) -> int:
     """Return a guess at how many tokens can be encoded at once with gradients."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine.memory()
-    return int(min(MOST_TOKENS, max(LEAST_TOKENS, SHARE * free / token_bytes(module))))
+    return int(min(MAX_TOKENS, max(MIN_TOKENS, SHARE * free / token_bytes(module))))
 
 
 def token_bytes(module: torch.nn.Module) -> int:

@@ -148,7 +148,7 @@ class PartSteps(ABC, Generic[T]):
 
     def _remedy(self, ready: T) -> str:
         """Return what to say where the memory does not do."""
-        fewer = max(memory.LEAST_TOKENS, self.tokens_at_once // 2)
+        fewer = max(memory.MIN_TOKENS, self.tokens_at_once // 2)
         return (
             f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
             f"--set tokens_at_once={fewer}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 65_536
 # Fewer strings are tokenized anew each time, in a second or two.
-LEAST_CACHED = 100_000
+MIN_CACHED = 100_000
 TABLES_KEPT = 8
 
 
@@ -57,7 +57,7 @@ class TokenTable:
 
 def tokenize(encoder: TermEncoder, strings: Sequence[str]) -> TokenTable:
     """Return the token ids of `strings`, from the cache if they were made before."""
-    if len(strings) < LEAST_CACHED:
+    if len(strings) < MIN_CACHED:
         return TokenTable(*_make(encoder, strings))
     digest = hashlib.sha256()
     for start in range(0, len(strings), AT_ONCE):

@@ -138,7 +138,7 @@ def train_margins(
         )
         return run.fit(
             steps,
-            f"{names.told()}; {rows.told()}",
+            f"{names.describe()}; {rows.describe()}",
             length=length,
             evaluate=names.dev,
             fields=fields,

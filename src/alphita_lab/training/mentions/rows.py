@@ -51,7 +51,7 @@ class MentionRows:
         """Return the number of rows."""
         return len(self.names)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a line on how many they are."""
         bare = len(self) - self.windows
         return f"mentions: {self.windows:,} in context, {bare:,} names by themselves"

@@ -163,7 +163,7 @@ class TermSteps(PartSteps[_Ready]):
         tokens = int(np.diff(self.tokens.offsets)[ready.batch.terms].sum())
         tried = min(self.tokens_at_once, tokens)
         fitting = tried // 2
-        while fitting >= memory.LEAST_TOKENS:
+        while fitting >= memory.MIN_TOKENS:
             memory.release(self.forward.module)
             if self._fits(ready, fitting):
                 return (
@@ -173,7 +173,7 @@ class TermSteps(PartSteps[_Ready]):
                 )
             fitting //= 2
         return (
-            f"out of memory: not even {memory.LEAST_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
+            f"out of memory: not even {memory.MIN_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
             "take a smaller encoder, or free memory"
         )
 

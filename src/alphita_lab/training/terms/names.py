@@ -136,7 +136,7 @@ class TrainingNames:
         self._concepts = self._concepts[of][order]
         self.weights = self.weights if self.weights is None else self.weights[of][order]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a line on how many they are."""
         each = np.diff(self.offsets)
         twins = f"; {self.twins:,} noisy twins among them" if self.twins else ""

@@ -87,10 +87,10 @@ class Data:
             scores["dev_retrieval"] = self.definitions.accuracy(encoder)
         return {"dev": sum(scores.values()) / len(scores), **scores} if scores else {}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a line on how much it is."""
         texts = self.texts
-        return f"{self.names.told()}; texts: {len(texts):,} of {len(np.unique(texts.concepts)):,} concepts"
+        return f"{self.names.describe()}; texts: {len(texts):,} of {len(np.unique(texts.concepts)):,} concepts"
 
     def variants(self) -> Variants:
         """Return all names and all texts that define concepts."""

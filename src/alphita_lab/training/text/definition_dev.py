@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alphita_lab.verbalisation.texts import Texts
 
 # Of the concepts with a definition, one in so many is held out at most.
-LEAST_SHARE = 10
+MIN_SHARE = 10
 BLOCK = 512
 # Equal strings' similarities may differ by so much.
 ROUNDING = np.float32(1e-6)
@@ -61,7 +61,7 @@ def hold_out(
     """Take the definitions of some concepts out of the texts."""
     defines = np.isin(texts.kinds, np.array(kinds, np.uint8))
     defined = np.unique(texts.concepts[defines])
-    count = min(wanted, len(defined) // LEAST_SHARE)
+    count = min(wanted, len(defined) // MIN_SHARE)
     if count == 0:
         return texts, None
     rng = np.random.default_rng([seed, 14])

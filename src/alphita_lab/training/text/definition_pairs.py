@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alphita_lab.training.terms.names import TrainingNames
 
 # Where concepts have no more ancestors than this in all, they are found once (8 bytes each).
-MOST_ANCESTORS = 50_000_000
+MAX_ANCESTORS = 50_000_000
 # Concepts whose ancestors are found together.
 AT_ONCE = 16_384
 # Draws in search of one hard negative: a concept may have few siblings with a text, or only such as are ruled out.
@@ -248,7 +248,7 @@ class HardNegatives:
         for start in range(0, self._n, AT_ONCE):
             row, above = self._find(np.arange(start, min(start + AT_ONCE, self._n)))
             number += len(row)
-            if number > MOST_ANCESTORS:
+            if number > MAX_ANCESTORS:
                 return None
             ones.append(row + start)
             others.append(above)

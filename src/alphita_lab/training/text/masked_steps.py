@@ -177,4 +177,4 @@ def _tokens_that_fit(forward: TermForward, masking: Masking) -> int:
     layers = memory.token_bytes(forward.module)
     logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * memory.BYTES
     fitting = memory.tokens_that_fit(forward.module, forward.device) * layers / (layers + logits)
-    return max(memory.LEAST_TOKENS, int(fitting))
+    return max(memory.MIN_TOKENS, int(fitting))

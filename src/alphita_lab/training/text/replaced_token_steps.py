@@ -240,4 +240,4 @@ def _tokens_that_fit(forward: TermForward, generator: Generator, masking: Maskin
     layers = memory.token_bytes(forward.module)
     logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * memory.BYTES
     most = max(layers, memory.token_bytes(generator) + logits)
-    return max(memory.LEAST_TOKENS, int(memory.tokens_that_fit(forward.module, forward.device) * layers / most))
+    return max(memory.MIN_TOKENS, int(memory.tokens_that_fit(forward.module, forward.device) * layers / most))

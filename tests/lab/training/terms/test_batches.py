@@ -137,7 +137,7 @@ def test_out_of_memory_says_what_fits(model: Path, limit: int, message: str) -> 
     steps.stop()
     if limit > 1:
         fits = int(str(caught.value).split("tokens_at_once=")[1].split(":")[0])
-        assert memory.LEAST_TOKENS <= fits <= limit
+        assert memory.MIN_TOKENS <= fits <= limit
         assert limit < 4 * fits
         again = TermSteps(forward, table, draw, loss, seed=3, tokens_at_once=fits)  # type: ignore[arg-type]
         again.start(0, 1)
@@ -192,7 +192,7 @@ def test_token_rows_are_those_of_the_tokenizer(model: Path) -> None:
 
 def test_many_strings_are_tokenized_once_and_mapped(model: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "LEAST_CACHED", 10)
+    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
     monkeypatch.setattr(tokens, "AT_ONCE", 7)
     monkeypatch.setattr(tokens, "TABLES_KEPT", 2)
     encoder = TermEncoder.load(model, precision="fp32")
@@ -216,7 +216,7 @@ def test_many_strings_are_tokenized_once_and_mapped(model: Path, tmp_path: Path,
 @pytest.mark.parametrize("left", [None, 0, 40, 200])
 def test_a_cache_cut_short_is_made_anew(model: Path, tmp_path: Path, monkeypatch, name: str, left: int | None) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "LEAST_CACHED", 10)
+    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
     encoder = TermEncoder.load(model, precision="fp32")
     first = tokens.tokenize(encoder, strings(40)).ids.tolist()
     (file,) = tmp_path.glob(f"tokens/*/{name}.npy")
@@ -230,7 +230,7 @@ def test_a_cache_cut_short_is_made_anew(model: Path, tmp_path: Path, monkeypatch
 
 def test_a_cache_of_other_strings_is_made_anew(model: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "LEAST_CACHED", 10)
+    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
     encoder = TermEncoder.load(model, precision="fp32")
     tokens.tokenize(encoder, strings(30))
     (other,) = tmp_path.glob("tokens/*")

@@ -204,7 +204,7 @@ def test_hard_negatives_are_siblings_and_ancestors_siblings_never_ancestors(
     tree: Terminology, concept: int, expected: set[int], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 7, 3 and 5 are parents and 2 an ancestor; of 3, 7 is below it. With ancestors kept, and found each time."""
-    monkeypatch.setattr(definition_pairs, "MOST_ANCESTORS", most)
+    monkeypatch.setattr(definition_pairs, "MAX_ANCESTORS", most)
     hard = HardNegatives(tree, np.arange(8, dtype=np.int32), count=2, held_out=NONE_HELD_OUT)
     rng = np.random.default_rng(0)
     drawn = [hard.draw(np.array([concept - 1]), rng)[0].tolist() for _ in range(300)]
