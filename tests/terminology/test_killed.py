@@ -35,8 +35,8 @@ cli.main()
 # (module, function, which call of it); whether the folder is complete by then.
 MOMENTS = [
     ("alphita.errors", "Rejects.add", 1, False),
-    ("alphita.terminology.writing", "_write_npy", 1, False),
-    ("alphita.terminology.writing", "write_arrow", 5, False),
+    ("alphita.terminology.model", "_write_npy", 1, False),
+    ("alphita.terminology.model", "write_arrow", 5, False),
     ("alphita.artefact", "hash_json", 1, False),
     ("alphita.drafts", "sync_tree", 1, False),
     ("alphita.drafts", "put_in_place", 1, False),

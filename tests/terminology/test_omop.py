@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _release, omop
+from alphita.terminology.loaders import _tables, omop
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load, Write
@@ -136,7 +136,7 @@ def curie_of(content: dict[str, Any], of: int) -> str:
 @given(downloads(), st.sampled_from([64, 1000, 2**20]))
 def test_a_random_download_is_read_as_written(content: dict[str, Any], block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_release, "BLOCK_BYTES", block)
+        patch.setattr(_tables, "BLOCK_BYTES", block)
         terminology = fuzz.saved_and_opened(omop, written(content, Path(name)), omop.Options())
         curies = {of: curie_of(content, of) for of in content["names"]}
         assert terminology.concept_ids.to_pylist() == sorted(curies.values())

@@ -9,7 +9,7 @@ import polars as pl
 from alphita.errors import Rejects
 from alphita.terminology import model, store
 from alphita.terminology.loaders import obo, table
-from alphita.terminology.reading import added, rows_of, tables_of
+from alphita.terminology.model import added, rows_of, tables_of
 from alphita.terminology.store import Terminology, load_terminology
 from tests.terminology.conftest import FIXTURES, Load
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _release, snomed_ct
+from alphita.terminology.loaders import _tables, snomed_ct
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
@@ -163,7 +163,7 @@ def written(content: dict[str, Any], folder: Path) -> Path:
 @given(releases(), st.sampled_from([64, 1000, 2**20]))
 def test_a_random_release_is_read_as_written(content: dict[str, Any], block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_release, "BLOCK_BYTES", block)
+        patch.setattr(_tables, "BLOCK_BYTES", block)
         options = snomed_ct.Options(dialect="en-us")
         terminology = fuzz.saved_and_opened(snomed_ct, written(content, Path(name)), options)
         assert terminology.concept_ids.to_pylist() == sorted(f"SNOMEDCT:{of}" for of in content["names"])

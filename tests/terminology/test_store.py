@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store, text, writing
+from alphita.terminology import model, store, text
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
@@ -316,16 +316,16 @@ def test_equal_content_has_one_hash_whatever_way_it_came(
 )
 def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, after: int) -> None:
     n = len(cells)
-    wanted = writing._canonical(pa.array(cells, pa.large_string()))
+    wanted = model._canonical(pa.array(cells, pa.large_string()))
     assert wanted.to_pylist() == cells
     wider = pa.array(["x", None] * before + cells + [None, "y"] * after, pa.large_string())
-    found = writing._canonical(wider.slice(2 * before, n))
+    found = model._canonical(wider.slice(2 * before, n))
     found.validate(full=True)
     assert [buffer and buffer.to_pybytes() for buffer in found.buffers()] == [
         buffer and buffer.to_pybytes() for buffer in wanted.buffers()
     ]
     flags = pa.array([True] * before + [cell is None for cell in cells] + [True] * after).slice(before, n)
-    assert writing._canonical(flags).to_pylist() == flags.to_pylist()
+    assert model._canonical(flags).to_pylist() == flags.to_pylist()
 
 
 @pytest.mark.parametrize("module", ["alphita.terminology.store", "alphita.index.store", "alphita.answer.normalizer"])

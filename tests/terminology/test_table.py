@@ -10,7 +10,7 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _files, _table_rows, table
+from alphita.terminology.loaders import _files, _tables, table
 from alphita.terminology.store import Terminology
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load, Write, cases
@@ -62,7 +62,7 @@ def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: 
 def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_table_rows, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(_tables, "ROWS_AT_ONCE", 2)
     rows: list[list[object]] = [[], ["id", " term "], [250.0, "One"], ["", "none"], [], [7, "Seven"], ["9b", "Nine"]]
     terminology, rejects = load(table, book(tmp_path / "x.xlsx", A=rows), prefix="L")
     assert [one[1] for one in rejects] == ["4"]
@@ -195,16 +195,16 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
-    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MAX_LINES", 10)
+    monkeypatch.setattr("alphita.terminology.loaders._tables.MAX_LINES", 10)
     taken = 0
-    following = _table_rows.Feed.__next__
+    following = _tables.Feed.__next__
 
-    def counted(feed: _table_rows.Feed) -> str:
+    def counted(feed: _tables.Feed) -> str:
         nonlocal taken
         taken += 1
         return following(feed)
 
-    monkeypatch.setattr(_table_rows.Feed, "__next__", counted)
+    monkeypatch.setattr(_tables.Feed, "__next__", counted)
     rejects = Rejects(None)
     tables = table.load([path], table.Options(), rejects)
     assert tables.concepts["id"].to_list() == ["L:2"]
@@ -248,14 +248,14 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    one_by_one = _table_rows.Delimited._rows
+    one_by_one = _tables.Delimited._rows
 
-    def recorded(self: _table_rows.Delimited) -> Iterator[tuple[int, list[str]]]:
+    def recorded(self: _tables.Delimited) -> Iterator[tuple[int, list[str]]]:
         for line, cells in one_by_one(self):
             read.append(line)
             yield line, cells
 
-    monkeypatch.setattr(_table_rows.Delimited, "_rows", recorded)
+    monkeypatch.setattr(_tables.Delimited, "_rows", recorded)
     monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     rows = [f"L:{n},term {n}\n" for n in range(1_000)]
     rows[500] = 'L:500,"quoted"\n'

@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.terminology import model, prefixes, reading, sssom
+from alphita.terminology import model, prefixes, sssom
 from alphita.terminology.joining import Claim
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -31,7 +31,7 @@ class Nodes:
 
     def __init__(self, terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet]) -> None:
         self.terminologies = terminologies
-        self.tables = [reading.tables_of(terminology) for terminology in terminologies]
+        self.tables = [model.tables_of(terminology) for terminology in terminologies]
         self._clean_names: dict[int, str] = {}
         self._number()
         self._add_stubs(sets)

@@ -100,7 +100,7 @@ class Concept:
 
 
 if TYPE_CHECKING:
-    from alphita.terminology.writing import save as save
+    from alphita.terminology.model import save as save
 
 KIND = "terminology"
 REMEDY = "import it again: alphita terminology import …"
@@ -114,9 +114,9 @@ def load_terminology(path: Path | str) -> Terminology:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    # `save` lives in `writing`, which imports polars; who only opens a terminology need not wait for that.
+    # `save` lives in `model`, which imports polars; who only opens a terminology need not wait for that.
     if name == "save":
-        from alphita.terminology.writing import save
+        from alphita.terminology.model import save
 
         return save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.loaders import _files, _table_rows
+from alphita.terminology.loaders import _files, _tables
 from alphita.terminology.loaders._files import Member
 
 # The code that an entry leads to, and what may follow it: "E11.40, G59*", "A12 [B34]".
@@ -301,7 +301,7 @@ class Index:
 
 def _table_entries(member: Member, rejects: Rejects) -> Iterator[_Entry]:
     encoding = "utf-16" if _head_bytes(member).startswith(_files.UTF16) else "utf-8"
-    table = _table_rows.opened(member, _table_rows.Format("", '"', encoding, ""), rejects)
+    table = _tables.opened(member, _tables.Format(encoding=encoding), rejects)
     if missing := [name for name in COLUMNS if name not in table.names]:
         raise InputError(
             f"no column {missing[0]!r}: neither a tabular list nor an index, which has the columns {list(COLUMNS)}",
