@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.terminology import joining
-from alphita.terminology.joining import Claim, Joined
+from alphita.terminology import merge as joining
+from alphita.terminology.merge import Claim, Joined
 
 PAIRS = st.tuples(st.integers(0, 11), st.integers(0, 11))
 
