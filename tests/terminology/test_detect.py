@@ -15,10 +15,9 @@ import pytest
 
 from alphita import registry
 from alphita.errors import InputError, Rejects
-from alphita.terminology.detect import PACKAGED, detect, find_packaged
 from alphita.terminology import detect as detecting
+from alphita.terminology.detect import PACKAGED, detect, find_packaged, look
 from alphita.terminology.loaders import PACKAGE
-from alphita.terminology.detect import look
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Write, cases
 from tests.terminology.test_icd10cm import ORDER

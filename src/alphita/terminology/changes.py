@@ -75,7 +75,6 @@ KINDS = {
     "moved": "`old` parents lost, `new` parents won",
 }
 COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
-_STRINGS = dict.fromkeys(COLUMNS, pl.String)
 JOINT = " | "
 EXAMPLES = 2
 SUFFIXES = (".csv", ".tsv", ".json")
@@ -83,19 +82,13 @@ SUFFIXES = (".csv", ".tsv", ".json")
 
 @dataclass
 class Changes:
-    """The changes between two terminologies.
-
-    Attributes:
-        old: name, content hash, versions, live and retired concepts, terms, of the old one.
-        counts: changes by kind, in the order of `KINDS`; kinds without any are 0.
-        table: one row a change, `COLUMNS`, all strings; sorted by kind, concept, language.
-    """
+    """The changes between two terminologies: facts of either, counts by kind, and a row a change (`COLUMNS`)."""
 
     old: dict[str, Any]
     new: dict[str, Any]
     counts: dict[str, int] = field(default_factory=dict)
     prefixes: dict[str, str] = field(default_factory=dict)
-    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_STRINGS))
+    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -156,19 +149,16 @@ class _Release:
         self.maps_to = self._said(tables.xrefs, "predicate", MAPS_TO, "object")
         self.domains = self._said(tables.semantic_types, "code", DOMAIN, "semantic_type")
         self.aliases = tables.aliases.select(
-            self._now(tables.aliases["alias"]), self._curie(tables.aliases["concept"]).alias("id")
+            self._now(tables.aliases["alias"]), self.ids.gather(tables.aliases["concept"]).alias("id")
         )
 
     def _now(self, ids: pl.Series) -> pl.Series:
-        return ids if not self.changed else pl.Series(ids.name, [under(one, self.changed) for one in ids.to_list()])
-
-    def _curie(self, rows: pl.Series) -> pl.Series:
-        return self.ids.gather(rows)
+        return ids if not self.changed else pl.Series(ids.name, [under(curie, self.changed) for curie in ids.to_list()])
 
     def _terms(self, tables: Tables) -> pl.DataFrame:
         """Return id, language, string, preferred, scope: one row a string, in its best role."""
         return tables.terms.select(
-            self._curie(tables.terms["concept"]).alias("id"),
+            self.ids.gather(tables.terms["concept"]).alias("id"),
             pl.col("language").cast(pl.String),
             "string",
             "preferred",
@@ -177,18 +167,17 @@ class _Release:
 
     def _said(self, table: pl.DataFrame, column: str, wanted: str, value: str) -> pl.DataFrame:
         """Return id and said: the values of a side table where a column is as wanted; several joined."""
-        said = table.select(self._curie(table["concept"]).alias("id"), pl.col(column, value).cast(pl.String))
+        said = table.select(self.ids.gather(table["concept"]).alias("id"), pl.col(column, value).cast(pl.String))
         said = said.filter((pl.col(column) == wanted) & (pl.col(value) != pl.col("id")))
         return said.group_by("id").agg(said=pl.col(value).unique().sort().str.join(JOINT))
 
     def _parents(self, tables: Tables) -> pl.DataFrame:
         frame = tables.relations.filter(pl.col("relation").cast(pl.String).is_in(list(tables.parent_relations)))
-        return pl.DataFrame({"id": self._curie(frame["head"]), "parent": self._curie(frame["tail"])}).unique()
+        return pl.DataFrame({"id": self.ids.gather(frame["head"]), "parent": self.ids.gather(frame["tail"])}).unique()
 
     def _replacements(self, tables: Tables) -> pl.DataFrame:
-        """Return id, replaced_by, consider; several joined."""
         frame = tables.replacements.select(
-            self._curie(tables.replacements["concept"]).alias("id"),
+            self.ids.gather(tables.replacements["concept"]).alias("id"),
             pl.col("predicate").cast(pl.String),
             self._now(tables.replacements["object"]),
         )
@@ -200,7 +189,6 @@ class _Release:
 
 
 def _of_concepts(before: _Release, after: _Release) -> list[pl.DataFrame]:
-    """Return the changes of whole concepts."""
     both = before.concepts.join(after.concepts, on="id", how="full", suffix="_now", coalesce=True)
     told = before.replacements.rename({"replaced_by": "was", "consider": "was_considered"})
     both = both.join(after.replacements, on="id", how="left").join(told, on="id", how="left")
@@ -258,7 +246,6 @@ def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl
 
 
 def _renamed(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Return id, language, name, old_name, new_name, said."""
 
     def preferred(terms: pl.DataFrame, name: str) -> pl.DataFrame:
         chosen = terms.filter("preferred").group_by("id", "language", "name")

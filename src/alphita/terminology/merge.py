@@ -204,7 +204,6 @@ class Nodes:
         return self._clean_names[node]
 
     def exact_terms(self, nodes: Collection[int]) -> dict[int, set[str]]:
-        """Return the cleaned exact terms of nodes."""
         wanted = np.zeros(len(self.frame), bool)
         wanted[list(nodes)] = True
         members: defaultdict[int, set[str]] = defaultdict(set)
@@ -365,7 +364,6 @@ class Claims:
         return getattr(self.options, kind) if kind else "ignore"
 
     def _claims(self, statements: Sequence[Statement]) -> list[Claim]:
-        """Turn statements into claims of sameness, and into relations."""
         targets = self.nodes.lookup(statement.object for statement in statements)
         # (first, second) -> the evidence for it, with its strength and policy.
         pairs: list[tuple[int, int, int, Policy, Evidence]] = []
@@ -551,7 +549,6 @@ class _Joiner:
         return root
 
     def take(self, claims: Collection[Claim]) -> None:
-        """Follow the claims of one level, in their order."""
         open_ = [claim for claim in claims if not self._refuse_if_impossible(claim, TAKEN)]
         contested = self._refuse_contested(open_)
         for claim in open_:

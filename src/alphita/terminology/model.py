@@ -83,7 +83,6 @@ _COLUMNS = {
 
 
 def _column(written: str) -> tuple[str, tuple[Any, Any]]:
-    """Return a column's name, type and default."""
     name, given, default = written.partition("=")
     if default == "False":
         return name, (pl.Boolean, False)

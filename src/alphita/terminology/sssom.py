@@ -40,7 +40,6 @@ class SssomFile:
 
     @classmethod
     def open(cls, path: Path) -> SssomFile:
-        """Read the metadata."""
         block, number = SssomHeader(path), 0
         for number, line in textio.streamed(path):
             if not line.startswith("#"):
@@ -79,7 +78,6 @@ class SssomHeader:
     _open_at: int = 0
 
     def add(self, number: int, line: str) -> None:
-        """Take a line that begins with #."""
         line = line.rstrip("\r\n")
         bare = line[1:].strip()
         if self._open:
@@ -105,7 +103,6 @@ class SssomHeader:
         of[entry[2]] = value.strip("'\"")
 
     def end(self) -> None:
-        """Take note that there are no more lines."""
         if self._open:
             raise self._no_yaml(f"{self._open[0]} is opened and not closed", self._open_at, self._open)
 

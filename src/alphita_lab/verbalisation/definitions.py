@@ -13,6 +13,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,60 @@ from alphita.terminology.languages import speaks
 from alphita.terminology.model import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita_lab.verbalisation.withheld import Withheld, split, words
 
-FEWEST_WORDS = 3
+# --- what no text may show -------------------------------------------------------------------------------------------
+
+# Scripts that write no spaces between words: each sign is a word of its own.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+
+
+def words(string: str) -> list[str]:
+    """Return the words of a string, cleaned; punctuation is none, so that "Type-2 (adult)" is type, 2, adult."""
+    return split(clean(string))
+
+
+def split(cleaned: str) -> list[str]:
+    """Return the words of a string that is cleaned already."""
+    return _WORD.findall(cleaned)
+
+
+class Withheld:
+    """Held-out strings, and (p, 2) rows of concepts whose triples must not show, in whatever direction."""
+
+    def __init__(self, strings: Collection[str], pairs: NDArray[np.integer[Any]] | None, n_concepts: int) -> None:
+        self._strings: set[str] = set()
+        lengths: dict[str, set[int]] = {}
+        for string in strings:
+            if parts := words(string):
+                self._strings.add(" ".join(parts))
+                lengths.setdefault(parts[0], set()).add(len(parts))
+        self._lengths = {first: sorted(numbers) for first, numbers in lengths.items()}
+        self._n = n_concepts
+        self._pairs = np.empty(0, np.int64) if pairs is None else np.unique(self._coded(pairs[:, 0], pairs[:, 1]))
+
+    def is_in(self, text: str) -> bool:
+        """Say whether a held-out string stands in `text`, as whole words, whatever the case and punctuation."""
+        if not self._strings:
+            return False
+        words_of_text = words(text)
+        return any(
+            " ".join(words_of_text[place : place + length]) in self._strings
+            for place, word in enumerate(words_of_text)
+            for length in self._lengths.get(word, ())
+        )
+
+    def joins(self, heads: NDArray[np.int32], tails: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Say for each of (m,) heads and tails whether they are a held-out pair, in either order."""
+        return np.isin(self._coded(heads, tails), self._pairs)
+
+    def _coded(self, heads: NDArray[np.integer[Any]], tails: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        return np.minimum(heads, tails).astype(np.int64) * self._n + np.maximum(heads, tails)
+
+
+# --- definitions -----------------------------------------------------------------------------------------------------
+
+MIN_WORDS = 3
 MAX_CHARACTERS = 1_000
 ROWS = 65_536  # read at a time
 
@@ -102,16 +154,16 @@ def tidy(text: str) -> str:
 
 def repeats(text: str, names: Collection[str]) -> bool:
     """Say whether `text` holds only the words of one name, whole names, and words that say nothing."""
-    told = [_singular(word) for word in words(text)]
-    said = {word for word in told if word not in _FILLER}
+    text_words = [_singular(word) for word in words(text)]
+    content = {word for word in text_words if word not in _FILLER}
     parts = [[_singular(word) for word in split(name)] for name in names]
-    if not said or any(said <= set(name) for name in parts):
+    if not content or any(content <= set(name) for name in parts):
         return True
-    if not said <= {word for name in parts for word in name}:
+    if not content <= {word for name in parts for word in name}:
         return False
     for name in sorted(filter(None, parts), key=len, reverse=True):
-        told = _without(told, name)
-    return all(word in _FILLER for word in told)
+        text_words = _without(text_words, name)
+    return all(word in _FILLER for word in text_words)
 
 
 def without_subject(text: str, names: Collection[str]) -> str:
@@ -123,7 +175,7 @@ def without_subject(text: str, names: Collection[str]) -> str:
         forms = {clean(form) for whole in wholes for form in (whole, _ASIDE.sub("", whole))}
         if any(form in names or (form[-1:] == "s" and form[:-1] in names) for form in forms):
             rest = text[match.end() :].strip()
-            return rest[:1].upper() + rest[1:] if len(words(rest)) >= FEWEST_WORDS else text
+            return rest[:1].upper() + rest[1:] if len(words(rest)) >= MIN_WORDS else text
     return text
 
 
@@ -146,8 +198,8 @@ def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Coun
     if length and repeats(told, cleaned):
         counts[f"{kind}: repeats the name"] += 1
         return None
-    if length < FEWEST_WORDS:
-        counts[f"{kind}: fewer than {FEWEST_WORDS} words"] += 1
+    if length < MIN_WORDS:
+        counts[f"{kind}: fewer than {MIN_WORDS} words"] += 1
         return None
     if len(told) > MAX_CHARACTERS:
         counts[f"{kind}: cut to {MAX_CHARACTERS:,} characters"] += 1
@@ -228,7 +280,6 @@ def _batches(rows: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]
 
 
 def _without(told: list[str], name: list[str]) -> list[str]:
-    """Return the words without the occurrences of a name."""
     left: list[str] = []
     place = 0
     while place < len(told):

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
-from alphita_lab.verbalisation.definitions import tidy
+from alphita_lab.verbalisation.definitions import Withheld, tidy
 from alphita_lab.verbalisation.descriptions import readable, templates
-from alphita_lab.verbalisation.withheld import Withheld
 
 MAX_NAMES = 8
 MAX_NEIGHBOURS = 8

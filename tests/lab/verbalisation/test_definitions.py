@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita_lab.verbalisation import definitions
-from alphita_lab.verbalisation.definitions import fit, repeats, shortened, tidy, without_subject
-from alphita_lab.verbalisation.withheld import Withheld
+from alphita_lab.verbalisation.definitions import Withheld, fit, repeats, shortened, tidy, without_subject
 
 NOTHING = Withheld((), None, 1)
 

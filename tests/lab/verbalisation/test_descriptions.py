@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita_lab.verbalisation import descriptions as module
+from alphita_lab.verbalisation.definitions import Withheld
 from alphita_lab.verbalisation.descriptions import descriptions, readable, shape, tell, templates
-from alphita_lab.verbalisation.withheld import Withheld
 
 NOTHING = Withheld((), None, 100)
 

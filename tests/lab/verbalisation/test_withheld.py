@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.terminology.text import clean
-from alphita_lab.verbalisation.withheld import Withheld, words
+from alphita_lab.verbalisation.definitions import Withheld, words
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,6 @@ class Columns:
         self._packed: dict[str, list[pl.DataFrame]] = {table: [] for table in _SCHEMAS}
 
     def add(self, table: str, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        """Add a row; columns left out take their default."""
         rows = self.rows[table]
         rows.append(values)
         if len(rows) >= ROWS_AT_ONCE:
@@ -60,11 +59,9 @@ class Columns:
             rows.clear()
 
     def put(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        """Add a row of a line of the file."""
         self.add(table, line=line, file=self.file, **values)
 
     def refuse(self, problem: str, line: int, field: str | None, value: str | None = None) -> None:
-        """Report a problem in a line of the file."""
         self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
     def fits(self, string: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
@@ -75,7 +72,6 @@ class Columns:
         return not problem
 
     def is_new(self, *values: str) -> bool:
-        """Tell whether these values were not given before."""
         n_seen = len(self._seen)
         self._seen.add(values)
         return len(self._seen) > n_seen
@@ -178,7 +174,6 @@ class Sieve:
         return frame
 
     def count(self, reason: str, number: int) -> None:
-        """Count rows that were left out on purpose."""
         if number:
             self.dropped[reason] += number
 
@@ -229,7 +224,6 @@ def only_languages(option: str, *, regions: bool = True) -> frozenset[str] | Non
 
 
 def semantic_type(example: str, why: str = "") -> str:
-    """Return the option of ontologies that names semantic types."""
     option: str = Field(
         "",
         pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",

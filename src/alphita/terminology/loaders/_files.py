@@ -53,7 +53,6 @@ def open_bytes(path: Path, *, may_be_empty: bool = False) -> IO[bytes]:
 
 
 def read_block(file: IO[bytes], path: Path | str, size: int) -> bytes:
-    """Read up to `size` bytes; b"" at the end."""
     with reading(path):
         return file.read(size)
 
@@ -87,12 +86,10 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Without folders and without ".gz"."""
         return (self.inside or self.path.name).rpartition("/")[2].removesuffix(".gz")
 
     @property
     def place(self) -> str:
-        """How it is named in rejects and errors."""
         return f"{self.path}/{self.inside}" if self.inside else str(self.path)
 
     @property
@@ -101,7 +98,6 @@ class Member:
 
     @contextmanager
     def open(self, *, may_be_empty: bool = False) -> Iterator[IO[bytes]]:
-        """Open it for reading; gzip is unpacked."""
         with reading(self.place, packing=self.packing), ExitStack() as opened:
             if not self.inside:
                 yield opened.enter_context(open_bytes(self.path, may_be_empty=may_be_empty))
@@ -166,7 +162,6 @@ def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
 
 
 def source(file: Path | Member, *, name: str, version: str | None = None, licence: str | None = None) -> dict[str, Any]:
-    """Return a manifest's entry for a source file."""
     member = file if isinstance(file, Member) else Member(file)
     shown = "/".join(filter(None, (member.path.name, member.inside)))
     sha256 = artefact.hash_file(member.path)
@@ -207,7 +202,6 @@ def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Tell whether some bytes are UTF-8."""
     try:
         return raw.isascii() or bool(raw.decode())
     except UnicodeDecodeError:
@@ -215,7 +209,6 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def check_encoding(encoding: str) -> str:
-    """Return the codec's own name."""
     try:
         return codecs.lookup(encoding).name
     except LookupError:
@@ -270,7 +263,6 @@ def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tup
 
 
 def no_text(raw: bytes, encoding: str) -> str:
-    """Return why a line is no text, or ""."""
     if b"\0" in raw:
         return "a NUL byte in the line"
     try:
@@ -375,7 +367,6 @@ def _next_block(file: IO[bytes], member: Member) -> bytes:
 
 
 def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[Block]:
-    """Put lines that follow one another into blocks."""
     lines = iter(lines)
     while some := list(islice(lines, _LINES_AT_ONCE)):
         start = 0

@@ -253,7 +253,6 @@ class Index:
             raise InputError("no entry with a code in this file: not the index of diseases", file=member.place)
 
     def _whole(self, entries: Iterable[_Entry]) -> Iterator[IndexRow]:
-        """Yield the entries that have all those above them."""
         deepest = _DEEPEST
         for entry in entries:
             if entry.wrong is None and not 0 < len(entry.term) <= model.MAX_TERM_CHARACTERS:
@@ -390,7 +389,6 @@ class Document:
 
     @property
     def line(self) -> int:
-        """The line that is being read."""
         return self._parser.CurrentLineNumber
 
     @property

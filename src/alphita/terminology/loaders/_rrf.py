@@ -119,7 +119,6 @@ class Dialect:
 
     @property
     def unknown(self) -> str:
-        """The problem with an id that no concept has."""
         return f"no term of {self.terms} has this id"
 
     def recognises(self, seen: Look) -> dict[str, str] | None:
@@ -177,7 +176,6 @@ class Release:
         return parts[0].place if len(parts) == 1 else parts[0].place.rsplit(".", 2)[0]
 
     def require(self, name: str) -> None:
-        """Check that a file is there."""
         if not self.parts[name]:
             shown = sorted({part.name.upper() for part in self.all_parts})
             raise InputError(
@@ -339,7 +337,6 @@ def not_an_id(column: str) -> Check:
 
 
 def canonical_sources(frame: pl.DataFrame) -> pl.Expr:
-    """Return SAB as Alphita writes it: MSH as MESH."""
     return pl.col("SAB").replace({source: prefixes.canonical(source) for source in frame["SAB"].unique()})
 
 
@@ -610,7 +607,6 @@ class Reader:
             )
 
     def add(self, table: str, frame: pl.DataFrame, places: Int32, **columns: pl.Expr) -> None:
-        """Add rows to a side table."""
         if len(frame):
             self.side.setdefault(table, []).append(frame.select(concept=pl.Series(places), **columns))
 

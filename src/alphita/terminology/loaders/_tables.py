@@ -220,7 +220,6 @@ class Feed:
         return self
 
     def __next__(self) -> str:
-        """Return the next line, with its end."""
         while not self.waiting:
             self.load(next(self.blocks))
         if len(self.taken) == MAX_LINES:

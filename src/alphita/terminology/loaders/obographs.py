@@ -163,7 +163,6 @@ class _Reader:
             self._property_value(value, place)
 
     def _enter(self, concept: str) -> None:
-        """Make a concept the one whose rows are added."""
         self.concept, (self.source, self.code) = concept, prefixes.parse_curie(concept) or (self.name, concept)
 
     def _label(self, label: Any) -> None:  # noqa: ANN401 - JSON

@@ -395,7 +395,6 @@ def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
 
 
 def _dialect(word: str) -> int:
-    """Return the id of a language reference set."""
     word = word.lower().replace("_", "-")
     if word in DIALECTS:
         return DIALECTS[word]

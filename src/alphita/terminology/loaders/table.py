@@ -312,7 +312,6 @@ class _Columns:
 
 
 def _compact(name: str) -> str:
-    """Return "Concept ID", "concept_id" and "ConceptId" as "conceptid"."""
     return model.snake_case(name).replace("_", "")
 
 
