@@ -64,9 +64,7 @@ def describe(terminology: Terminology) -> Description:
         "terms of live concepts": int(live_terms.sum()),
         "distinct cleaned strings": terminology.n_keys,
         "relations": terminology.n_relations,
-        "definitions of live concepts": int(
-            live[terminology.side_table("definitions").column("concept").to_numpy()].sum()
-        ),
+        "definitions of live concepts": int(live[defined].sum()),
         **{name: len(terminology.side_table(name)) for name in ("xrefs", "aliases", "replacements", "properties")},
     }
     terms = terminology.terms.filter(pa.array(live_terms))
