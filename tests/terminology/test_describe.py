@@ -4,11 +4,10 @@ import json
 
 from alphita.terminology.describe import describe
 from alphita.terminology.loaders import obo, table
-from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.conftest import FIXTURES
 
 
-def test_counts(small: Terminology) -> None:
+def test_counts(small):
     found = describe(small)
     assert found.totals["concepts"] == 4
     assert found.totals["live concepts"] == 3
@@ -35,7 +34,7 @@ def test_counts(small: Terminology) -> None:
     assert json.loads(json.dumps(found.as_json()))["content_hash"] == small.content_hash
 
 
-def test_homonyms_and_types(load: Load, tmp_path_factory: object) -> None:
+def test_homonyms_and_types(load, tmp_path_factory):
     terminology, _ = load(table, FIXTURES / "terms.csv")
     found = describe(terminology)
     assert found.concepts_by_semantic_type == {"Disease": 1, "Sign or Symptom": 1}
@@ -43,7 +42,7 @@ def test_homonyms_and_types(load: Load, tmp_path_factory: object) -> None:
     assert found.terms_by_kind["related synonym, obsolete, candidate"] == 1
 
 
-def test_homonyms(load: Load, tmp_path: object) -> None:
+def test_homonyms(load, tmp_path):
     from pathlib import Path
 
     path = Path(str(tmp_path)) / "h.csv"
@@ -55,7 +54,7 @@ def test_homonyms(load: Load, tmp_path: object) -> None:
     assert found.examples == [{"string": "cold", "concepts": ["X:1 Cold", "X:2 Chill", "X:3 COPD"]}]
 
 
-def test_branches(load: Load) -> None:
+def test_branches(load):
     terminology, _ = load(obo, FIXTURES / "small.obo", semantic_type="XX:0000001")
     assert describe(terminology).concepts_by_semantic_type == {
         'Abnormality of the "inner" ear {left}': 1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,10 +11,10 @@ import pytest
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import _files, obo, obographs, table
 from alphita.terminology.loaders._files import Member
-from tests.terminology.conftest import FIXTURES, Load, Write
+from tests.terminology.conftest import FIXTURES
 
 
-def test_parquet_in_an_archive(load: Load, tmp_path: Path) -> None:
+def test_parquet_in_an_archive(load, tmp_path):
     frame = pl.DataFrame({"id": ["A:1", "A:2"], "term": ["one", "two"]})
     frame.write_parquet(tmp_path / "t.parquet")
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
@@ -25,7 +24,7 @@ def test_parquet_in_an_archive(load: Load, tmp_path: Path) -> None:
     assert terminology.concept_names.to_pylist() == ["one", "two"]
 
 
-def test_archives_that_cannot_be_read(tmp_path: Path, write: Write) -> None:
+def test_archives_that_cannot_be_read(tmp_path, write):
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(FIXTURES / "small.obo", "small.obo")
         archive.writestr("z_empty.obo", "")
@@ -49,14 +48,14 @@ def test_archives_that_cannot_be_read(tmp_path: Path, write: Write) -> None:
         obographs.load([tmp_path / "x.zip"], obographs.Options(), Rejects(None))
 
 
-def test_a_file_named_itself_is_read_whatever_its_name(write: Write) -> None:
+def test_a_file_named_itself_is_read_whatever_its_name(write):
     dropped: Counter[str] = Counter()
     odd = write("odd.name", "x")
     assert _files.chosen([odd, odd], (".obo",), dropped) == [Member(odd)] * 2
     assert not dropped
 
 
-def test_unknown_languages_in_rows(load: Load, write: Write) -> None:
+def test_unknown_languages_in_rows(load, write):
     rows = "id,term,language\nA:1,one,en\nA:1,eins,GER\nA:1,xyz,xx\nA:1,um,pt_br\nA:1,wan,english\nA:1,uno,\n"
     path = write("t.csv", rows)
     terminology, rejects = load(table, path, language="it")

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import random as random_module
-import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import alphita
 from alphita.errors import InputError, Rejects, UsageError
@@ -21,14 +15,14 @@ from alphita.terminology import store
 from alphita.terminology.loaders import snomed_ct, table
 from alphita.terminology.merge import Merged, Options
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Build
+from tests.terminology.conftest import FIXTURES
 from tests.terminology.test_cli import run
 
 AA, BB = ((FIXTURES / "merge" / f"{name}.obo").read_text() for name in ("aa", "bb"))
 
 
 @pytest.fixture
-def both(build: Build) -> list[Terminology]:
+def both(build):
     return [build("aa", AA), build("bb", BB)]
 
 
@@ -44,9 +38,7 @@ def mappings(path: Path, *rows: str) -> Path:
     return path
 
 
-def test_a_merged_concept_has_the_first_id_and_all_facts_with_their_source(
-    both: list[Terminology], tmp_path: Path
-) -> None:
+def test_a_merged_concept_has_the_first_id_and_all_facts_with_their_source(both, tmp_path):
     found = saved(merging.merge(both), tmp_path / "m.terminology")
     cold = found.concept("BB:1")
     assert (cold.id, cold.name, cold.source) == ("AA:1", "Common cold", "AA")
@@ -68,7 +60,7 @@ def test_a_merged_concept_has_the_first_id_and_all_facts_with_their_source(
     assert [source["version"] for source in found.manifest["sources"]] == ["a/1", "b/1"]
 
 
-def test_the_name_is_that_of_the_first_member_even_if_none_of_its_terms_is_preferred(tmp_path: Path) -> None:
+def test_the_name_is_that_of_the_first_member_even_if_none_of_its_terms_is_preferred(tmp_path):
     rejects = Rejects(None, strict=True)
     store.save(snomed_ct.load([FIXTURES / "snomed_ct"], snomed_ct.Options(), rejects), tmp_path / "s.terminology")
     (tmp_path / "z.csv").write_text(
@@ -85,7 +77,7 @@ def test_the_name_is_that_of_the_first_member_even_if_none_of_its_terms_is_prefe
     assert not any(term.preferred for term in found.concept("SNOMEDCT:91004004").terms), "not merged, not changed"
 
 
-def test_statements_to_ids_that_no_one_knows_are_counted(build: Build) -> None:
+def test_statements_to_ids_that_no_one_knows_are_counted(build):
     ontology = "format-version: 1.2\nontology: mm\n\n[Term]\nid: MM:1\nname: Sick\n"
     uris = ("http://example.org/1", "http://identifiers.org/mesh/D1", "http://purl.obolibrary.org/obo/BB_3")
     said = "".join(f"property_value: skos:exactMatch {uri}\n" for uri in uris)
@@ -96,7 +88,7 @@ def test_statements_to_ids_that_no_one_knows_are_counted(build: Build) -> None:
     assert merged.counts["left out"][told] == 2, "http://example.org/1, and AA:4 that BB:2 refers to"
 
 
-def test_what_was_refused_is_listed_with_its_chain(both: list[Terminology]) -> None:
+def test_what_was_refused_is_listed_with_its_chain(both):
     merged = merging.merge(both, options=Options(over="join"))
     told = [(row["kind"], row["concept"], row["other"], row["chain"]) for row in merged.conflicts]
     label = "[oboInOwl:hasDbXref, {}]"
@@ -112,7 +104,7 @@ def test_what_was_refused_is_listed_with_its_chain(both: list[Terminology]) -> N
     assert merged.counts["concepts"] == {"read": 11, "distinct ids": 11, "after the merge": 9, "made of several": 2}
 
 
-def test_what_was_joined_is_listed_with_its_evidence(both: list[Terminology]) -> None:
+def test_what_was_joined_is_listed_with_its_evidence(both):
     rows = merging.merge(both).joined
     assert [(row["id"], row["second"], row["names_agree"]) for row in rows] == [
         ("AA:2", "BB:2", "a synonym"),
@@ -121,7 +113,7 @@ def test_what_was_joined_is_listed_with_its_evidence(both: list[Terminology]) ->
     assert "AA:1 -[oboInOwl:hasDbXref, AA]-> UMLS:C0000001 <-" in rows[1]["evidence"]
 
 
-def test_policies(both: list[Terminology], tmp_path: Path) -> None:
+def test_policies(both, tmp_path):
     cases = {
         (): {"AA:1": "BB:1", "AA:2": "BB:2"},
         ("via=",): {"AA:2": "BB:2"},
@@ -140,7 +132,7 @@ def test_policies(both: list[Terminology], tmp_path: Path) -> None:
         saved(merged, tmp_path / f"{number}.terminology")
 
 
-def test_mappings_that_do_not_join_become_relations(both: list[Terminology], tmp_path: Path) -> None:
+def test_mappings_that_do_not_join_become_relations(both, tmp_path):
     found = saved(merging.merge(both, options=Options(xref="relate")), tmp_path / "m.terminology")
     assert ("broad_match", "BB:6") in found.concept("AA:5").relations
     assert ("close_match", "BB:6") in found.concept("AA:2").relations
@@ -149,7 +141,7 @@ def test_mappings_that_do_not_join_become_relations(both: list[Terminology], tmp
     assert found.concept("AA:5").parents == []
 
 
-def test_codes_of_terms(both: list[Terminology], tmp_path: Path) -> None:
+def test_codes_of_terms(both, tmp_path):
     codes = table.load([FIXTURES / "merge" / "codes.csv"], table.Options(), Rejects(None))
     store.save(codes, tmp_path / "codes.terminology")
     opened = [both[0], both[1], store.load_terminology(tmp_path / "codes.terminology")]
@@ -172,7 +164,7 @@ def test_codes_of_terms(both: list[Terminology], tmp_path: Path) -> None:
     assert ignored.joined == []
 
 
-def test_mapping_files(both: list[Terminology], tmp_path: Path) -> None:
+def test_mapping_files(both, tmp_path):
     file = mappings(
         tmp_path / "own.sssom.tsv",
         "BB:6 skos:exactMatch AA:5",
@@ -194,7 +186,7 @@ def test_mapping_files(both: list[Terminology], tmp_path: Path) -> None:
     assert found.manifest["sources"][-1]["name"] == "own"
 
 
-def test_a_negated_mapping_keeps_apart(both: list[Terminology], tmp_path: Path) -> None:
+def test_a_negated_mapping_keeps_apart(both, tmp_path):
     file = mappings(tmp_path / "own.sssom.tsv", "AA:1 skos:exactMatch BB:1")
     file.write_text(
         file.read_text().replace("object_id\n", "object_id\tpredicate_modifier\n").replace("BB:1", "BB:1\tNot")
@@ -205,7 +197,7 @@ def test_a_negated_mapping_keeps_apart(both: list[Terminology], tmp_path: Path) 
     assert [row["second"] for row in merged.joined] == ["BB:2"]
 
 
-def test_cross_references_that_rarely_join_one_name_mean_something_else(both: list[Terminology]) -> None:
+def test_cross_references_that_rarely_join_one_name_mean_something_else(both):
     # Of three pairs of AA and BB that cross-references name, one has a name in common.
     for share, refused in ((0.33, 2), (0.34, 0)):
         merged = merging.merge(both, options=Options(agreement=share, over="ignore"))
@@ -217,7 +209,7 @@ def test_cross_references_that_rarely_join_one_name_mean_something_else(both: li
         )
 
 
-def test_two_releases_of_one_terminology_are_one(build: Build, tmp_path: Path) -> None:
+def test_two_releases_of_one_terminology_are_one(build, tmp_path):
     old = build("old", AA.replace("name: Flu", "name: Influenza A").replace("is_obsolete: true\n", ""))
     found = saved(merging.merge([build("new", AA), old]), tmp_path / "m.terminology")
     assert found.n_concepts == 5
@@ -229,7 +221,7 @@ def test_two_releases_of_one_terminology_are_one(build: Build, tmp_path: Path) -
     ]
 
 
-def test_each_language_keeps_a_preferred_term(tmp_path: Path) -> None:
+def test_each_language_keeps_a_preferred_term(tmp_path):
     opened = []
     for name, rows in (("a", "A:1,Cold,en,B:1\n"), ("b", "B:1,Chill,en,\nB:1,Raffreddore,it,\n")):
         (tmp_path / f"{name}.csv").write_text("id,term,language,xref,preferred\n" + rows.replace("\n", ",1\n"))
@@ -241,80 +233,10 @@ def test_each_language_keeps_a_preferred_term(tmp_path: Path) -> None:
     assert terms == {"Cold": True, "Raffreddore": True, "Chill": False}
 
 
-# --- random terminologies --------------------------------------------------------------------------------------------
-
-WORDS = st.sampled_from(["cold", "Cold", "chill", "fever", "ague", "wart", "mole", "boil"])
-TARGETS = st.sampled_from([f"{prefix}:{n}" for prefix in ("A", "B", "C", "UMLS", "ICD10") for n in range(1, 5)])
-
-
-@dataclass
-class Random:
-    """Of each of three terminologies: concept -> its terms and cross-references; and mappings."""
-
-    concepts: dict[str, tuple[list[str], list[str]]]
-    mapped: list[tuple[str, str, str]] = field(default_factory=list)
-
-
-@st.composite
-def random_terminologies(draw: st.DrawFn) -> Random:
-    content = st.tuples(
-        st.lists(WORDS, min_size=1, max_size=3, unique=True), st.lists(TARGETS, max_size=3, unique=True)
-    )
-    concepts = {f"{prefix}:{n}": draw(content) for prefix in "ABC" for n in range(1, draw(st.integers(2, 5)))}
-    predicate = st.sampled_from(["skos:exactMatch", "skos:broadMatch", "oboInOwl:hasDbXref"])
-    return Random(concepts, draw(st.lists(st.tuples(TARGETS, predicate, TARGETS), max_size=5)))
-
-
-def opened(content: Random, folder: Path, shuffle: random_module.Random) -> tuple[list[Terminology], list[Path]]:
-    """Write, in the order that `shuffle` gives, and open again."""
-    found = []
-    for prefix in "ABC":
-        rows = [
-            (concept, term, "|".join(shuffle.sample(xrefs, len(xrefs))), int(place == 0))
-            for concept, (terms, xrefs) in content.concepts.items()
-            for place, term in enumerate(terms)
-            if concept.startswith(prefix)
-        ]
-        shuffle.shuffle(rows)
-        with open(folder / f"{prefix}.csv", "w", newline="") as file:
-            csv.writer(file).writerows([("id", "term", "xref", "preferred"), *rows])
-        tables = table.load([folder / f"{prefix}.csv"], table.Options(), Rejects(None, strict=True))
-        store.save(tables, folder / f"{prefix}.terminology", force=True)
-        found.append(store.load_terminology(folder / f"{prefix}.terminology"))
-    rows_ = [" ".join(row) for row in shuffle.sample(content.mapped, len(content.mapped))]
-    return found, [mappings(folder / "own.sssom.tsv", *rows_)] if rows_ else []
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(random_terminologies(), st.integers(0, 999), st.sampled_from(["join", "names"]))
-def test_nothing_is_lost_and_the_order_of_rows_does_not_matter(content: Random, seed: int, over: str) -> None:
-    options = Options(over=over, agreement=0.1)  # type: ignore[arg-type]
-    # Nothing is to outlive a power cut here, and waiting for the disk is most of the time.
-    with tempfile.TemporaryDirectory() as name, mock.patch("os.fsync"):
-        folder = Path(name)
-        wanted = merging.merge(*opened(content, folder, random_module.Random(0)), options)
-        found = merging.merge(*opened(content, folder, random_module.Random(seed)), options)
-        assert found.joined == wanted.joined
-        assert found.conflicts == wanted.conflicts
-        assert found.counts == wanted.counts
-        result = saved(found, folder / "m.terminology")
-        members: dict[int, list[str]] = {}
-        for concept, (terms, _) in content.concepts.items():
-            row = result.resolve(concept)
-            members.setdefault(row, []).append(concept)
-            there = {(term.string, term.source) for term in result.concept(row).terms}
-            assert {(term, concept[0]) for term in terms} <= there
-        assert result.n_concepts == len(members)
-        for row, together in members.items():
-            assert len({concept[0] for concept in together}) == len(together), "two of one source"
-            assert result.concept_id(row) == min(together)
-            assert result.concept(row).name == content.concepts[min(together)][0][0]
-
-
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_command(both: list[Terminology], tmp_path: Path) -> None:
+def test_command(both, tmp_path):
     output = tmp_path / "new" / "m.terminology"
     file = mappings(tmp_path / "own.sssom.tsv", "AA:5 skos:exactMatch BB:6", "AA:5 skos:exactMatch nothing")
     said = run("merge", *(terminology.path for terminology in both), "-m", file, "-o", output, "--set", "over=join")
@@ -333,7 +255,7 @@ def test_command(both: list[Terminology], tmp_path: Path) -> None:
         run("merge", both[0].path, "-m", file, "-o", tmp_path / "x", "--strict")
 
 
-def test_wrong_use(both: list[Terminology], tmp_path: Path) -> None:
+def test_wrong_use(both, tmp_path):
     cases = [
         ([both[0].path, "-o", tmp_path / "x"], "at least two"),
         (["-o", tmp_path / "x"], "at least two"),

@@ -2,22 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.terminology.loaders import _columns, obo
-from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load, Write, cases
+from alphita.terminology.loaders import obo
+from tests.terminology.conftest import FIXTURES, cases
 
 HEAD = "format-version: 1.2\n\n"
 TERM = "[Term]\nid: XX:1\nname: One\n"
 
 
-def test_rows_packed_early_give_the_same(load: Load, small: Terminology, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_columns, "ROWS_AT_ONCE", 2)
-    assert load(obo, FIXTURES / "small.obo")[0].content_hash == small.content_hash
-    terminology, _ = load(obo, FIXTURES / "small.obo", semantic_type="XX:0000001")
-    assert terminology.concept("XX:0000003").semantic_types == ["Ear"]
-
-
-def test_crlf_and_bom_and_latin_1(load: Load, small: Terminology, write: Write) -> None:
+def test_crlf_and_bom_and_latin_1(load, small, write):
     text = (FIXTURES / "small.obo").read_text()
     again, _ = load(obo, write("crlf.obo", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()))
     assert again.content_hash == small.content_hash
@@ -29,7 +21,7 @@ def test_crlf_and_bom_and_latin_1(load: Load, small: Terminology, write: Write) 
     assert wide.concept("XX:1").name == "One"
 
 
-def test_the_headers_namespace_is_that_of_terms_without_one(load: Load, write: Write) -> None:
+def test_the_headers_namespace_is_that_of_terms_without_one(load, write):
     head = HEAD.rstrip("\n") + "\ndefault-namespace: all\n\n"
     path = write("x.obo", head + TERM + "\n[Term]\nid: XX:2\nname: Two\nnamespace: own\n")
     terminology, _ = load(obo, path, semantic_type="namespace")
@@ -40,7 +32,7 @@ def test_the_headers_namespace_is_that_of_terms_without_one(load: Load, write: W
 @pytest.mark.parametrize(
     "name", ["exactMatch", '"exactMatch"', "skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch"]
 )
-def test_mappings_by_whichever_name(load: Load, write: Write, name: str) -> None:
+def test_mappings_by_whichever_name(load, write, name):
     lines = f'property_value: {name} DOID:1\nproperty_value: {name} "MESH:D1" xsd:anyURI\nproperty_value: Match X:1\n'
     terminology, rejects = load(obo, write("x.obo", HEAD + TERM + lines))
     assert rejects == []
@@ -48,7 +40,7 @@ def test_mappings_by_whichever_name(load: Load, write: Write, name: str) -> None
     assert terminology.manifest["dropped"] == {"property_value Match": 1}
 
 
-def test_lines_without_scope_can_be_taken(load: Load, write: Write) -> None:
+def test_lines_without_scope_can_be_taken(load, write):
     text = HEAD + TERM + 'synonym: "Eins" []\nsynonym: "Uno" layperson []\n'
     path = write("x.obo", text.replace("\n\n", '\nsynonymtypedef: layperson "lay"\n\n', 1))
     terminology, rejects = load(obo, path, missing_scope="related")
@@ -57,7 +49,7 @@ def test_lines_without_scope_can_be_taken(load: Load, write: Write) -> None:
     assert found[1:] == [("Eins", "related", None), ("Uno", "related", "layperson")]
 
 
-def test_ids_are_unique_over_several_files(load: Load, write: Write) -> None:
+def test_ids_are_unique_over_several_files(load, write):
     first, second = write("a.obo", HEAD + TERM), write("b.obo", HEAD + TERM + "\n[Term]\nid: XX:2\nname: Two\n")
     terminology, [reject] = load(obo, first, second)
     assert terminology.n_concepts == 2
@@ -70,7 +62,7 @@ def test_ids_are_unique_over_several_files(load: Load, write: Write) -> None:
 
 
 @pytest.mark.parametrize(("given", "name"), cases("obo_qualifiers.tsv"))
-def test_qualifiers_are_no_part_of_a_name(load: Load, write: Write, given: str, name: str) -> None:
+def test_qualifiers_are_no_part_of_a_name(load, write, given, name):
     terminology, rejects = load(obo, write("x.obo", HEAD + f"[Term]\nid: XX:1\nname: {given}\n"))
     assert rejects == []
     assert terminology.concept("XX:1").name == name
@@ -78,12 +70,12 @@ def test_qualifiers_are_no_part_of_a_name(load: Load, write: Write, given: str, 
 
 
 @pytest.mark.parametrize("start", ["{a=", "{a", "{", '{a="x"'])
-def test_a_run_of_spaces_in_braces_takes_no_time(start: str) -> None:
+def test_a_run_of_spaces_in_braces_takes_no_time(start):
     value = f"plain {start}{' ' * 2_000_000}x}}y"
     assert obo._parted(value) == (value, "")
 
 
-def test_qualifiers_of_every_tag_are_left_out(load: Load, write: Write) -> None:
+def test_qualifiers_of_every_tag_are_left_out(load, write):
     lines = [
         'synonym: "Eins" EXACT [PMID:1] {note="see [1]"}',
         'def: "Text {a=\\"b\\"}" [PMID:2] {note="see [2]"}',
@@ -103,7 +95,7 @@ def test_qualifiers_of_every_tag_are_left_out(load: Load, write: Write) -> None:
     assert terminology.manifest["dropped"] == {"trailing qualifiers": len(lines)}
 
 
-def test_relations_in_a_context_are_no_plain_relations(load: Load, write: Write) -> None:
+def test_relations_in_a_context_are_no_plain_relations(load, write):
     context = '{gci_relation="part_of", gci_filler="XX:3"}'
     lines = f'is_a: XX:2 {{source="x"}} ! Two\nis_a: XX:3 {context} ! Three\nrelationship: part_of XX:3 {context}\n'
     others = "\n[Term]\nid: XX:2\nname: Two\n\n[Term]\nid: XX:3\nname: Three\n"

@@ -7,12 +7,12 @@ from tests.terminology.conftest import cases
 
 
 @pytest.mark.parametrize(("written", "curie"), cases("prefixes.tsv"))
-def test_normalize(written: str, curie: str) -> None:
+def test_normalize(written, curie):
     assert prefixes.normalize(written) == curie
     assert prefixes.normalize(curie) == curie
 
 
-def test_expand_and_contract_are_inverse() -> None:
+def test_expand_and_contract_are_inverse():
     for prefix, row in prefixes.table().items():
         if row.uri:
             uri = prefixes.expand(f"{prefix}:007")
@@ -22,7 +22,7 @@ def test_expand_and_contract_are_inverse() -> None:
     assert prefixes.contract("HP:1") is None
 
 
-def test_the_table_is_sound() -> None:
+def test_the_table_is_sound():
     table = prefixes.table()
     spellings = [name.lower() for row in table.values() for name in (row.prefix, *row.aliases)]
     assert len(spellings) == len(set(spellings))
@@ -36,5 +36,5 @@ def test_the_table_is_sound() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":", "a:", ":b", "http://x", "plain"])
-def test_what_is_no_curie(text: str) -> None:
+def test_what_is_no_curie(text):
     assert prefixes.parse_curie(text) is None

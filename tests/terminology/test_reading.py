@@ -11,7 +11,7 @@ from alphita.terminology import model, store
 from alphita.terminology.loaders import obo, table
 from alphita.terminology.model import added, rows_of, tables_of
 from alphita.terminology.store import Terminology, load_terminology
-from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.conftest import FIXTURES
 
 NAMES = ("concepts", "terms", *(name for name in model.SCHEMAS if name not in ("concepts", "terms")))
 
@@ -26,15 +26,15 @@ def check_again(terminology: Terminology, tmp_path: Path) -> None:
     assert again.content_hash == terminology.content_hash
 
 
-def test_saved_again_it_is_the_same(small: Terminology, tmp_path: Path) -> None:
+def test_saved_again_it_is_the_same(small, tmp_path):
     check_again(small, tmp_path)
 
 
-def test_so_is_one_with_semantic_types_and_several_languages(load: Load, tmp_path: Path) -> None:
+def test_so_is_one_with_semantic_types_and_several_languages(load, tmp_path):
     check_again(load(table, FIXTURES / "terms.csv", FIXTURES / "relations.tsv")[0], tmp_path)
 
 
-def test_every_table_has_the_columns_of_the_model(small: Terminology) -> None:
+def test_every_table_has_the_columns_of_the_model(small):
     tables = tables_of(small)
     for name in NAMES:
         frame = getattr(tables, name)
@@ -45,7 +45,7 @@ def test_every_table_has_the_columns_of_the_model(small: Terminology) -> None:
     assert tables.parent_relations == ("is_a",)
 
 
-def test_rows_are_added(small: Terminology, tmp_path: Path) -> None:
+def test_rows_are_added(small, tmp_path):
     tables = tables_of(small)
     rows = rows_of(small, ["XX:0000003"])
     tables.terms = added(
@@ -65,7 +65,7 @@ def test_rows_are_added(small: Terminology, tmp_path: Path) -> None:
     assert added(tables.terms, tables.terms.clear()) is tables.terms
 
 
-def test_rows_of_ids_and_alternative_ids(small: Terminology) -> None:
+def test_rows_of_ids_and_alternative_ids(small):
     asked = ["XX:0000002", "XX:0000902", "XX:404", "", "XX:0000002", " XX:0000002"]
     wanted = small.resolve("XX:0000002")
     assert rows_of(small, asked) == {"XX:0000002": wanted, "XX:0000902": wanted, " XX:0000002": wanted}
@@ -74,7 +74,7 @@ def test_rows_of_ids_and_alternative_ids(small: Terminology) -> None:
     assert list(rows_of(small, everything).values()) == list(range(small.n_concepts))
 
 
-def test_without_relations_and_side_tables(load: Load, tmp_path: Path) -> None:
+def test_without_relations_and_side_tables(load, tmp_path):
     path = tmp_path / "x.obo"
     path.write_text("format-version: 1.2\n\n[Term]\nid: X:1\nname: One\n")
     terminology, _ = load(obo, path)

@@ -116,21 +116,21 @@ def released(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", registry.names(PACKAGE))
 @fuzz.examples(8)
 @given(shuffle=st.randoms(use_true_random=False))
-def test_rows_in_another_order_give_the_same_terminology(name: str, shuffle: random.Random) -> None:
+def test_rows_in_another_order_give_the_same_terminology(name, shuffle):
     files = released(name)
     assert loaded(name, files, shuffle) == loaded(name, files)
 
 
 @fuzz.examples(8)
 @given(shuffle=st.randoms(use_true_random=False))
-def test_an_order_file_in_another_order(shuffle: random.Random) -> None:
+def test_an_order_file_in_another_order(shuffle):
     files = {"icd10cm_order_2025.txt": ORDER}
     assert loaded("icd10cm", files, shuffle) == loaded("icd10cm", files)
 
 
 @fuzz.examples(8)
 @given(shuffle=st.randoms(use_true_random=False))
-def test_of_a_table_without_preferred_terms_the_order_within_a_concept_counts(shuffle: random.Random) -> None:
+def test_of_a_table_without_preferred_terms_the_order_within_a_concept_counts(shuffle):
     """Its specification: the first row of an id has the preferred term; ids may come in any order.
 
     So it is in the index of ICD-10-CM as a table, in which a row stands below the last one of a lesser level.
@@ -145,7 +145,7 @@ def test_of_a_table_without_preferred_terms_the_order_within_a_concept_counts(sh
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 @pytest.mark.parametrize("name", registry.names(PACKAGE))
-def test_lines_may_end_as_they_like(name: str, end: str) -> None:
+def test_lines_may_end_as_they_like(name, end):
     # These come from their makers alone, and never so.
     if end == "\r" and name in ("omop", "rxnorm", "snomed_ct", "snomed_ct_gps", "umls"):
         pytest.skip("a bulk file ends its lines by LF or CRLF")

@@ -4,22 +4,17 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import model, store, text
+from alphita.terminology import store, text
 from alphita.terminology.model import Tables
-from alphita.terminology.store import Terminology
 
 
 def tables(**changes: object) -> Tables:
@@ -64,19 +59,19 @@ def tables(**changes: object) -> Tables:
 
 
 @pytest.fixture
-def terminology(tmp_path: Path) -> Terminology:
+def terminology(tmp_path):
     store.save(tables(), tmp_path / "t.terminology")
     return alphita.load_terminology(tmp_path / "t.terminology")
 
 
-def test_rows_are_ranks_of_ids(terminology: Terminology) -> None:
+def test_rows_are_ranks_of_ids(terminology):
     assert terminology.concept_ids.to_pylist() == ["T:a", "T:b", "T:c", "T:d"]
     assert terminology.concept_names.to_pylist() == ["Alpha", "Bee", "Gamma", "gone"]
     assert terminology.retired.tolist() == [False, False, False, True]
     assert (terminology.n_concepts, terminology.n_terms, terminology.n_relations) == (4, 11, 4)
 
 
-def test_terms_are_grouped_and_preferred_first(terminology: Terminology) -> None:
+def test_terms_are_grouped_and_preferred_first(terminology):
     offsets = terminology.concept_terms
     assert offsets.tolist() == [0, 1, 7, 10, 11]
     assert terminology.term_concept.tolist() == [0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3]
@@ -91,7 +86,7 @@ def test_terms_are_grouped_and_preferred_first(terminology: Terminology) -> None
     assert pa.types.is_dictionary(terminology.terms.schema.field("scope").type)
 
 
-def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology: Terminology) -> None:
+def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology):
     cleaned = text.clean_many(terminology.terms["string"].to_pylist())
     for one, key in zip(cleaned, terminology.term_key, strict=True):
         for other, other_key in zip(cleaned, terminology.term_key, strict=True):
@@ -105,14 +100,14 @@ def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology: Terminolog
     assert terminology.find_key("") is None
 
 
-def test_search(terminology: Terminology) -> None:
+def test_search(terminology):
     assert terminology.search(" gamma. ") == [1, 2]
     assert terminology.search("gamma", exact_only=True) == [2]
     assert terminology.search("Gamma Ray") == [2]
     assert terminology.search("none") == []
 
 
-def test_training_terms(terminology: Terminology) -> None:
+def test_training_terms(terminology):
     rows, offsets = terminology.training_terms()
     strings = terminology.terms["string"].take(rows).to_pylist()
     assert offsets.tolist() == [0, 1, 3, 5, 5]
@@ -123,7 +118,7 @@ def test_training_terms(terminology: Terminology) -> None:
     assert offsets.tolist() == [0, 1, 2, 3, 3]
 
 
-def test_graph(terminology: Terminology) -> None:
+def test_graph(terminology):
     assert terminology.relation_labels == ["is_a", "treats"]
     assert terminology.triples.tolist() == [[1, 0, 0], [1, 0, 2], [2, 0, 1], [2, 1, 0]]
     assert terminology.parents(1).tolist() == [0, 2]
@@ -134,14 +129,14 @@ def test_graph(terminology: Terminology) -> None:
     assert [names[code] for code in codes] == ["T"] * 4
 
 
-def test_a_cycle_is_walked_once(terminology: Terminology) -> None:
+def test_a_cycle_is_walked_once(terminology):
     assert terminology.ancestors(1).tolist() == [0, 2]
     assert terminology.ancestors(2).tolist() == [0, 1]
     assert terminology.descendants(0).tolist() == [1, 2]
     assert terminology.ancestors(0).tolist() == []
 
 
-def test_resolve(terminology: Terminology) -> None:
+def test_resolve(terminology):
     assert [terminology.resolve(f"T:{name}") for name in "abcdz"] == [0, 1, 2, 3, 0]
     with pytest.raises(InputError, match=r"value 'T:bb'\); did you mean 'T:b'\?"):
         terminology.resolve("T:bb")
@@ -151,7 +146,7 @@ def test_resolve(terminology: Terminology) -> None:
         terminology.concept(4)
 
 
-def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, terminology: Terminology) -> None:
+def test_integer_references_are_rows_of_the_concepts_table(tmp_path, terminology):
     place = {"T:c": 0, "T:a": 1, "T:d": 2, "T:b": 3}
     given = tables()
     given.relations = given.relations.with_columns(
@@ -170,7 +165,7 @@ def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, termi
     assert store.load_terminology(tmp_path / "dangling.terminology").n_relations == 0
 
 
-def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
+def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path):
     given = tables()
     given.relations = pl.DataFrame(
         {
@@ -201,7 +196,7 @@ def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_a_concept_without_terms_shows_its_id(tmp_path: Path) -> None:
+def test_a_concept_without_terms_shows_its_id(tmp_path):
     given = tables()
     given.terms = given.terms.filter(pl.col("concept") != "T:b")
     store.save(given, tmp_path / "t.terminology")
@@ -209,7 +204,7 @@ def test_a_concept_without_terms_shows_its_id(tmp_path: Path) -> None:
     assert (concept.name, concept.terms) == ("T:b", [])
 
 
-def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, terminology: Terminology) -> None:
+def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path, terminology):
     target = tmp_path / "t.terminology"
     with pytest.raises(UsageError, match="already exists"):
         store.save(tables(), target)
@@ -223,7 +218,7 @@ def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, termin
     assert artefact.verify(target, "terminology")["counts"]["relations"] == 4
 
 
-def test_nothing_to_save(tmp_path: Path) -> None:
+def test_nothing_to_save(tmp_path):
     for changes, problem in (
         ({"concepts": tables().concepts[:0]}, "no concept"),
         ({"terms": tables().terms[:0]}, "no term"),
@@ -233,7 +228,7 @@ def test_nothing_to_save(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_and_foreign_folders(tmp_path: Path, terminology: Terminology) -> None:
+def test_damaged_and_foreign_folders(tmp_path, terminology):
     with pytest.raises(InputError, match="no such terminology"):
         alphita.load_terminology(tmp_path / "none")
     (terminology.path / "term_key.npy").write_bytes(b"short")
@@ -241,7 +236,7 @@ def test_damaged_and_foreign_folders(tmp_path: Path, terminology: Terminology) -
         alphita.load_terminology(terminology.path)
 
 
-def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path: Path, terminology: Terminology) -> None:
+def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path, terminology):
     for name in ("terms.arrow", "concepts.arrow", "labels.json", "triples.npy", "concept_terms.npy"):
         file = terminology.path / name
         content = file.read_bytes()
@@ -252,7 +247,7 @@ def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path: Path, termin
     alphita.load_terminology(terminology.path)
 
 
-def test_other_cleaning_rules_are_noticed(terminology: Terminology) -> None:
+def test_other_cleaning_rules_are_noticed(terminology):
     manifest = terminology.path / "manifest.json"
     facts = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(facts | {"cleaning_version": 0}))
@@ -287,9 +282,7 @@ def with_rows_for_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("change", [in_pieces, with_strings_under_nulls, sliced, as_categories, with_rows_for_ids])
-def test_equal_content_has_one_hash_whatever_way_it_came(
-    tmp_path: Path, change: Callable[[pl.DataFrame], pl.DataFrame]
-) -> None:
+def test_equal_content_has_one_hash_whatever_way_it_came(tmp_path, change):
     """Arrow leaves bytes open that mean nothing: under nulls, at the ends of bitmaps, beyond slices."""
     definitions = pl.DataFrame(
         {
@@ -309,27 +302,8 @@ def test_equal_content_has_one_hash_whatever_way_it_came(
     assert other["content_hash"] == plain["content_hash"]
 
 
-@given(
-    cells=st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=40),
-    before=st.integers(0, 20),
-    after=st.integers(0, 20),
-)
-def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, after: int) -> None:
-    n = len(cells)
-    wanted = model._canonical(pa.array(cells, pa.large_string()))
-    assert wanted.to_pylist() == cells
-    wider = pa.array(["x", None] * before + cells + [None, "y"] * after, pa.large_string())
-    found = model._canonical(wider.slice(2 * before, n))
-    found.validate(full=True)
-    assert [buffer and buffer.to_pybytes() for buffer in found.buffers()] == [
-        buffer and buffer.to_pybytes() for buffer in wanted.buffers()
-    ]
-    flags = pa.array([True] * before + [cell is None for cell in cells] + [True] * after).slice(before, n)
-    assert model._canonical(flags).to_pylist() == flags.to_pylist()
-
-
 @pytest.mark.parametrize("module", ["alphita.terminology.store", "alphita.index.store", "alphita.answer.normalizer"])
-def test_what_opens_and_answers_imports_no_heavy_library(module: str) -> None:
+def test_what_opens_and_answers_imports_no_heavy_library(module):
     code = f"import sys, {module}; print(sorted({{'polars', 'torch', 'sklearn', 'tokenizers'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

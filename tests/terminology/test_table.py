@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,21 +10,20 @@ import pytest
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _files, _tables, table
-from alphita.terminology.store import Terminology
 from tests.books import book
-from tests.terminology.conftest import FIXTURES, Load, Write, cases
+from tests.terminology.conftest import FIXTURES, cases
 
 TERMS, RELATIONS = FIXTURES / "terms.csv", FIXTURES / "relations.tsv"
 
 
 @pytest.fixture
-def small_table(load: Load) -> Terminology:
+def small_table(load):
     terminology, rejects = load(table, TERMS, RELATIONS)
     assert rejects == []
     return terminology
 
 
-def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: Load, tmp_path: Path) -> None:
+def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load, tmp_path):
     rows = "X:1,obsolete fever\nX:1,fever\nX:2,Cough\nX:2,obsolete cough\nX:3,obsoleteness\n"
     (tmp_path / "terms.csv").write_text(f"id,term\n{rows}", encoding="utf-8")
     terminology, _ = load(table, tmp_path / "terms.csv")
@@ -35,7 +33,7 @@ def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: 
     assert not terminology.concept("X:1").retired
 
 
-def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table: Terminology, write: Write) -> None:
+def test_parquet_gzip_and_other_delimiters_give_the_same(load, small_table, write):
     frame = pl.read_csv(TERMS, infer_schema=False)
     parquet = write("t.parquet", b"")
     frame.write_parquet(parquet)
@@ -48,7 +46,7 @@ def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table
         assert load(table, path, RELATIONS)[0].content_hash == small_table.content_hash, path
 
 
-def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: Path) -> None:
+def test_a_sheet_gives_the_same(load, small_table, tmp_path):
     frame = pl.read_csv(TERMS, infer_schema=False)
     rows = [frame.columns, *frame.fill_null("").iter_rows()]
     path = book(tmp_path / "terms.xlsx", Terms=[list(row) for row in rows], Notes=[["x"]])
@@ -59,9 +57,7 @@ def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: 
         load(table, TERMS, RELATIONS, sheet="Terms")
 
 
-def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
-    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(load, tmp_path, monkeypatch):
     monkeypatch.setattr(_tables, "ROWS_AT_ONCE", 2)
     rows: list[list[object]] = [[], ["id", " term "], [250.0, "One"], ["", "none"], [], [7, "Seven"], ["9b", "Nine"]]
     terminology, rejects = load(table, book(tmp_path / "x.xlsx", A=rows), prefix="L")
@@ -73,7 +69,7 @@ def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
         load(table, tmp_path / "all.zip", prefix="L")
 
 
-def test_other_column_names_and_bare_codes(load: Load, write: Write) -> None:
+def test_other_column_names_and_bare_codes(load, write):
     path = write("x.tsv", "Code\tLabel\tGroup\n7\tSeven\tOdd\n8\tEight\tEven\n8\tAcht\tEven\n")
     terminology, rejects = load(
         table, path, id_column="Code", term_column="Label", semantic_type_column="Group", prefix="NUM", language="de"
@@ -87,7 +83,7 @@ def test_other_column_names_and_bare_codes(load: Load, write: Write) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write, order: tuple[int, int]) -> None:
+def test_a_preferred_column_of_one_file_decides_for_all(load, write, order):
     paths = [
         write("a.csv", "id,term,preferred\nL:1,MI,0\nL:1,Myocardial infarction,1\nL:2,Itch,0\n"),
         write("b.csv", "id,term\nL:1,heart attack\nL:2,pruritus\nL:3,rash\nL:3,eruption\n"),
@@ -98,7 +94,7 @@ def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write
 
 
 @pytest.mark.parametrize("options", [{}, {"definition_column": "gloss"}, {"term_column": "string"}])
-def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, options: dict[str, str]) -> None:
+def test_a_missing_column_is_an_error_that_lists_the_columns(write, options):
     header = "id,term,x" if options.get("definition_column") else "id,label,x"
     path = write("x.csv", header + "\nX:1,One,1\n")
     with pytest.raises(UsageError) as raised:
@@ -108,7 +104,7 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, optio
     assert raised.value.exit_code == 2
 
 
-def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) -> None:
+def test_a_column_that_stands_twice(load, write, tmp_path):
     for path, line in (
         (write("t.csv", "id,term,term\nX:1,Fever,Cough\n"), 1),
         (book(tmp_path / "t.xlsx", Terms=[[None], ["id", "term", "term"], ["X:1", "Fever", "Cough"]]), 2),
@@ -127,7 +123,7 @@ def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) ->
     }
 
 
-def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
+def test_dangling_relation_ends_are_counted(load, write):
     relations = write("r.csv", "head,tail\nLOCAL:1,LOCAL:2\nLOCAL:1,LOCAL:404\nLOCAL:405,LOCAL:1\n")
     terminology, rejects = load(table, TERMS, relations)
     assert [(row[0], row[1], row[3]) for row in rejects] == [
@@ -137,7 +133,7 @@ def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
     assert terminology.n_relations == 2
 
 
-def test_wrong_encoding(load: Load, write: Write) -> None:
+def test_wrong_encoding(load, write):
     path = write("x.csv", "id,term\nX:1,One\nX:2,Ménière\n".encode("latin-1"))
     terminology, [reject] = load(table, path)
     assert (terminology.n_concepts, reject[1]) == (1, "3")
@@ -145,7 +141,7 @@ def test_wrong_encoding(load: Load, write: Write) -> None:
 
 
 @pytest.mark.parametrize(("name", "chosen", "content", "terms", "refused"), cases("small_tables.tsv"))
-def test_small_tables(load: Load, write: Write, name: str, chosen: str, content: str, terms: str, refused: str) -> None:
+def test_small_tables(load, write, name, chosen, content, terms, refused):
     path = write(name, content.encode("utf-8", "surrogateescape"))
     terminology, rejects = load(table, path, **dict(pair.split("=") for pair in chosen.split()))
     assert terminology.terms["string"].to_pylist() == terms.split("|")
@@ -156,7 +152,7 @@ def test_small_tables(load: Load, write: Write, name: str, chosen: str, content:
 
 
 @pytest.mark.parametrize("end", ["", 'L:300,"quoted"\n', 'L:300,5"\n', 'L:300,"two\nlines"\n'])
-def test_a_stray_quote_costs_its_own_row(load: Load, write: Write, end: str) -> None:
+def test_a_stray_quote_costs_its_own_row(load, write, end):
     rows = [f"L:{n},term number {n}\n" for n in range(1, 6_000)]
     rows[99] = 'L:100,"large vessel\n'
     rows[299] = end or rows[299]
@@ -174,7 +170,7 @@ def test_a_stray_quote_costs_its_own_row(load: Load, write: Write, end: str) -> 
     "text",
     ["Pain,\nin the head, say", "One:\n1, first\n2, second\n\n3, third", "a\nb\nc", "x, 1\n" * 20, "L:7\nand, L:8"],
 )
-def test_quoted_cells_of_several_lines_are_read(load: Load, write: Write, text: str) -> None:
+def test_quoted_cells_of_several_lines_are_read(load, write, text):
     path = write("x.csv", f'id,definition,term\nL:1,"{text}",One\nL:2,,Two\n')
     terminology, rejects = load(table, path)
     assert rejects == []
@@ -182,7 +178,7 @@ def test_quoted_cells_of_several_lines_are_read(load: Load, write: Write, text: 
     assert terminology.concept_names.to_pylist() == ["One", "Two"]
 
 
-def test_a_numbered_list_in_a_cell_is_no_rows(load: Load, write: Write) -> None:
+def test_a_numbered_list_in_a_cell_is_no_rows(load, write):
     text = "Degrees:\n1, redness, no blister\n2, blister, painful\n3, full thickness, painless"
     path = write("x.csv", f'id,term,definition\n7,Burn,"{text}"\n8,Bruise,x\n')
     terminology, rejects = load(table, path, prefix="LAB")
@@ -191,9 +187,7 @@ def test_a_numbered_list_in_a_cell_is_no_rows(load: Load, write: Write) -> None:
     assert [one.text for one in terminology.concept("LAB:7").definitions] == [text]
 
 
-def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_that_each_open_a_quote_are_not_read_again_and_again(write, monkeypatch):
     path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
     monkeypatch.setattr("alphita.terminology.loaders._tables.MAX_LINES", 10)
     taken = 0
@@ -212,7 +206,7 @@ def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
     assert taken < 300 * 12
 
 
-def test_control_signs_around_a_cell_are_white_space(load: Load, write: Write) -> None:
+def test_control_signs_around_a_cell_are_white_space(load, write):
     path = write("x.csv", "id,term\nHP:1,a\nHP:1\x1f,\x1cb\nHP:\x1c2,c\nMSH:D1,\x1d\n")
     terminology, rejects = load(table, path)
     assert [one.string for one in terminology.concept("HP:1").terms] == ["a", "b"]
@@ -224,9 +218,7 @@ def test_control_signs_around_a_cell_are_white_space(load: Load, write: Write) -
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
-def test_a_file_of_many_blocks_is_read_as_one(
-    load: Load, write: Write, monkeypatch: pytest.MonkeyPatch, encoding: str
-) -> None:
+def test_a_file_of_many_blocks_is_read_as_one(load, write, monkeypatch, encoding):
     rows = [f"L:{n},é {n},\r\n" for n in range(1_000)]
     rows[300] = 'L:300,"é\n300",\n'
     rows[500] = "L:500,too short\n"
@@ -244,9 +236,7 @@ def test_a_file_of_many_blocks_is_read_as_one(
     assert parts.concept("L:300").name == "é\n300"
 
 
-def test_only_blocks_that_need_it_are_read_row_by_row(
-    load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_blocks_that_need_it_are_read_row_by_row(load, write, monkeypatch):
     read: list[int] = []
     one_by_one = _tables.Delimited._rows
 
@@ -265,7 +255,7 @@ def test_only_blocks_that_need_it_are_read_row_by_row(
     assert len(read) < 20
 
 
-def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_an_error(write, monkeypatch):
     monkeypatch.setattr(_files, "MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr(_files, "BLOCK_BYTES", 100)
     path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
@@ -273,7 +263,7 @@ def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.Monkey
         table.load([path], table.Options(), Rejects(None))
 
 
-def test_rows_are_checked_alike_alone_and_in_columns(load: Load, write: Write) -> None:
+def test_rows_are_checked_alike_alone_and_in_columns(load, write):
     header = "id,term,scope,preferred,language,parent,xref\n"
     uri = "http://purl.obolibrary.org/obo/HP_1"
     good = f"L:1,One,,0,,,\nL:1,Uno,EXACT,Yes,IT,,MSH:D1|{uri}\nL:2,Two,,,,L:1|L:1|HPO:1,\n"
@@ -299,7 +289,7 @@ def test_rows_are_checked_alike_alone_and_in_columns(load: Load, write: Write) -
 # --- codes -----------------------------------------------------------------------------------------------------------
 
 
-def test_codes_under_a_prefix_are_not_taken_for_curies(load: Load, write: Write, capsys: pytest.CaptureFixture) -> None:
+def test_codes_under_a_prefix_are_not_taken_for_curies(load, write, capsys):
     codes = ["CUI:9", "DO:123", "10:30", "K", "GLU 1", "GLU%201", "hp:5", "X:", "LAB:7", "LAB:7 b", "http://x.org/1"]
     known = ["HP:0001250", "http://purl.obolibrary.org/obo/MONDO_0000001"]
     rows = "".join(f"{code},term {n},,\n" for n, code in enumerate([*codes, *known]))
@@ -333,19 +323,19 @@ def test_codes_under_a_prefix_are_not_taken_for_curies(load: Load, write: Write,
     assert "X:" not in said
 
 
-def test_a_prefix_has_no_colon() -> None:
+def test_a_prefix_has_no_colon():
     with pytest.raises(UsageError, match="prefix"):
         config.resolve(table.Options, sets=["prefix=LAB:"])
 
 
-def test_a_prefix_that_is_an_alias(load: Load, write: Write, capsys: pytest.CaptureFixture) -> None:
+def test_a_prefix_that_is_an_alias(load, write, capsys):
     path = write("x.csv", "id,term\nSNOMED:1,One\nSNOMEDCT:2,Two\n3,Three\nSCT:4,Four\n")
     terminology, _ = load(table, path, prefix="SNOMED")
     assert terminology.concept_ids.to_pylist() == ["SNOMEDCT:1", "SNOMEDCT:2", "SNOMEDCT:3", "SNOMEDCT:SCT:4"]
     assert capsys.readouterr().err == ""
 
 
-def test_relations_under_a_prefix(load: Load, write: Write) -> None:
+def test_relations_under_a_prefix(load, write):
     terms = write("t.csv", "id,term\nGLU 1,One\nDO:2,Two\n")
     relations = write("r.csv", "head,relation,tail\nGLU 1,,DO:2\nDO:2,near,LAB:GLU 1\n")
     terminology, rejects = load(table, terms, relations, prefix="LAB")
@@ -357,7 +347,7 @@ def test_relations_under_a_prefix(load: Load, write: Write) -> None:
 # --- Parquet ---------------------------------------------------------------------------------------------------------
 
 
-def test_unused_columns_of_parquet_are_not_looked_at(load: Load, tmp_path: Path) -> None:
+def test_unused_columns_of_parquet_are_not_looked_at(load, tmp_path):
     path = tmp_path / "t.parquet"
     odd = {"tags": [["a"], ["b", "c"]], "blob": [b"\xff", b"\xfe"], "meta": [{"a": 1}, {"a": 2}]}
     pl.DataFrame({"id": ["L:1", "L:2"], "term": ["One", "Two"], **odd}).write_parquet(path)
@@ -367,7 +357,7 @@ def test_unused_columns_of_parquet_are_not_looked_at(load: Load, tmp_path: Path)
     assert terminology.manifest["dropped"] == {f"column {name!r} of t.parquet": 1 for name in odd}
 
 
-def test_whole_numbers_of_parquet_are_codes_whatever_their_type(load: Load, tmp_path: Path) -> None:
+def test_whole_numbers_of_parquet_are_codes_whatever_their_type(load, tmp_path):
     path = tmp_path / "t.parquet"
     codes = [1.0, 2.0, None, float("nan"), 12_345_678_901.0]
     pl.DataFrame({"id": codes, "term": list("abcde"), "preferred": [1, 0, None, 1, 1]}).write_parquet(path)
@@ -389,14 +379,14 @@ def test_whole_numbers_of_parquet_are_codes_whatever_their_type(load: Load, tmp_
         ([{"a": 1}, {"a": 2}], r"a column of type Struct.* \(field 'id'\)"),
     ],
 )
-def test_columns_of_parquet_that_cannot_be_read_are_named(tmp_path: Path, cells: list[object], said: str) -> None:
+def test_columns_of_parquet_that_cannot_be_read_are_named(tmp_path, cells, said):
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": cells, "term": ["One", "Two"]}).write_parquet(path)
     with pytest.raises(InputError, match=said):
         table.load([path], table.Options(prefix="L"), Rejects(None))
 
 
-def test_of_two_preferred_names_of_a_concept_the_first_is_and_the_other_is_counted(load: Load, tmp_path: Path) -> None:
+def test_of_two_preferred_names_of_a_concept_the_first_is_and_the_other_is_counted(load, tmp_path):
     rows = "X:1,Eins,yes,de\nX:1,Uno,yes,de\nX:1,One,yes,en\nX:1,Eins,yes,de\nX:2,Zwei,yes,de\n"
     (tmp_path / "terms.csv").write_text(f"id,term,preferred,language\n{rows}", encoding="utf-8")
     terminology, rejects = load(table, tmp_path / "terms.csv")
