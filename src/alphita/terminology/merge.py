@@ -126,15 +126,15 @@ class Nodes:
             )
             for place, tables in enumerate(self.tables)
         ]
-        every = pl.concat(parts)
-        self.frame = every.unique("id", keep="first", maintain_order=True).with_row_index("node")
+        concepts = pl.concat(parts)
+        self.frame = concepts.unique("id", keep="first", maintain_order=True).with_row_index("node")
         self.frame = self.frame.with_columns(pl.col("node").cast(pl.Int64))
         self.n_real = len(self.frame)
         numbers = self.frame.select("id", "node")
         self.node_of_row = [
             part.join(numbers, on="id", how="left", maintain_order="left")["node"].to_numpy() for part in parts
         ]
-        self.n_repeated = len(every) - self.n_real
+        self.n_repeated = len(concepts) - self.n_real
         self.retired = self.frame["retired"].to_numpy()
         self.replacement = self._replacements()
 

@@ -181,15 +181,15 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     return mapping_set
 
 
-def _add(found: MappingSet, file: SssomFile, line: int, slots: dict[str, str], rejects: Rejects) -> None:
+def _add(mapping_set: MappingSet, file: SssomFile, line: int, slots: dict[str, str], rejects: Rejects) -> None:
     cells = {name: slots.get(name, "").strip() for name in (*NEEDED, "predicate_modifier", "confidence")}
     if NO_TERM in (cells["object_id"], cells["subject_id"]):
-        found.dropped["mappings to no term"] += 1
+        mapping_set.dropped["mappings to no term"] += 1
         return
     if not cells["subject_id"] or not cells["object_id"]:
         literal = any(slots.get(name) == LITERAL for name in TYPES)
         if literal:
-            found.dropped["mappings of strings without an id"] += 1
+            mapping_set.dropped["mappings of strings without an id"] += 1
         else:
             rejects.add("a mapping without subject_id or object_id", file=file.path, line=line)
         return
@@ -210,4 +210,4 @@ def _add(found: MappingSet, file: SssomFile, line: int, slots: dict[str, str], r
         return
     subject, predicate, object_ = curies
     label = slots.get("subject_label", "").strip()
-    found.mappings.append(Mapping(subject, predicate, object_, modifier == "not", confidence, label))
+    mapping_set.mappings.append(Mapping(subject, predicate, object_, modifier == "not", confidence, label))

@@ -180,7 +180,7 @@ class Terminology:
             (len(self._head_offsets), len(self.concept_ids) + 1),
             (int(self._head_offsets[-1]), len(self.triples)),
         ]
-        if any(found != wanted for found, wanted in lengths):
+        if any(length != wanted for length, wanted in lengths):
             raise ValueError("its files do not fit together")
 
     @property
@@ -230,8 +230,8 @@ class Terminology:
     def _suggestion(self, curie: str) -> str | None:
         near = bisect.bisect_left(range(self.n_concepts), curie, key=self.concept_id)
         around = [self.concept_id(row) for row in range(max(0, near - 20), min(self.n_concepts, near + 20))]
-        found = difflib.get_close_matches(curie, around, n=1, cutoff=0.0)
-        return f"did you mean {found[0]!r}?" if found else None
+        matches = difflib.get_close_matches(curie, around, n=1, cutoff=0.0)
+        return f"did you mean {matches[0]!r}?" if matches else None
 
     # --- strings -----------------------------------------------------------------------------------------------------
 
@@ -337,10 +337,9 @@ class Terminology:
     def _closure(self, row: int, step: Callable[[int], Int32]) -> Int32:
         seen, waiting = {int(row)}, [int(row)]
         while waiting:
-            for found in step(waiting.pop()).tolist():
-                if found not in seen:
-                    seen.add(found)
-                    waiting.append(found)
+            new = set(step(waiting.pop()).tolist()) - seen
+            seen |= new
+            waiting += new
         seen.discard(int(row))
         return np.array(sorted(seen), np.int32)
 

@@ -185,7 +185,7 @@ def _restricted(tables: Tables, kept: NDArray[np.bool_], dropped: Counter[str]) 
 def _moved(frame: pl.DataFrame, columns: tuple[str, ...], place: NDArray[np.int32]) -> pl.DataFrame:
     rows = {name: place[frame[name].to_numpy()] for name in columns}
     inside = np.logical_and.reduce([places >= 0 for places in rows.values()])
-    return frame.with_columns(pl.Series(name, found) for name, found in rows.items()).filter(inside)
+    return frame.with_columns(pl.Series(name, places) for name, places in rows.items()).filter(inside)
 
 
 def _marked(n: int, rows: Iterable[int] | NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -51,7 +51,7 @@ def numbers(string: str) -> str:
     """Keep apart what NFKC would run together: "10⁹" becomes "10^9", "1½" becomes "1 1/2"."""
     if string.isascii():
         return string
-    string = _SUPERSCRIPT.sub(lambda found: "^" + found[0], string)
+    string = _SUPERSCRIPT.sub(lambda match: "^" + match[0], string)
     return _FRACTION.sub(" ", string)
 
 

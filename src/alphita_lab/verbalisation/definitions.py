@@ -191,23 +191,23 @@ def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Coun
     """Return a concept's definition as it is trained on, or None; what was done to it is counted."""
     tidied = tidy(text)
     cleaned = {clean(name) for name in names}
-    told = without_subject(tidied, cleaned)
-    if told != tidied:
+    definition = without_subject(tidied, cleaned)
+    if definition != tidied:
         counts[f"{kind}: began with the concept's name, which was taken off"] += 1
-    length = len(words(told))
-    if length and repeats(told, cleaned):
+    length = len(words(definition))
+    if length and repeats(definition, cleaned):
         counts[f"{kind}: repeats the name"] += 1
         return None
     if length < MIN_WORDS:
         counts[f"{kind}: fewer than {MIN_WORDS} words"] += 1
         return None
-    if len(told) > MAX_CHARACTERS:
+    if len(definition) > MAX_CHARACTERS:
         counts[f"{kind}: cut to {MAX_CHARACTERS:,} characters"] += 1
-        told = shortened(told, MAX_CHARACTERS)
-    if withheld.is_in(told):
+        definition = shortened(definition, MAX_CHARACTERS)
+    if withheld.is_in(definition):
         counts[f"{kind}: holds a held-out string"] += 1
         return None
-    return told
+    return definition
 
 
 def definitions(
@@ -267,10 +267,10 @@ def _fit_all(
         known, places = np.unique(np.array([concept for concept, _ in batch], np.int64), return_inverse=True)
         names = names_of(terminology, known)
         for (concept, text), place in zip(batch, places.tolist(), strict=True):
-            told = fit(text, names[place], withheld, kind, counts)
-            if told is not None:
+            definition = fit(text, names[place], withheld, kind, counts)
+            if definition is not None:
                 concepts.append(concept)
-                texts.append(told)
+                texts.append(definition)
     return np.array(concepts, np.int32), texts
 
 
@@ -279,13 +279,13 @@ def _batches(rows: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]
         yield batch
 
 
-def _without(told: list[str], name: list[str]) -> list[str]:
+def _without(text_words: list[str], name: list[str]) -> list[str]:
     left: list[str] = []
     place = 0
-    while place < len(told):
-        if told[place : place + len(name)] == name:
+    while place < len(text_words):
+        if text_words[place : place + len(name)] == name:
             place += len(name)
         else:
-            left.append(told[place])
+            left.append(text_words[place])
             place += 1
     return left

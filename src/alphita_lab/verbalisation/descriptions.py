@@ -135,19 +135,19 @@ def tell(
     """Yield at most `most` sentences, each of other facts and of at most four."""
     parents, types = draws.some(parents, most * MAX_PARENTS), draws.some(types, most)
     attributes = draws.some(attributes, most * MAX_FACTS)
-    told: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
+    used: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
     place = 0
     for number in range(most):
         above = _turn(parents, number * MAX_PARENTS, 1 + draws.below(MAX_PARENTS))
         kind = types[number % len(types)] if types and (not above or draws.below(2)) else None
         room = MAX_FACTS - len(above) - (kind is not None)
         # The first one tells as much as there is room for.
-        said = _turn(attributes, place, room if number == 0 else 1 + draws.below(room))
-        place += len(said)
-        facts = (frozenset(above), kind, frozenset(said))
-        if facts not in told:
-            told.add(facts)
-            yield _sentence(draws, above, kind, said)
+        chosen = _turn(attributes, place, room if number == 0 else 1 + draws.below(room))
+        place += len(chosen)
+        facts = (frozenset(above), kind, frozenset(chosen))
+        if facts not in used:
+            used.add(facts)
+            yield _sentence(draws, above, kind, chosen)
 
 
 def _sentence(draws: _Draws, parents: list[str], kind: str | None, attributes: list[tuple[str, str]]) -> str:

@@ -81,11 +81,11 @@ def prompts(
             yield terminology.concept_id(int(row)), text
 
 
-def write_prompts(found: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
+def write_prompts(prompts: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
     """Write prompts as JSONL {"concept_id", "prompt"}, whole or not at all; return how many."""
     count = 0
     with artefact.atomic_file(path, "w", force=force) as file:
-        for concept_id, text in found:
+        for concept_id, text in prompts:
             file.write(json.dumps({"concept_id": concept_id, "prompt": text}, ensure_ascii=False) + "\n")
             count += 1
     return count

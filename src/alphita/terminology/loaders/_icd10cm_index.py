@@ -81,8 +81,8 @@ class IndexRow(NamedTuple):
 def names(rows: Iterable[IndexRow]) -> Iterator[tuple[str, str]]:
     """Yield code and name of each entry that has a code, in the order of the index."""
     for row, name in named(rows):
-        if name and (found := FIRST_CODE.match(row.code)):
-            yield found[1], name
+        if name and (match := FIRST_CODE.match(row.code)):
+            yield match[1], name
 
 
 def named(rows: Iterable[IndexRow]) -> Iterator[tuple[IndexRow, str | None]]:

@@ -317,8 +317,8 @@ class _Reader:
     def _parent(self, code: str) -> str | None:
         """Return the code of the nearest open chapter, section or code that is not `code` itself."""
         for node in reversed(self.stack):
-            if (found := self._code(node)) and found != code:
-                return found
+            if (parent := self._code(node)) and parent != code:
+                return parent
         return None
 
     def _extended(self, code: str, title: str, node: _Node) -> None:

@@ -105,8 +105,8 @@ class _Reader:
             if place not in used:
                 self.columns.dropped[f"column {name!r} of {member.name}"] += 1
         places = sorted(place for place in used if place is not None)
-        for line, found in table.rows(places):
-            cells = {place: cell.strip() for place, cell in zip(places, found, strict=True)}
+        for line, row in table.rows(places):
+            cells = {place: cell.strip() for place, cell in zip(places, row, strict=True)}
             product = self._product(line, cells[title], "" if id_place is None else self._filled(cells[id_place]))
             if product is None:
                 continue

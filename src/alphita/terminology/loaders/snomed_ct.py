@@ -322,11 +322,11 @@ class _Reader:
             for row, term in english.select("concept", "term").iter_rows()
         }
         live = {int(self.ids[row]) for row in english["concept"].to_list() if self.active[row]}
-        every, taken = Counter(words.values()), Counter(words[concept] for concept in live)
+        all_uses, taken = Counter(words.values()), Counter(words[concept] for concept in live)
         labels = {
             concept: word
             for concept, word in words.items()
-            if word and (taken if concept in live else every)[word] == 1
+            if word and (taken if concept in live else all_uses)[word] == 1
         }
         return labels | {IS_A: model.IS_A}
 

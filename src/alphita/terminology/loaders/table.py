@@ -211,21 +211,21 @@ def _recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
     tables = [file for file in files if file.columns]
     if not tables:
         return None
-    if stranger := next((file for file in files if file not in tables), None):
-        raise InputError("among tables, and none itself", file=stranger.place, remedy="give the table alone")
+    if other := next((file for file in files if file not in tables), None):
+        raise InputError("among tables, and none itself", file=other.place, remedy="give the table alone")
     of_terms = [file for file in tables if not _is_relations(file.columns)]
     if not of_terms:
         remedy = f"give the terms too: alphita terminology import table TERMS {seen.path} -o X.terminology"
         raise InputError("relations between concepts, and no terms", file=seen.path, remedy=remedy)
-    found = [_Columns(file, seen.path, defaults).settings() for file in of_terms]
-    for file, settings in zip(of_terms, found, strict=True):
-        if settings != found[0]:
+    first, *others = [_Columns(file, seen.path, defaults).settings() for file in of_terms]
+    for file, settings in zip(of_terms[1:], others, strict=True):
+        if settings != first:
             raise InputError(
-                f"{settings} would be the options for it, but {found[0]} for {of_terms[0].place}",
+                f"{settings} would be the options for it, but {first} for {of_terms[0].place}",
                 file=file.place,
                 remedy="give them one by one, or call the columns alike",
             )
-    return found[0]
+    return first
 
 
 def _is_relations(names: Sequence[str]) -> bool:
@@ -258,13 +258,13 @@ class _Columns:
 
     def _others(self, taken: set[str]) -> Settings:
         """Return columns that are called as the loader's own, in another writing."""
-        found = {}
+        others = {}
         for field, default in self.defaults.items():
             wanted = LANGUAGES if field == "language_column" else {_compact(default)}
             alike = [name for name in self.names if _compact(name) in wanted and name not in taken]
             if alike and default not in self.names:
-                found[field] = alike[0]
-        return found
+                others[field] = alike[0]
+        return others
 
     def _told_by_cells(self, columns: Settings) -> Settings:
         """Return the options that only the first rows tell: the prefix, and columns to leave out."""
@@ -275,12 +275,12 @@ class _Columns:
             for _, cells in itertools.islice(rows, _ROWS):
                 for field, cell in zip(checked, cells, strict=True):
                     first[field] |= {cell.strip(WHITE)} - {""}
-        found: Settings = {}
+        settings: Settings = {}
         if any(Ids("").of(cell) is None for cell in first["id_column"]):
-            found["prefix"] = _system(columns["id_column"]) or _prefix_of(self.path)
+            settings["prefix"] = _system(columns["id_column"]) or _prefix_of(self.path)
         for field in ALLOWED:
             if first.get(field) and not ALLOWED[field] & {cell.lower() for cell in first[field]}:
-                found[field] = ""
+                settings[field] = ""
         tags = first.get("language_column", set())
         if tags and not any(map(languages.normalize, tags)):
             named = {field: columns[field] for field in ("id_column", "term_column")}
@@ -292,14 +292,14 @@ class _Columns:
                 value=min(tags),
                 remedy=f"write tags there, or leave the column out and say the language: {command}",
             )
-        return found
+        return settings
 
     def _unclear(self, ids: list[str], terms: list[str]) -> InputError:
         shown = [shorten(name, 40) for name in self.names[:_SHOWN]] + ["…"] * (len(self.names) > _SHOWN)
         problems = [
-            f"no column of {what}s" if not found else f"{' and '.join(map(repr, found))} may both be the {what}"
-            for what, found in (("id", ids), ("term", terms))
-            if len(found) != 1
+            f"no column of {what}s" if not names else f"{' and '.join(map(repr, names))} may both be the {what}"
+            for what, names in (("id", ids), ("term", terms))
+            if len(names) != 1
         ]
         command = import_command(
             "table", self.path, id_column=ids[0] if ids else "COLUMN", term_column=terms[0] if terms else "COLUMN"
@@ -323,8 +323,8 @@ def _system(name: str) -> str:
 
 
 def _system_term(name: str) -> str:
-    found = re.fullmatch(r"(.+?)_?(?:name|term|label|description)", model.snake_case(name))
-    return _known(found[1]) if found else ""
+    match = re.fullmatch(r"(.+?)_?(?:name|term|label|description)", model.snake_case(name))
+    return _known(match[1]) if match else ""
 
 
 def _known(name: str) -> str:
@@ -473,8 +473,8 @@ class _Reader:
         is_open = pl.col("preferred").is_null()
         first = pl.col("concept").is_first_distinct().over(is_open)
         # In this file or another.
-        said = pl.col("preferred").fill_null(False).any().over("concept")
-        tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
+        has_name = pl.col("preferred").fill_null(False).any().over("concept")
+        tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~has_name).otherwise("preferred"))
         tables = {name: self._distinct(frame, KEYS[name]) for name, frame in tables.items()}
         return tables | {"terms": self._one_preferred(tables["terms"])}
 
