@@ -27,11 +27,16 @@ Write = Callable[[str, str | bytes], Path]
 ADDING = ("babelon", "hpoa")
 
 
+# How signs are written in tables of cases.
+SIGNS = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\xe9": "\udce9"}
+SIGNS |= {"\\x1c": "\x1c", "\\x1d": "\x1d", "\\x1f": "\x1f"}
+
+
 def cases(name: str, folder: Path = EXPECTED, *, escaped: bool = True) -> list[list[str]]:
     r"""Return the rows of a table of cases; `\t`, `\n`, `\r`, `\0`, `\xe9` and `{x*9}` become signs."""
 
     def plain(cell: str) -> str:
-        for written, sign in (("\\t", "\t"), ("\\n", "\n"), ("\\r", "\r"), ("\\0", "\0"), ("\\xe9", "\udce9")):
+        for written, sign in SIGNS.items():
             cell = cell.replace(written, sign)
         before, mark, after = cell.partition("{x*")
         number, _, after = after.partition("}")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from alphita.cli.terminology import app
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
-from alphita.terminology.loaders import babelon, hpoa, table
+from alphita.terminology.loaders import babelon, table
 from alphita.terminology.loaders.hpoa import frequency_class
 from alphita.terminology.store import Terminology, load_terminology
 from tests.terminology.conftest import FIXTURES
@@ -44,18 +44,6 @@ def test_language_and_status_of_a_table_that_states_none(load, bases, write):
     path = write("orecchi.tsv", content)
     with pytest.raises(InputError, match="language=fr"):
         babelon.load([path], babelon.Options(onto=str(bases["babelon"])), Rejects(None))
-    terminology, _ = load(babelon, path, onto=str(bases["babelon"]), language="it", status="candidate")
-    assert terms(terminology, "ZZ:0000001", "it") == [("Orecchio blu", "exact", False, "candidate")]
-    terminology, _ = load(babelon, write("zz-it.synonyms.tsv", content), onto=str(bases["babelon"]))
-    assert terms(terminology, "ZZ:0000001", "it") == [("Orecchio blu", "exact", False, "official")]
-
-
-def test_a_bad_template_row(load, bases, write):
-    path = write("zz-it.synonyms.tsv", "subject_id\ttranslation_value\nID\tA rdfs:label\nZZ:0000001\tOrecchio blu\n")
-    terminology, [reject] = load(babelon, path, onto=str(bases["babelon"]))
-    assert reject[1] == "2"
-    assert "ROBOT" in reject[4]
-    assert len(terms(terminology, "ZZ:0000001", "it")) == 1
 
 
 def test_the_name_of_a_concept_without_preferred_term_stays(load, write, tmp_path):
@@ -81,23 +69,7 @@ def test_on_the_command_line(bases, tmp_path, monkeypatch):
     assert "--onto is for formats that add to one" in str(wrong.exception)
 
 
-def test_of_two_labels_of_a_concept_the_first_of_the_alphabet_is_preferred_and_the_other_is_counted(load, bases, write):
-    rows = [f"ZZ:0000001\trdfs:label\tBlue ear\t{name}\tit\tOFFICIAL" for name in ("Orecchio blu", "Orecchio azzurro")]
-    terminology, rejects = load(babelon, write("two.tsv", HEAD + "\n".join(rows) + "\n"), onto=str(bases["babelon"]))
-    assert rejects == []
-    found = [(term.string, term.preferred) for term in terminology.concept("ZZ:0000001").terms if term.language == "it"]
-    assert found == [("Orecchio azzurro", True), ("Orecchio blu", False)]
-    assert terminology.manifest["dropped"]["further labels of a concept, kept as synonyms"] == 1
-
-
 # --- HPO's annotations ------------------------------------------------------------------------------------------------
-
-
-def test_optional_columns_may_be_missing(load, bases, write):
-    path = write("x.hpoa", "database_id\tdisease_name\thpo_id\nOMIM:1\tOne\tHP:9000001\n")
-    terminology, rejects = load(hpoa, path, onto=str(bases["hpoa"]))
-    assert rejects == []
-    assert terminology.concept("OMIM:1").relations == [("has_phenotype", "HP:9000001")]
 
 
 FREQUENCY_WORDS = """

@@ -105,6 +105,34 @@ def test_fixtures_give_all_these_facts(case, name, files, written, bases, tmp_pa
     assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
+SMALL = cases("small.tsv")
+SMALL_FACTS = EXPECTED / "small.txt"
+
+
+def sections():
+    """Return the facts of each small file by the name of its case."""
+    text = SMALL_FACTS.read_text(encoding="utf-8") if SMALL_FACTS.exists() else ""
+    return dict(section.split("\n", 1) for section in text.split("=== ")[1:])
+
+
+@pytest.mark.parametrize(("case", "name", "written", "files"), SMALL, ids=[row[0] for row in SMALL])
+def test_small_files_give_all_these_facts(case, name, written, files, bases, tmp_path):
+    loader, chosen = options(name, bases, written)
+    paths = []
+    for file, content in (file.split("=", 1) for file in files.split("¦")):
+        paths.append(tmp_path / file)
+        paths[-1].write_bytes(content.encode("utf-8", "surrogateescape"))
+    terminology, rejects = saved(loader, paths, chosen, tmp_path)
+    shown = [str([Path(file).name, *row]) for file, *row in rejects]
+    found = "\n".join([*facts(terminology), "", *manifest_facts(terminology), "", *shown]).rstrip() + "\n"
+    wanted = sections()
+    if os.environ.get("ALPHITA_EXPECTED"):
+        ordered = [(row[0], found if row[0] == case else wanted.get(row[0], "")) for row in SMALL]
+        SMALL_FACTS.write_text("".join(f"=== {key}\n{text}" for key, text in ordered), encoding="utf-8")
+        wanted = sections()
+    assert found.splitlines() == wanted[case].splitlines()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_does_not_matter_how_files_are_packed(name, bases, tmp_path):
     files = release(name)

@@ -53,20 +53,3 @@ def test_a_file_named_itself_is_read_whatever_its_name(write):
     odd = write("odd.name", "x")
     assert _files.chosen([odd, odd], (".obo",), dropped) == [Member(odd)] * 2
     assert not dropped
-
-
-def test_unknown_languages_in_rows(load, write):
-    rows = "id,term,language\nA:1,one,en\nA:1,eins,GER\nA:1,xyz,xx\nA:1,um,pt_br\nA:1,wan,english\nA:1,uno,\n"
-    path = write("t.csv", rows)
-    terminology, rejects = load(table, path, language="it")
-    assert [(term.string, term.language) for term in terminology.concept("A:1").terms] == [
-        ("one", "en"),
-        ("eins", "de"),
-        ("um", "pt-BR"),
-        ("uno", "it"),
-    ]
-    assert [reject[:4] for reject in rejects] == [
-        [str(path), "4", "language", "xx"],
-        [str(path), "6", "language", "english"],
-    ]
-    assert all("unknown language" in reject[4] for reject in rejects)

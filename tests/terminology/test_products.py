@@ -23,14 +23,6 @@ def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
     return {(names[head], labels[label], names[tail]) for head, label, tail in terminology.triples.tolist()}
 
 
-def test_a_stray_quote_costs_its_own_row(load, write):
-    rows = [f"Product {n},weight,{n} g\n" for n in range(500)]
-    rows[3] = 'Product 3,"weight,3 g\n'
-    terminology, [reject] = load(products, write("p.csv", "title,attribute_name,attribute_values\n" + "".join(rows)))
-    assert reject[1] == "5"
-    assert len(triples(terminology)) == 499
-
-
 @pytest.mark.parametrize(("values", "names"), [([0.5, 1.25], {"0.5", "1.25"}), ([2.0, None], {"2"})])
 def test_numbers_of_a_parquet_file_are_values(load, tmp_path, values, names):
     path = tmp_path / "p.parquet"
@@ -40,65 +32,11 @@ def test_numbers_of_a_parquet_file_are_values(load, tmp_path, values, names):
     assert {value for _, _, value in triples(load(products, path)[0])} == names
 
 
-def test_what_means_nothing_is_no_id_and_no_attribute(load, write):
-    wide = write("p.csv", "id,title,ingredient\nA1,One,red\n_,Two,blue\n_,Three,_\n")
-    terminology, rejects = load(products, wide, attributes="*", empty="_")
-    assert rejects == []
-    assert triples(terminology) == {("One", "ingredient", "red"), ("Two", "ingredient", "blue")}
-    assert sorted(terminology.concept_names.to_pylist()) == ["One", "Three", "Two", "blue", "red"]
-    rows = write("q.csv", "title,attribute_name,attribute_values\nOne,n/a,red\nTwo,colour,blue\n")
-    terminology, [reject] = load(products, rows, empty="n/a")
-    assert (reject[1], reject[2]) == ("2", "attribute_name")
-    assert triples(terminology) == {("Two", "colour", "blue")}
-
-
 @pytest.mark.parametrize("attributes", ["*", "rh +,rh -"])
 def test_columns_that_would_be_one_attribute_are_refused(write, attributes):
     path = write("p.csv", "title,rh +,rh -\nA,suitable,unsuitable\n")
     with pytest.raises(UsageError, match=r"'rh \+' and 'rh -' would both be the attribute 'rh'; rename one"):
         products.load([path], products.Options(attributes=attributes), Rejects(None))
-
-
-def test_rows_that_would_be_one_attribute_are_set_aside(load, write):
-    rows = "A,Rh +,yes\nB,rh -,no\nC,RH  +,no\nD,rh_+,\nE,rh -,\n"
-    path = write("p.csv", f"title,attribute_name,attribute_values\n{rows}")
-    terminology, rejects = load(products, path)
-    assert triples(terminology) == {("A", "rh", "yes"), ("C", "rh", "no")}
-    refused = "would be the attribute 'rh', as 'Rh +' before it is; rename one of them"
-    assert rejects == [
-        [str(path), "3", "attribute_name", "rh -", refused],
-        [str(path), "5", "attribute_values", "", "no value"],
-        [str(path), "6", "attribute_values", "", "no value"],
-    ]
-
-
-def test_columns_are_found_in_any_script_and_writing(load, write):
-    # Vowels that are marks, an accent written apart, and one attribute in two columns.
-    path = write("p.csv", "title,दवा,दवी,indicacio\u0301n,Main Colour,main_colour\nA,एक,दो,tos,red,blue\n")
-    terminology, _ = load(products, path, attributes="*")
-    assert triples(terminology) == {
-        ("A", "दवा", "एक"),
-        ("A", "दवी", "दो"),
-        ("A", "indicación", "tos"),
-        ("A", "main_colour", "red"),
-        ("A", "main_colour", "blue"),
-    }
-    terminology, _ = load(products, path, attributes="indicación, दवी,")
-    assert triples(terminology) == {("A", "indicación", "tos"), ("A", "दवी", "दो")}
-    # The column of this very name comes before one that is written alike.
-    terminology, _ = load(products, path, attributes="main_colour")
-    assert triples(terminology) == {("A", "main_colour", "blue")}
-
-
-@pytest.mark.parametrize("attributes", ["*", "a", " A ", "a,b"])
-def test_columns_of_one_name_are_one_attribute(load, write, attributes):
-    path = write("p.csv", "title,a,b,a,id\nT,1,x,2|3,7\n")
-    terminology, _ = load(products, path, attributes=attributes)
-    found = triples(terminology)
-    assert {value for _, name, value in found if name == "a"} == {"1", "2", "3"}
-    named = "b" in attributes or attributes == "*"
-    assert (("T", "b", "x") in found) == named
-    assert terminology.manifest["dropped"] == ({} if named else {"column 'b' of p.csv": 1})
 
 
 def test_gzip_parquet_and_several_files(load, write, tmp_path):

@@ -13,8 +13,11 @@ import pytest
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store, text
-from alphita.terminology.model import Tables
+from alphita.terminology import model, store, text
+from alphita.terminology.describe import describe
+from alphita.terminology.loaders import obo, table
+from alphita.terminology.model import Tables, added, rows_of, tables_of
+from tests.terminology.conftest import FIXTURES
 
 
 def tables(**changes: object) -> Tables:
@@ -307,3 +310,115 @@ def test_what_opens_and_answers_imports_no_heavy_library(module):
     code = f"import sys, {module}; print(sorted({{'polars', 'torch', 'sklearn', 'tokenizers'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("files", [["small.obo"], ["terms.csv", "relations.tsv"], []])
+def test_read_back_and_saved_again_it_is_the_same(load, write, tmp_path, files):
+    paths = [FIXTURES / file for file in files] or [write("t.csv", "id,term\nX:1,One\n")]
+    terminology, _ = load(obo if files == ["small.obo"] else table, *paths)
+    store.save(tables_of(terminology), tmp_path / "again.terminology", rejects=Rejects(None, strict=True))
+    again = store.load_terminology(tmp_path / "again.terminology")
+    for key in ("counts", "sources", "dropped"):
+        assert again.manifest[key] == terminology.manifest[key]
+    assert again.manifest["files"] == terminology.manifest["files"]
+    assert again.content_hash == terminology.content_hash
+
+
+def test_every_table_has_the_columns_of_the_model(small):
+    tables = tables_of(small)
+    for name in model.SCHEMAS:
+        frame = getattr(tables, name)
+        assert set(frame.columns) == set(model.SCHEMAS[name]), name
+        for column in set(model.REFERENCES) & set(frame.columns):
+            assert frame.schema[column].is_integer()
+    assert tables.concepts["id"].to_list() == small.concept_ids.to_pylist()
+    assert tables.parent_relations == ("is_a",)
+
+
+def test_rows_are_added(small, tmp_path):
+    tables = tables_of(small)
+    rows = rows_of(small, ["XX:0000003"])
+    tables.terms = added(
+        tables.terms,
+        pl.DataFrame({"concept": [rows["XX:0000003"]], "string": ["Ohr"], "language": ["de"], "source": ["new"]}),
+    )
+    tables.relations = added(
+        tables.relations,
+        pl.DataFrame({"head": [rows["XX:0000003"]], "relation": ["new_label"], "tail": [0], "source": ["new"]}),
+    )
+    store.save(tables, tmp_path / "more.terminology", rejects=Rejects(None, strict=True))
+    more = store.load_terminology(tmp_path / "more.terminology")
+    assert (more.n_terms, more.n_relations) == (small.n_terms + 1, small.n_relations + 1)
+    [term] = [term for term in more.concept("XX:0000003").terms if term.language == "de"]
+    assert (term.string, term.scope, term.status, term.source, term.type) == ("Ohr", "exact", "official", "new", None)
+    assert ("new_label", "XX:0000001") in more.concept("XX:0000003").relations
+    assert added(tables.terms, tables.terms.clear()) is tables.terms
+
+
+def test_rows_of_ids_and_alternative_ids(small):
+    asked = ["XX:0000002", "XX:0000902", "XX:404", "", "XX:0000002", " XX:0000002"]
+    wanted = small.resolve("XX:0000002")
+    assert rows_of(small, asked) == {"XX:0000002": wanted, "XX:0000902": wanted, " XX:0000002": wanted}
+    assert rows_of(small, []) == {}
+    everything = small.concept_ids.to_pylist()
+    assert list(rows_of(small, everything).values()) == list(range(small.n_concepts))
+
+
+# --- described -------------------------------------------------------------------------------------------------------
+
+
+def test_description(small):
+    found = describe(small)
+    assert found.totals["concepts"] == 4
+    assert found.totals["live concepts"] == 3
+    assert found.totals["terms"] == 11
+    assert found.totals["terms of live concepts"] == 10
+    assert found.totals["definitions of live concepts"] == 1
+    assert found.terms_by_language == {"en": 10}
+    assert found.terms_by_kind == {
+        "preferred name": 3,
+        "broad synonym": 1,
+        "exact synonym": 1,
+        "exact synonym, brand_name": 1,
+        "exact synonym, layperson": 1,
+        "exact synonym, plural": 1,
+        "narrow synonym, brand_name": 1,
+        "related synonym": 1,
+    }
+    assert sum(found.terms_by_kind.values()) == 10
+    assert found.relations == {"is_a": 2, "has_finding_site": 1, "part_of": 1}
+    assert found.concepts_by_semantic_type == {"(none)": 3}
+    assert found.xrefs_by_prefix == {"MESH": 1, "MONDO": 1, "SNOMEDCT": 1, "UMLS": 1}
+    assert found.concepts_by_terms == {"1": 1, "2": 1, "4": 1}
+    assert found.homonyms == {"all scopes": 0, "exact in several concepts": 0}
+    assert json.loads(json.dumps(found.as_json()))["content_hash"] == small.content_hash
+
+
+def test_homonyms_and_types(load):
+    terminology, _ = load(table, FIXTURES / "terms.csv")
+    found = describe(terminology)
+    assert found.concepts_by_semantic_type == {"Disease": 1, "Sign or Symptom": 1}
+    assert found.terms_by_language == {"en": 4, "it": 1}
+    assert found.terms_by_kind["related synonym, obsolete, candidate"] == 1
+
+
+def test_homonyms(load, tmp_path):
+    path = tmp_path / "h.csv"
+    path.write_text(
+        "id,term,scope\nX:1,Cold,\nX:2,Chill,\nX:2,COLD,related\nX:3,COPD,\nX:3,cold.,\nX:4,Gone,\nX:4,gone,\n"
+    )
+    found = describe(load(table, path)[0])
+    assert found.homonyms == {"all scopes": 1, "exact in several concepts": 1}
+    assert found.examples == [{"string": "cold", "concepts": ["X:1 Cold", "X:2 Chill", "X:3 COPD"]}]
+
+
+def test_branches(load):
+    terminology, _ = load(obo, FIXTURES / "small.obo", semantic_type="XX:0000001")
+    assert describe(terminology).concepts_by_semantic_type == {
+        'Abnormality of the "inner" ear {left}': 1,
+        "Ear": 1,
+        "(none)": 1,
+    }

@@ -31,17 +31,6 @@ def release(folder: Path, **changes: str | bytes | None) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("label", ["rel", "rela", "both"])
-def test_a_relation_that_has_only_rela_is_labelled_by_it(load, tmp_path, label):
-    # As SNOMED CT's are in some releases: CUI1||CUI2|isa says that CUI2 is a CUI1.
-    relation = "C0000005||||C0000001|||isa|||HPO||||N||\n"
-    path = release(tmp_path / "META", MRFILES=None, MRREL=relation)
-    terminology, rejects = load(umls, path, relation_label=label)
-    assert rejects == []
-    assert terminology.relation_labels == ["isa"]
-    assert terminology.concept("UMLS:C0000001").parents == ["UMLS:C0000005"]
-
-
 def test_preferred_terms_without_mrrank(load, tmp_path):
     terminology, _ = load(umls, release(tmp_path / "META", MRRANK=None))
     # TS=P, STT=PF, ISPREF=Y; the only English one so marked in C0000001 is none, so the fewest flags missing.
