@@ -7,8 +7,8 @@ import pytest
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology.detect import detect
-from alphita.terminology.loaders import _icd10cm_index, icd10cm
-from alphita.terminology.loaders._icd10cm_index import IndexRow
+from alphita.terminology.loaders import icd10cm
+from alphita.terminology.loaders.icd10cm import IndexRow
 from alphita.terminology.store import Terminology
 from tests.terminology.conftest import FIXTURES, cases
 from tests.terminology.test_icd10cm import ORDER
@@ -202,10 +202,10 @@ def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_wha
 def test_names(path, name):
     terms = path.split(" / ")
     rows = [IndexRow(level, term, "") for level, term in enumerate(terms[:-1])]
-    found = list(_icd10cm_index.names([*rows, IndexRow(len(rows), terms[-1], "A00.1-")]))
+    found = list(icd10cm.names([*rows, IndexRow(len(rows), terms[-1], "A00.1-")]))
     assert found == ([("A00.1", name)] if name != "-" else [])
 
 
 def test_unspecified_has_no_name_where_its_parent_has_a_code():
     rows = [IndexRow(0, "Cyst", "A00.0"), IndexRow(1, "unspecified site", "A00.9"), IndexRow(3, "skipped", "A00.1")]
-    assert list(_icd10cm_index.names(rows)) == [("A00.0", "Cyst"), ("A00.1", "skipped cyst")]
+    assert list(icd10cm.names(rows)) == [("A00.0", "Cyst"), ("A00.1", "skipped cyst")]

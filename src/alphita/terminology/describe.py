@@ -19,17 +19,10 @@ MOST = 15
 
 @dataclass(frozen=True)
 class Description:
-    """Counts over one terminology; those of terms are over live concepts unless they say otherwise.
+    """Counts over one terminology: of live concepts and their terms, but for totals and cross-references.
 
-    Attributes:
-        totals: concepts (live, retired), terms, relations, definitions, xrefs, aliases, ...
-        terms_by_kind: "scope / type / status" -> terms; the preferred names apart.
-        concepts_by_source: prefix -> live concepts.
-        concepts_by_semantic_type: name -> live concepts.
-        xrefs_by_prefix: prefix -> cross-references, of retired concepts too.
-        concepts_by_terms: distinct exact strings of a live concept -> concepts ("1", "2", ..., "5+").
-        homonyms: cleaned strings that name several live concepts (any scope), and how many of these are exact in all.
-        examples: the homonyms of most concepts, with their concepts.
+    `concepts_by_terms` counts concepts by their distinct exact strings ("1", "2", ..., "5+"); `homonyms` are cleaned
+    strings that name several concepts (any scope), and those that are exact in all; `examples` name the most concepts.
     """
 
     path: str

@@ -38,14 +38,9 @@ _COMMENT = re.compile(r"(?:^|\s+)#.*")
 class SubsetChoice:
     """What to keep; an empty choice keeps everything.
 
-    Attributes:
-        sources: the concepts that are of these sources or have a term from them; their terms, definitions, relations,
-            cross-references and properties from these sources or from a distributor that hands the concept on.
-        languages: BCP-47 tags; "en" takes "en-GB" too. Concepts left without a term are left out.
-        semantic_types: names or codes.
-        descendants_of: CURIEs; these concepts and all below them.
-        listed: CURIEs, or None for no list.
-        retired: keep retired concepts.
+    Sources keep the concepts that are theirs or have a term from them, with their terms, definitions, relations,
+    cross-references and properties from these sources, or from a distributor that hands the concept on. The language
+    "en" takes "en-GB" too; concepts left without a term are left out. Semantic types are names or codes.
     """
 
     sources: Collection[str] = ()
