@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -44,6 +45,21 @@ def cases(name: str, folder: Path = EXPECTED, *, escaped: bool = True) -> list[l
 
     rows = [line.split("\t") for line in (folder / name).read_text(encoding="utf-8").split("\n")[1:] if line]
     return [[plain(cell) for cell in row] for row in rows] if escaped else rows
+
+
+def check_held(name, case, order, found):
+    """Compare what a case gave, line by line, with its section in `expected/NAME.txt`.
+
+    Args:
+        order: the names of all cases, as a new file is to have them: ALPHITA_EXPECTED=1 writes it.
+    """
+    path = EXPECTED / f"{name}.txt"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    held = dict(section.split("\n", 1) for section in text.split("=== ")[1:])
+    if os.environ.get("ALPHITA_EXPECTED"):
+        held[case] = "\n".join(found).rstrip() + "\n"
+        path.write_text("".join(f"=== {key}\n{held.get(key, '')}" for key in order), encoding="utf-8")
+    assert "\n".join(found).rstrip().split("\n") == held[case].rstrip().split("\n")
 
 
 def saved(loader: Any, files: Iterable[Path], options: Any, folder: Path) -> tuple[Terminology, list[list[str]]]:

@@ -29,6 +29,7 @@ from tests.terminology.conftest import (
     EXPECTED,
     FIXTURES,
     cases,
+    check_held,
     cut_gzip,
     facts,
     manifest_facts,
@@ -106,13 +107,6 @@ def test_fixtures_give_all_these_facts(case, name, files, written, bases, tmp_pa
 
 
 SMALL = cases("small.tsv")
-SMALL_FACTS = EXPECTED / "small.txt"
-
-
-def sections():
-    """Return the facts of each small file by the name of its case."""
-    text = SMALL_FACTS.read_text(encoding="utf-8") if SMALL_FACTS.exists() else ""
-    return dict(section.split("\n", 1) for section in text.split("=== ")[1:])
 
 
 @pytest.mark.parametrize(("case", "name", "written", "files"), SMALL, ids=[row[0] for row in SMALL])
@@ -124,13 +118,8 @@ def test_small_files_give_all_these_facts(case, name, written, files, bases, tmp
         paths[-1].write_bytes(content.encode("utf-8", "surrogateescape"))
     terminology, rejects = saved(loader, paths, chosen, tmp_path)
     shown = [str([Path(file).name, *row]) for file, *row in rejects]
-    found = "\n".join([*facts(terminology), "", *manifest_facts(terminology), "", *shown]).rstrip() + "\n"
-    wanted = sections()
-    if os.environ.get("ALPHITA_EXPECTED"):
-        ordered = [(row[0], found if row[0] == case else wanted.get(row[0], "")) for row in SMALL]
-        SMALL_FACTS.write_text("".join(f"=== {key}\n{text}" for key, text in ordered), encoding="utf-8")
-        wanted = sections()
-    assert found.splitlines() == wanted[case].splitlines()
+    found = [*facts(terminology), "", *manifest_facts(terminology), "", *shown]
+    check_held("small", case, [row[0] for row in SMALL], found)
 
 
 @pytest.mark.parametrize("name", NAMES)
