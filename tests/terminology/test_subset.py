@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import alphita
+from alphita import registry
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
-from alphita.terminology.loaders import omop, table, umls
+from alphita.terminology.loaders import PACKAGE, table
 from alphita.terminology.store import Terminology
 from alphita.terminology.subset import SubsetChoice, read_list, subset
-from tests.terminology.conftest import FIXTURES, read_rejects
+from tests.terminology.conftest import FIXTURES, cases, check_held, facts, manifest_facts, read_rejects
 from tests.terminology.test_cli import run
 from tests.terminology.test_properties import check_csr
 
@@ -51,73 +53,15 @@ def test_no_choice_keeps_everything(whole):
     assert [found.concept(row) for row in range(7)] == [whole.concept(row) for row in range(7)]
 
 
-@pytest.mark.parametrize(
-    ("choice", "concepts"),
-    [
-        ({"descendants_of": ["A:2"]}, "A:2 A:3 B:9"),
-        ({"descendants_of": ["A:3", "A:4"]}, "A:3 A:4 A:5 B:9"),
-        ({"semantic_types": ["Sign"]}, "A:4 A:5"),
-        ({"semantic_types": ["Sign", "Disease"], "languages": ["it"]}, "A:2 A:5"),
-        ({"listed": ["A:6", "A:4"]}, "A:4 A:6"),
-        ({"retired": False}, "A:1 A:2 A:3 A:4 A:5 B:9"),
-        ({"languages": ["en"], "descendants_of": ["A:1"]}, "A:1 A:2 A:3 A:4 B:9"),
-        ({"languages": ["en-GB"]}, "A:2"),
-        ({"sources": ["B"]}, "A:2 B:9"),
-    ],
-)
-def test_choices(whole, choice, concepts):
-    assert part(whole, **choice).concept_ids.to_pylist() == concepts.split()
+CASES = cases("subsets.tsv")
 
 
-def test_only_the_facts_of_the_sources_remain(whole):
-    found = part(whole, sources=["B"]).concept("A:2")
-    assert [term.string for term in found.terms] == ["Chill"]
-    assert (found.xrefs, found.definitions, found.parents) == ([("oboInOwl:hasDbXref", "C:1")], [], [])
-
-
-def test_the_part_of_a_source_keeps_what_its_distributor_says_of_it(load):
-    whole, _ = load(omop, FIXTURES / "omop")
-    found = part(whole, sources=["SNOMEDCT"])
-    assert {term["source"] for term in found.terms.select(["source"]).to_pylist()} == {"SNOMEDCT"}
-    ids = set(found.concept_ids.to_pylist())
-    assert ids == {concept for concept in whole.concept_ids.to_pylist() if concept.startswith("SNOMEDCT:")}
-    for identifier in ids:
-        before, after = whole.concept(identifier), found.concept(identifier)
-        assert set(after.relations) == {edge for edge in before.relations if edge[1] in ids}
-        for name in ("alt_ids", "semantic_types", "replaced_by", "consider", "xrefs", "properties"):
-            assert getattr(after, name) == getattr(before, name), name
-    assert found.resolve("OMOP:101") == found.resolve("SNOMEDCT:91003003")
-    assert found.n_relations > 0
-    assert any(found.concept(identifier).replaced_by for identifier in ids)
-
-
-def test_the_part_of_a_source_of_umls_keeps_its_semantic_types(load):
-    whole, _ = load(umls, FIXTURES / "umls")
-    found = part(whole, sources=["SNOMEDCT_US"])
-    assert 0 < found.n_concepts < whole.n_concepts
-    for identifier in found.concept_ids.to_pylist():
-        assert found.concept(identifier).semantic_types == whole.concept(identifier).semantic_types != []
-        stated = {definition.source for definition in found.concept(identifier).definitions}
-        assert stated <= {"SNOMEDCT"}, "MeSH's, too, are in UMLS"
-
-
-def test_a_language_takes_its_variants_and_its_definitions(whole):
-    assert [term.string for term in part(whole, languages=["en"]).concept("A:2").terms] == ["Cold", "Chill"]
-    found = part(whole, languages=["it"])
-    assert [term.string for term in found.concept("A:2").terms] == ["Raffreddore"]
-    assert found.concept("A:2").definitions == []
-    assert found.manifest["dropped"] == {
-        "concepts not chosen": 5,
-        "definitions of other languages": 1,
-        "relations to concepts not chosen": 2,
-        "terms of other languages": 7,
-    }
-
-
-def test_relations_that_lead_out_are_counted(whole):
-    found = part(whole, listed=["A:3", "A:2"])
-    assert found.concept("A:3").parents == ["A:2"]
-    assert found.manifest["dropped"]["relations to concepts not chosen"] == 1
+@pytest.mark.parametrize(("case", "name", "choice"), CASES, ids=[row[0] for row in CASES])
+def test_choices_keep_these_facts(whole, load, case, name, choice):
+    if name:
+        whole, _ = load(registry.load(PACKAGE, name), FIXTURES / name)
+    found = part(whole, **json.loads(choice))
+    check_held("subsets", case, [row[0] for row in CASES], [*facts(found), "", *manifest_facts(found)])
 
 
 def test_wrong_choices(whole):
