@@ -212,7 +212,7 @@ def test_tables_of_terms_and_of_relations_together(tmp_path):
     folder = tmp_path / "local"
     folder.mkdir()
     shutil.copy(FIXTURES / "relations.tsv", folder)
-    with pytest.raises(InputError, match=r"relations between concepts, and no terms; .*import table TERMS"):
+    with pytest.raises(InputError, match=r"relations between concepts, but no terms; .*import table TERMS"):
         detect(folder)
     shutil.copy(FIXTURES / "terms.csv", folder)
     assert len(check_read(folder, "table").relations) > 0
@@ -220,7 +220,7 @@ def test_tables_of_terms_and_of_relations_together(tmp_path):
     with pytest.raises(InputError, match=r"terms\.csv: .* would be the options for it, but .*more\.csv"):
         detect(folder)
     (folder / "more.csv").write_text("Not to be read.\n")
-    with pytest.raises(InputError, match=r"more\.csv: among tables, and none itself"):
+    with pytest.raises(InputError, match=r"more\.csv: not a table, but the other files are"):
         detect(folder)
 
 

@@ -36,7 +36,7 @@ def test_a_table_is_needed_and_a_language_that_is_known(tmp_path, write):
     with pytest.raises(InputError, match=r"no Loinc\.csv"):
         loinc.load([tmp_path / "parts"], loinc.Options(), Rejects(None))
     variant = write("xxYY1LinguisticVariant.csv", "LOINC_NUM\n90001-1\n")
-    with pytest.raises(InputError, match="'xx', which is not known"):
+    with pytest.raises(InputError, match="unknown language 'xx' in its name"):
         loinc.load([LOINC_TABLE, variant], loinc.Options(), Rejects(None))
 
 

@@ -107,7 +107,7 @@ def test_random_and_mutated_files_give_a_clear_error_or_mappings(data):
 @pytest.mark.parametrize(("block", "line"), cases("sssom_no_yaml.tsv"))
 def test_metadata_that_are_no_yaml_are_an_error(write, block, line):
     path = write("a.sssom.tsv", block + "subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n")
-    with pytest.raises(InputError, match=r"the metadata are no YAML: .*; each line of the block") as caught:
+    with pytest.raises(InputError, match=r"the metadata are not valid YAML: .*; each line of the block") as caught:
         sssom.read(path, Rejects())
     assert caught.value.line == int(line)
 

@@ -113,7 +113,9 @@ class SssomHeader:
             raise self._no_yaml(f"no value begins with {value[0]}", number, line)
 
     def _no_yaml(self, why: str, number: int, line: str) -> InputError:
-        return InputError(f"the metadata are no YAML: {why}", file=self.file, line=number, value=line, remedy=REMEDY)
+        return InputError(
+            f"the metadata are not valid YAML: {why}", file=self.file, line=number, value=line, remedy=REMEDY
+        )
 
 
 def is_closed(value: str) -> bool:

@@ -478,7 +478,7 @@ class Reader:
         shown = self.release.shown(self.dialect.terms)
         lines: list[int] = repeated["line"].to_list()
         for line in lines:
-            self.sieve.rejects.add("this atom id stood before", file=shown, line=line, field="AUI")
+            self.sieve.rejects.add("an earlier row has this atom id", file=shown, line=line, field="AUI")
         return terms.filter(~pl.col("line").is_in(lines))
 
     def _choose_concepts(self, concept: Int32) -> None:

@@ -95,7 +95,7 @@ class Delimited:
                 file=self.member.place,
                 line=number,
                 value=line,
-                remedy="the first line must name the columns; the option delimiter says what stands between cells",
+                remedy="the first line must name the columns; the option delimiter sets the separator of cells",
             )
         return header
 
@@ -325,7 +325,7 @@ class _Parquet:
             raise self._unusable(column) from None
 
     def _unusable(self, column: pl.Series, *, row: int | None = None, value: float | None = None) -> InputError:
-        problem, field = f"a column of type {column.dtype}, where text or whole numbers are wanted", int(column.name)
+        problem, field = f"a column of type {column.dtype}, but text or whole numbers are needed", int(column.name)
         remedy = "write it as a column of strings"
         return InputError(
             problem, file=self.member.place, line=row, field=self.names[field], value=value, remedy=remedy

@@ -704,7 +704,7 @@ class _Xml:
             entry = _Entry(len(self.stack), self.document.line)
             level = attributes.get("level", "")
             if tag == "term" and level != str(entry.level):
-                entry.wrong = (f"not the level at which it stands, {entry.level}", "level", level)
+                entry.wrong = (f"wrong level: the entry is at level {entry.level}", "level", level)
             self.entries.append(entry)
             self.stack.append(entry)
         elif tag == "nemod" and self.stack:

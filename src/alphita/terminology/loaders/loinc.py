@@ -224,7 +224,7 @@ class _Reader:
     def _variant(self, tag: str, member: Member) -> list[pl.DataFrame]:
         language = tag.partition("-")[0]
         if language not in languages.table():
-            raise InputError(f"its name says the language {language!r}, which is not known", file=member.place)
+            raise InputError(f"unknown language {language!r} in its name", file=member.place)
         frame = self._table(member, "variant").with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
         related = [_related(frame, tag)] if self.options.related_names == "all" else []
         return [*_names_in(frame, tag), *related]

@@ -77,7 +77,7 @@ class _Reader:
         content = _json(member)
         graphs = content.get("graphs", [content]) if isinstance(content, dict) else None
         if not isinstance(graphs, list) or not any(isinstance(_get(graph, "nodes"), list) for graph in graphs):
-            raise InputError('no OBO graph: {"graphs": [{"nodes": […], "edges": […]}]} is wanted', file=self.file)
+            raise InputError('no OBO graph: expected {"graphs": [{"nodes": […], "edges": […]}]}', file=self.file)
         self.concepts: dict[str, dict[str, Any]] = {}
         self.labels: dict[str, str] = {}
         self.left_out: set[str] = set()
@@ -285,7 +285,7 @@ class _Reader:
     def _string(self, value: Any, field: str, limit: int = 1000) -> str | None:  # noqa: ANN401 - JSON
         """Return a string stripped; None, and a reject, where it is none or not to be stored."""
         if not isinstance(value, str):
-            self._refuse("a string is wanted", field, None if value is None else str(value))
+            self._refuse("must be a string", field, None if value is None else str(value))
         elif not value.strip():
             self._refuse("an empty string", field, None)
         elif problem := model.too_long(value, limit):

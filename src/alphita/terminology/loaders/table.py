@@ -212,11 +212,11 @@ def _recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
     if not tables:
         return None
     if other := next((file for file in files if file not in tables), None):
-        raise InputError("among tables, and none itself", file=other.place, remedy="give the table alone")
+        raise InputError("not a table, but the other files are", file=other.place, remedy="give the table alone")
     of_terms = [file for file in tables if not _is_relations(file.columns)]
     if not of_terms:
         remedy = f"give the terms too: alphita terminology import table TERMS {seen.path} -o X.terminology"
-        raise InputError("relations between concepts, and no terms", file=seen.path, remedy=remedy)
+        raise InputError("relations between concepts, but no terms", file=seen.path, remedy=remedy)
     first, *others = [_Columns(file, seen.path, defaults).settings() for file in of_terms]
     for file, settings in zip(of_terms[1:], others, strict=True):
         if settings != first:
@@ -427,7 +427,7 @@ class _Reader:
         for name in (table.names[place] for place in fields.values()):
             if table.names.count(name) > 1:
                 raise InputError(
-                    f"column {name!r} stands more than once in the header: {table.names}",
+                    f"column {name!r} appears more than once in the header: {table.names}",
                     file=self.file,
                     line=table.header_line,
                     field=name,
