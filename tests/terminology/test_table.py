@@ -84,8 +84,8 @@ def test_a_column_that_stands_twice(load, write, tmp_path):
         with pytest.raises(InputError) as raised:
             load(table, path)
         assert str(raised.value) == (
-            f"{path}:{line}: column 'term' appears more than once in the header: ['id', 'term', 'term'] (field 'term'); "
-            "rename or remove all but one of them"
+            f"{path}:{line}: column 'term' appears more than once in the header: ['id', 'term', 'term'] "
+            "(field 'term'); rename or remove all but one of them"
         )
 
 
