@@ -50,8 +50,9 @@ from alphita.artefact import atomic_file
 from alphita.errors import InputError, UsageError
 from alphita.index.neighbours import unit
 from alphita.progress import say
-from alphita.terminology import prefixes, store, subset
-from alphita.terminology.model import Tables, rows_of, tables_of
+from alphita.terminology import prefixes, reading, store, subset
+from alphita.terminology.model import Tables
+from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
@@ -138,7 +139,7 @@ def scarce(terminology: Terminology, names: float, seed: int, queries: int) -> t
     starts = np.searchsorted(owners, np.setdiff1d(np.unique(owners), named))
     kept = np.zeros(len(owners), bool)
     kept[first] = kept[drawn[:wanted]] = kept[starts] = True
-    tables = tables_of(terminology)
+    tables = reading.tables_of(terminology)
     tables = replace(tables, terms=tables.terms.filter(pl.Series(kept)))
 
     taken = np.zeros(terminology.n_keys, bool)
@@ -167,14 +168,14 @@ def bilingual(
 ) -> tuple[Terminology, Split]:
     """Write the concepts that have a name in a language, with their names in it and in another; and a split."""
     if not folder.exists():
-        spoken = tables_of(terminology).terms
+        spoken = reading.tables_of(terminology).terms
         owners = spoken.filter(pl.col("language").cast(pl.String) == language)["concept"].unique().to_list()
         listed = [terminology.concept_id(int(row)) for row in owners if not terminology.retired[int(row)]]
         choice = subset.SubsetChoice(languages=(language, target), listed=listed, retired=False)
         save(subset.subset(terminology, choice), folder, {"bilingual": [language, target]}, terminology)
     made = load_terminology(folder)
     split = hold_out_translations(made, language, fraction=fraction, seed=seed)
-    terms = tables_of(made).terms.filter(pl.col("language").cast(pl.String) == target)
+    terms = reading.tables_of(made).terms.filter(pl.col("language").cast(pl.String) == target)
     there = {made.concept_id(int(row)) for row in terms["concept"].unique().to_list()}
     rows = [row for row, one in enumerate(split.concept_ids) if one in there]
     if not rows:
@@ -196,7 +197,7 @@ def grouped(terminology: Terminology, sources: Collection[str]) -> Tables:
     def typed(tables: Tables) -> pl.DataFrame:
         return tables.semantic_types.filter(pl.col("code").cast(pl.String).is_in(list(of_type)))
 
-    tables = tables_of(terminology)
+    tables = reading.tables_of(terminology)
     rows = set(named(tables)["concept"].to_list()) & set(typed(tables)["concept"].to_list())
     listed = [terminology.concept_id(row) for row in sorted(rows) if not terminology.retired[row]]
     if not listed:

@@ -33,7 +33,7 @@ from alphita import TermEncoder, artefact, machine, report
 from alphita.errors import InputError
 from alphita.index.neighbours import unit
 from alphita.progress import say
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many

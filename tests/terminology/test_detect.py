@@ -16,9 +16,9 @@ import pytest
 
 from alphita import registry
 from alphita.errors import InputError, Rejects
-from alphita.terminology import detect as detecting
-from alphita.terminology.detect import PACKAGED, detect, find_packaged, look
-from alphita.terminology.loaders import PACKAGE
+from alphita.terminology.detect import PACKAGED, detect, find_packaged
+from alphita.terminology.loaders import PACKAGE, _look
+from alphita.terminology.loaders._look import look
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, cases
 from tests.terminology.test_icd10cm import ORDER
@@ -167,12 +167,12 @@ def test_what_only_adds_to_another_is_told(path):
 def test_no_more_than_the_beginning_is_read(write, monkeypatch):
     path = write("x.csv", "id,term\n" + "".join(f"A:{number},term {number}\n" for number in range(20_000)) + "B,bare\n")
     [file] = look(path).members
-    assert len(file.head) <= detecting.HEAD_BYTES
+    assert len(file.head) <= _look.HEAD_BYTES
     assert file.head.endswith(b"\n")
     assert detect(path).settings == {}
     long = write("x.obo", b"format-version: 1.2\nremark: " + b"x" * 200_000 + b"\n\n[Term]\nid: A:1\nname: One\n")
     check_read(long, "obo")
-    monkeypatch.setattr(detecting, "MAX_FILES", 1)
+    monkeypatch.setattr(_look, "MAX_FILES", 1)
     (path.parent / "more").touch()
     with pytest.raises(InputError, match="more than 1 files in it"):
         detect(path.parent)

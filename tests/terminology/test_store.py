@@ -16,7 +16,8 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.terminology import model, store, text
 from alphita.terminology.describe import describe
 from alphita.terminology.loaders import obo, table
-from alphita.terminology.model import Tables, added, rows_of, tables_of
+from alphita.terminology.model import Tables
+from alphita.terminology.reading import added, rows_of, tables_of
 from tests.terminology.conftest import FIXTURES
 
 

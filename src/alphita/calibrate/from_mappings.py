@@ -26,7 +26,7 @@ from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.review.migrate import REVIEWER
 from alphita.review.records import FINAL, Decision, ReviewRow, Standing
-from alphita.terminology import model
+from alphita.terminology import reading
 from alphita.terminology.model import save
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
@@ -122,8 +122,8 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
 def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force: bool = False) -> dict[str, int]:
     """Write the terminology with the accepted mentions as synonyms of their concepts, of the source "REVIEWED"."""
     named = [mention for mention in learned if mention.concept_id is not None]
-    rows = model.rows_of(base, [str(mention.concept_id) for mention in named])
-    tables = model.tables_of(base)
+    rows = reading.rows_of(base, [str(mention.concept_id) for mention in named])
+    tables = reading.tables_of(base)
     usual = tables.terms["language"].cast(pl.String).mode().sort()[0]
     counts: Counter[str] = Counter(added=0)
     added = []
@@ -150,7 +150,7 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
         raise InputError(
             "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
         )
-    tables.terms = model.added(tables.terms, pl.DataFrame(added))
+    tables.terms = reading.added(tables.terms, pl.DataFrame(added))
     source = {"name": SOURCE, "version": artefact.hash_json(sorted(term["string"] for term in added))[:12]}
     save(tables, out, sources=[*tables.sources, source], config={"base": base.content_hash}, force=force)
     return dict(counts)
@@ -160,7 +160,7 @@ def hard_negatives(
     base: Terminology, learned: Sequence[Reviewed], out: Path, exclude: frozenset[str] = frozenset()
 ) -> int:
     """Write triples of a mention, its concept's name and the term of a wrong candidate; return how many."""
-    rows = model.rows_of(base, [mention.concept_id for mention in learned if mention.concept_id is not None])
+    rows = reading.rows_of(base, [mention.concept_id for mention in learned if mention.concept_id is not None])
     count = 0
     with artefact.atomic_file(out, "w", private=True, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

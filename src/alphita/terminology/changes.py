@@ -16,7 +16,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import UsageError
-from alphita.terminology import model
+from alphita.terminology import model, reading
 from alphita.terminology.model import Tables
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Terminology
 
@@ -136,7 +136,7 @@ class _Release:
     """One release as frames by CURIE."""
 
     def __init__(self, terminology: Terminology, changed: dict[str, str]) -> None:
-        tables = model.tables_of(terminology)
+        tables = reading.tables_of(terminology)
         self.changed = changed
         self.ids = self._now(tables.concepts["id"])
         self.concepts = tables.concepts.select(id=self.ids, retired="retired").with_columns(

@@ -31,7 +31,7 @@ from pydantic import Field
 from alphita import machine
 from alphita.config import Config
 from alphita.errors import Rejects, UsageError
-from alphita.terminology import model, prefixes, sssom
+from alphita.terminology import model, prefixes, reading, sssom
 from alphita.terminology.model import SIDE_TABLES, Tables
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -113,7 +113,7 @@ class Nodes:
 
     def __init__(self, terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet]) -> None:
         self.terminologies = terminologies
-        self.tables = [model.tables_of(terminology) for terminology in terminologies]
+        self.tables = [reading.tables_of(terminology) for terminology in terminologies]
         self._clean_names: dict[int, str] = {}
         self._number()
         self._add_stubs(sets)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 

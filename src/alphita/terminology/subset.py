@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from alphita import textio
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
-from alphita.terminology import model, prefixes
+from alphita.terminology import prefixes, reading
 from alphita.terminology.languages import among
 from alphita.terminology.loaders import _files
 from alphita.terminology.model import SIDE_TABLES, Tables
@@ -53,7 +53,7 @@ class SubsetChoice:
 
 def subset(terminology: Terminology, choice: SubsetChoice) -> Tables:
     """Return the part of a terminology that was chosen."""
-    tables = model.tables_of(terminology)
+    tables = reading.tables_of(terminology)
     dropped: Counter[str] = Counter()
     n, kept = terminology.n_concepts, np.ones(terminology.n_concepts, bool)
     if choice.semantic_types:
@@ -90,7 +90,7 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
         elif not first:
             rejects.add("not a CURIE", file=path, line=number, value=cell)
         first = False
-    known = model.rows_of(terminology, rows)
+    known = reading.rows_of(terminology, rows)
     for curie, number in rows.items():
         if curie not in known:
             rejects.add("no concept has this id", file=path, line=number, value=curie)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, textio
 from alphita.errors import InputError
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology

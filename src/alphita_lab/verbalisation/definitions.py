@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.terminology.languages import speaks
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 

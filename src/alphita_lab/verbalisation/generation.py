@@ -19,7 +19,7 @@ from typing import IO
 
 from alphita import progress, textio
 from alphita.errors import AlphitaError, InputError, Rejects
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, whole_characters
 from alphita_lab.verbalisation.prompts import UNKNOWN

@@ -16,7 +16,7 @@ from alphita.registry import Group
 if TYPE_CHECKING:
     from alphita.config import Config
     from alphita.errors import Rejects
-    from alphita.terminology.detect import Look
+    from alphita.terminology.loaders._look import Look
     from alphita.terminology.model import Tables
 
 PACKAGE = "alphita.terminology.loaders"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from alphita.errors import Rejects, UsageError
-from alphita.terminology import languages, model, prefixes
+from alphita.terminology import languages, model, prefixes, reading
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import whole_characters
 
@@ -90,9 +90,9 @@ class Columns:
 
 def added_to(base: Terminology, columns: Columns, sources: list[dict[str, Any]]) -> model.Tables:
     """Return the tables of a terminology with the rows of `columns` below its own."""
-    tables = model.tables_of(base)
+    tables = reading.tables_of(base)
     for table in _SCHEMAS:
-        setattr(tables, table, model.added(getattr(tables, table), columns.frame(table)))
+        setattr(tables, table, reading.added(getattr(tables, table), columns.frame(table)))
     tables.sources += sources
     tables.dropped = dict(Counter(tables.dropped) + columns.dropped)
     return tables

@@ -21,10 +21,10 @@ from alphita import textio
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
 from alphita.terminology import languages, model, prefixes
-from alphita.terminology.detect import Look
 from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Check, Sieve, listed
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.loaders._tables import Lines
 from alphita.terminology.model import Tables
 

@@ -19,13 +19,13 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, shorten
-from alphita.terminology import languages, model, prefixes
-from alphita.terminology.detect import Look
+from alphita.terminology import languages, model, prefixes, reading
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.model import Tables, rows_of
+from alphita.terminology.loaders._look import Look
+from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 
@@ -69,7 +69,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the translations in the files."""
-    base, columns = model.open_base(options.onto, "babelon"), Columns(rejects)
+    base, columns = reading.open_base(options.onto, "babelon"), Columns(rejects)
     reader = _Reader(options, columns)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
     _Adder(base, columns).add(reader.translations)
@@ -237,7 +237,7 @@ class _Adder:
 
     def add(self, translations: list[_Translation]) -> None:
         """Fill the columns; of several rows with one string the best is kept."""
-        rows = rows_of(self.base, (entry.concept for entry in translations))
+        rows = reading.rows_of(self.base, (entry.concept for entry in translations))
         best: dict[tuple[int, str, str, bool], _Translation] = {}
         for entry in translations:
             row = rows.get(entry.concept)

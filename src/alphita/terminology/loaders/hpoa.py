@@ -20,13 +20,13 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
-from alphita.terminology import model, prefixes
-from alphita.terminology.detect import Look
+from alphita.terminology import model, prefixes, reading
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.model import Tables, rows_of
+from alphita.terminology.loaders._look import Look
+from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
 DESCRIPTION = "HPO's disease annotations (phenotype.hpoa); adds to a terminology (--onto)"
@@ -84,7 +84,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the diseases and annotations in the files."""
-    base, columns = model.open_base(options.onto, "hpoa"), Columns(rejects)
+    base, columns = reading.open_base(options.onto, "hpoa"), Columns(rejects)
     reader = _Reader(options, columns)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
     _Adder(base, options, columns).add(reader.annotations)
@@ -187,12 +187,12 @@ class _Adder:
 
     def add(self, annotations: list[_Annotation]) -> None:
         ids = {id_ for entry in annotations for id_ in (entry.disease, entry.term, entry.onset) if id_}
-        self.rows = rows_of(self.base, ids)
+        self.rows = reading.rows_of(self.base, ids)
         self.n = self.base.n_concepts
         self.is_named = {
             row for row in self.rows.values() if self.base.concept_terms[row] < self.base.concept_terms[row + 1]
         }
-        onset = rows_of(self.base, [ONSET]).get(ONSET)
+        onset = reading.rows_of(self.base, [ONSET]).get(ONSET)
         self.onsets = set() if onset is None else {onset, *self.base.descendants(onset).tolist()}
         # A term that the base lacks must not be taken for a disease of the file.
         self.terms = {entry.term: self.rows.get(entry.term) for entry in annotations}

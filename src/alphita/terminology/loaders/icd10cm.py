@@ -36,11 +36,11 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.detect import Beginning, Look, import_command
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _tables
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look, import_command
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean, clean_many
 

@@ -17,10 +17,10 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import languages, model
-from alphita.terminology.detect import Look
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Sieve
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"

@@ -19,11 +19,11 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
-from alphita.terminology.detect import Beginning, Look
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO ontologies: HPO, DOID, Uberon, ..."

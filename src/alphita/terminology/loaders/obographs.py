@@ -21,11 +21,11 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
-from alphita.terminology.detect import Look
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO graphs (JSON): MAxO, DOID, HPO, Mondo, ..."

@@ -22,11 +22,11 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
-from alphita.terminology.detect import Look
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Sieve, listed
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
 

@@ -24,11 +24,11 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model, prefixes
-from alphita.terminology.detect import Look
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean
 

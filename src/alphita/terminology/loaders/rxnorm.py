@@ -17,8 +17,8 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import Rejects
 from alphita.terminology import model
-from alphita.terminology.detect import Look
 from alphita.terminology.loaders import _columns, _rrf
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "RxNorm (RRF): RXNCONSO, RXNREL, RXNSTY, RXNSAT, ..."

@@ -20,10 +20,10 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
-from alphita.terminology.detect import Look
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Sieve, listed
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 SCTID = r"^[1-9][0-9]{5,17}$"

@@ -15,10 +15,10 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.detect import Beginning, Look
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Sieve
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.loaders.snomed_ct import NO_SCTID, SCTID, SOURCE, TAG
 from alphita.terminology.model import Tables
 

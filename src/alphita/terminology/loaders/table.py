@@ -24,11 +24,11 @@ from alphita import progress, textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.terminology import languages, model, prefixes
-from alphita.terminology.detect import Beginning, Look, import_command
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Check
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look, import_command
 from alphita.terminology.loaders._tables import ENDINGS
 from alphita.terminology.model import Tables
 

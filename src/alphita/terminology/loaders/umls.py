@@ -16,8 +16,8 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import Rejects
-from alphita.terminology.detect import Look
 from alphita.terminology.loaders import _rrf
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "UMLS Metathesaurus (RRF): MRCONSO, MRREL, MRSTY, MRDEF, ..."

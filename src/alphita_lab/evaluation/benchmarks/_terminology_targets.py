@@ -21,7 +21,7 @@ from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.index.concepts import replacements
 from alphita.terminology.languages import among
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.scoring import linking

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source, about

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita_lab.training.mentions.contexts import Tokens
 from alphita_lab.training.text.corpus_vocabulary import Specials

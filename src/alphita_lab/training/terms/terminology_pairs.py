@@ -32,7 +32,7 @@ from alphita.terminology import languages as tags
 from alphita.terminology.languages import speaks
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.model import rows_of
+from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import names_of
 from alphita.terminology.text import clean, clean_many
 from alphita_lab.training.terms.aligned_pairs import (
