@@ -73,7 +73,8 @@ def test_on_the_command_line(bases, tmp_path, monkeypatch):
 
 
 FREQUENCY_WORDS = """
-very_frequent HP:0040281 4/5 | obligate 1/1 | frequent 79/100 30% | occasional 29.9% 5% | very_rare 1/21
+very_frequent HP:0040281 4/5 | obligate HP:0040280 1/1 | frequent HP:0040282 79/100 30%
+occasional HP:0040283 29.9% 5% | very_rare HP:0040284 1/21
 excluded 0% 0/7 HP:0040285 | unreadable 7/5 0/0 101% often -1% HP:0000001
 """
 
