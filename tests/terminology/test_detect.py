@@ -129,24 +129,18 @@ def test_umls_in_parts(tmp_path):
     check_read(tmp_path, "umls")
 
 
-def test_an_order_file(write):
-    check_read(write("icd10cm_order_2025.txt", ORDER), "icd10cm")
-    check_read(write("codes.txt", ORDER), "icd10cm")
-
-
 @pytest.mark.parametrize(
-    "content",
+    ("name", "content", "kind"),
     [
-        '{"nodes": [{"id": "A:1", "lbl": "One"}], "edges": []}',
-        '{"meta": {}, "graphs": [{"nodes": [{"id": "A:1", "lbl": "One"}]}]}',
+        ("icd10cm_order_2025.txt", ORDER, "icd10cm"),
+        ("codes.txt", ORDER, "icd10cm"),
+        ("x", '{"nodes": [{"id": "A:1", "lbl": "One"}], "edges": []}', "obographs"),
+        ("x", '{"meta": {}, "graphs": [{"nodes": [{"id": "A:1", "lbl": "One"}]}]}', "obographs"),
+        ("x", "! made by hand\n\n[Term]\nid: A:1\nname: One\n", "obo"),
     ],
 )
-def test_obo_graphs_of_other_shapes(write, content):
-    check_read(write("x", content), "obographs")
-
-
-def test_obo_after_comments_and_without_its_version(write):
-    check_read(write("x", "! made by hand\n\n[Term]\nid: A:1\nname: One\n"), "obo")
+def test_other_shapes(write, name, content, kind):
+    check_read(write(name, content), kind)
 
 
 @pytest.mark.parametrize("name", PACKAGED)

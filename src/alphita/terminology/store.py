@@ -391,7 +391,9 @@ class Terminology:
             semantic_types=self.semantic_types_of(row),
             parents=self._ids(self.parents(row)),
             children=self._ids(self.children(row)),
-            relations=self._named(self.outgoing(row)),
+            relations=[
+                (self.relation_labels[label], self.concept_id(tail)) for _, label, tail in self.outgoing(row).tolist()
+            ],
             xrefs=[(entry["predicate"], entry["object"]) for entry in self._side_rows("xrefs", row)],
             alt_ids=_column(aliases, "alias").take(pa.array(by_concept[first:last])).to_pylist(),
             replaced_by=[entry["object"] for entry in replacements if entry["predicate"] == "replaced_by"],
@@ -408,9 +410,6 @@ class Terminology:
 
     def _ids(self, rows: Iterable[int]) -> list[str]:
         return [self.concept_id(row) for row in rows]
-
-    def _named(self, triples: Int32) -> list[tuple[str, str]]:
-        return [(self.relation_labels[label], self.concept_id(tail)) for _, label, tail in triples.tolist()]
 
     def _side_rows(self, name: str, row: int) -> list[dict[str, Any]]:
         table = self._table(name)

@@ -111,18 +111,7 @@ RULES: dict[str, Callable[[str], str]] = {
     rule.__name__: rule
     for rule in (ignorable, control, numbers, nfkc, quotes, dashes, lowercase, hyphens, spaces, ends, strip_accents)
 }
-DEFAULT_RULES: tuple[str, ...] = (
-    "ignorable",
-    "control",
-    "numbers",
-    "nfkc",
-    "quotes",
-    "dashes",
-    "lowercase",
-    "hyphens",
-    "spaces",
-    "ends",
-)
+DEFAULT_RULES: tuple[str, ...] = tuple(name for name in RULES if name != "strip_accents")
 
 
 def clean(string: str, rules: Iterable[str] = DEFAULT_RULES) -> str:

@@ -263,7 +263,7 @@ def _fit_all(
 ) -> tuple[NDArray[np.int32], list[str]]:
     concepts: list[int] = []
     texts: list[str] = []
-    for batch in _batches(rows):
+    while batch := list(itertools.islice(rows, ROWS)):
         known, places = np.unique(np.array([concept for concept, _ in batch], np.int64), return_inverse=True)
         names = names_of(terminology, known)
         for (concept, text), place in zip(batch, places.tolist(), strict=True):
@@ -272,11 +272,6 @@ def _fit_all(
                 concepts.append(concept)
                 texts.append(definition)
     return np.array(concepts, np.int32), texts
-
-
-def _batches(rows: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    while batch := list(itertools.islice(rows, ROWS)):
-        yield batch
 
 
 def _without(text_words: list[str], name: list[str]) -> list[str]:

@@ -254,7 +254,8 @@ class _Facts:
         concepts, which = np.unique(triples[:, 2], return_inverse=True)
         strings = terminology.terms.column("string").take(named[concepts]).to_pylist()
         fit = np.array([not withheld.is_in(string) for string in strings], bool)
-        own = _own_keys(terminology, start, end)
+        terms = slice(int(terminology.concept_terms[start]), int(terminology.concept_terms[end]))
+        own = terminology.term_concept[terms].astype(np.int64) * terminology.n_keys + terminology.term_key[terms]
         keys = triples[:, 0].astype(np.int64) * terminology.n_keys + terminology.term_key[named[triples[:, 2]]]
         is_own = np.isin(keys, own)
         kept = count(fit[which], "the name holds a held-out string") & count(~is_own, "the concept's own name")
@@ -283,11 +284,6 @@ def _between(triples: NDArray[np.int32], start: int, end: int) -> NDArray[np.int
         bisect.bisect_left(range(len(triples)), row, key=lambda place: int(triples[place, 0])) for row in (start, end)
     )
     return np.array(triples[first:last])
-
-
-def _own_keys(terminology: Terminology, start: int, end: int) -> NDArray[np.int64]:
-    terms = slice(int(terminology.concept_terms[start]), int(terminology.concept_terms[end]))
-    return terminology.term_concept[terms].astype(np.int64) * terminology.n_keys + terminology.term_key[terms]
 
 
 def _types(

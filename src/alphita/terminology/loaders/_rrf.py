@@ -307,14 +307,9 @@ class IdRows:
 TERM_COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "AUI", "SAB", "TTY", "CODE", "STR", "SUPPRESS"]
 # Term types whose meaning is the same in every source.
 TERM_TYPES = {
-    "AB": "abbreviation",
-    "ACR": "abbreviation",
-    "MTH_ACR": "abbreviation",
+    **dict.fromkeys(("AB", "ACR", "MTH_ACR"), "abbreviation"),
+    **dict.fromkeys(("PTGB", "SYGB", "MTH_PTGB", "MTH_SYGB"), "uk_spelling"),
     "BN": "brand_name",
-    "PTGB": "uk_spelling",
-    "SYGB": "uk_spelling",
-    "MTH_PTGB": "uk_spelling",
-    "MTH_SYGB": "uk_spelling",
     "ETCF": "layperson",
 }
 LAYPERSON_SOURCES = ("CHV",)

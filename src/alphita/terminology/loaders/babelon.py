@@ -244,7 +244,9 @@ class _Adder:
             self.columns.file = entry.file
             if row is None:
                 self.columns.refuse("no concept has this id", entry.line, "subject_id", entry.concept)
-            elif self._is_wanted(row, entry):
+            elif reason := self._reason_to_drop(row, entry):
+                self.columns.dropped[reason] += 1
+            else:
                 key = (row, entry.language, entry.string, entry.scope is None)
                 if (other := best.get(key)) is not None:
                     self.columns.dropped["repeated rows"] += 1
@@ -275,12 +277,6 @@ class _Adder:
                 term_type=kind or None,
                 **common,
             )
-
-    def _is_wanted(self, row: int, entry: _Translation) -> bool:
-        reason = self._reason_to_drop(row, entry)
-        if reason:
-            self.columns.dropped[reason] += 1
-        return not reason
 
     def _reason_to_drop(self, row: int, entry: _Translation) -> str:
         if entry.scope is None:

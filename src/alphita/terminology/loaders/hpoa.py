@@ -43,21 +43,10 @@ ASPECTS = {
     "H": "has_past_medical_history",
 }
 ONSET = "HP:0003674"
-# HPO's terms of frequency, and what share of the patients each stands for at least.
-FREQUENCIES = {
-    "HP:0040280": "obligate",
-    "HP:0040281": "very_frequent",
-    "HP:0040282": "frequent",
-    "HP:0040283": "occasional",
-    "HP:0040284": "very_rare",
-    "HP:0040285": "excluded",
-}
-_SHARES = {
-    "obligate": Fraction(1),
-    "very_frequent": Fraction(80, 100),
-    "frequent": Fraction(30, 100),
-    "occasional": Fraction(5, 100),
-}
+# HPO's terms of frequency, from HP:0040280 on, and the share of the patients from which each holds.
+_WORDS = ("obligate", "very_frequent", "frequent", "occasional", "very_rare", "excluded")
+FREQUENCIES = {f"HP:{number:07}": word for number, word in enumerate(_WORDS, 40280)}
+_SHARES = dict(zip(_WORDS, (Fraction(1), Fraction(80, 100), Fraction(30, 100), Fraction(5, 100)), strict=False))
 _RATIO = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _CURIE = re.compile(r"[^\s:]+:\S+")

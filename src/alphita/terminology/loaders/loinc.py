@@ -82,16 +82,13 @@ class Options(Config):
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: Loinc.csv or LoincTableCore.csv, with the columns that are needed."""
     file = seen.first(lambda file: file.name.lower() in TERMS and _folder(file) != PANELS)
-    return None if file is None or not {"LOINC_NUM", "LONG_COMMON_NAME"} <= {*_names(file.first_line)} else {}
+    names = {name.strip(' "').upper() for name in file.first_line.split(",")} if file is not None else set()
+    return {} if {"LOINC_NUM", "LONG_COMMON_NAME"} <= names else None
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
     return _Reader(_files.members(paths), options, rejects).read()
-
-
-def _names(header: str) -> list[str]:
-    return [name.strip(' "').upper() for name in header.split(",")]
 
 
 def _folder(member: Member) -> str:
@@ -132,7 +129,8 @@ class _Reader:
             )
 
     def read(self) -> Tables:
-        loinc, parts, links = self._loinc(), self._parts(), self._links()
+        loinc, parts = self._loinc(), self._parts()
+        links = pl.concat([self.sieve.check(self._first([name]), _PART_NUMBER) for name in PART_LINKS])
         # The same hierarchy in another file of an older form says nothing new.
         edges = self._first(HIERARCHIES)
         edges = self.sieve.check(edges, ("CODE", pl.col("CODE") == "", "an empty code"))
@@ -190,10 +188,6 @@ class _Reader:
         frame = self._first(["part.csv"])
         frame = self.sieve.check(frame, _PART_NUMBER, ("PartNumber", repeated, "this part was defined before"))
         return frame.with_columns(retired=pl.col("Status").str.to_uppercase().is_in(["DEPRECATED", "INACTIVE"]))
-
-    def _links(self) -> pl.DataFrame:
-        frames = [self.sieve.check(self._first([name]), _PART_NUMBER) for name in PART_LINKS]
-        return pl.concat(frames)
 
     # --- terms -------------------------------------------------------------------------------------------------------
 

@@ -139,8 +139,11 @@ class _Reader:
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
         concepts = concepts.sort("concept_id")
+        names = concepts["vocabulary_id"].unique().cast(pl.String).to_list()
+        vocabulary = pl.col("vocabulary_id").cast(pl.String)
         concepts = concepts.with_columns(
-            row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefixes(concepts["vocabulary_id"])
+            row=pl.int_range(pl.len(), dtype=pl.Int32),
+            prefix=vocabulary.replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String),
         )
         self.ids: NDArray[np.int64] = concepts["concept_id"].to_numpy()
         self.retired = concepts["retired"].to_numpy()
@@ -349,11 +352,6 @@ def _with_curies(concepts: pl.DataFrame) -> pl.DataFrame:
 
 def _omop(column: str) -> pl.Expr:
     return pl.lit(f"{PREFIX}:") + pl.col(column).cast(pl.String)
-
-
-def _prefixes(vocabularies: pl.Series) -> pl.Series:
-    names = vocabularies.unique().cast(pl.String).to_list()
-    return vocabularies.cast(pl.String).replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String)
 
 
 def _prefix(vocabulary: str) -> str:

@@ -190,7 +190,8 @@ class _Reader:
         )
         tables.terms = self._terms(descriptions)
         tables.semantic_types = self._semantic_types(descriptions)
-        tables.definitions = self._definitions(descriptions)
+        definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
+        tables.definitions = definitions.select("concept", text="term", language="languageCode", source=pl.lit(SOURCE))
         labels = self._labels(descriptions)
         tables.relations = self._relations(labels)
         tables.properties = self._concrete_values(labels)
@@ -305,10 +306,6 @@ class _Reader:
         names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
         return names.sort("concept").select("concept", semantic_type="tag", source=pl.lit(SOURCE))
-
-    def _definitions(self, descriptions: pl.DataFrame) -> pl.DataFrame:
-        definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
-        return definitions.select("concept", text="term", language="languageCode", source=pl.lit(SOURCE))
 
     # --- graph -------------------------------------------------------------------------------------------------------
 

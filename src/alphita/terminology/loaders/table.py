@@ -213,7 +213,7 @@ def _recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
         return None
     if other := next((file for file in files if file not in tables), None):
         raise InputError("not a table, but the other files are", file=other.place, remedy="give the table alone")
-    of_terms = [file for file in tables if not _is_relations(file.columns)]
+    of_terms = [file for file in tables if not {"head", "tail"} <= {*file.columns} or "term" in file.columns]
     if not of_terms:
         remedy = f"give the terms too: alphita terminology import table TERMS {seen.path} -o X.terminology"
         raise InputError("relations between concepts, but no terms", file=seen.path, remedy=remedy)
@@ -226,10 +226,6 @@ def _recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
                 remedy="give them one by one, or call the columns alike",
             )
     return first
-
-
-def _is_relations(names: Sequence[str]) -> bool:
-    return {"head", "tail"} <= set(names) and "term" not in names
 
 
 class _Columns:
@@ -277,7 +273,9 @@ class _Columns:
                     first[field] |= {cell.strip(WHITE)} - {""}
         settings: Settings = {}
         if any(Ids("").of(cell) is None for cell in first["id_column"]):
-            settings["prefix"] = _system(columns["id_column"]) or _prefix_of(self.path)
+            stem = _DATE.sub("", self.path.absolute().name.lstrip(".").split(".")[0])
+            own = re.sub(r"\W+", "_", stem).strip("_").upper()
+            settings["prefix"] = _system(columns["id_column"]) or own or "LOCAL"
         for field in ALLOWED:
             if first.get(field) and not ALLOWED[field] & {cell.lower() for cell in first[field]}:
                 settings[field] = ""
@@ -330,11 +328,6 @@ def _system_term(name: str) -> str:
 def _known(name: str) -> str:
     prefix = prefixes.canonical(name)
     return prefix if prefix in prefixes.table() else ""
-
-
-def _prefix_of(path: Path) -> str:
-    stem = _DATE.sub("", path.absolute().name.lstrip(".").split(".")[0])
-    return re.sub(r"\W+", "_", stem).strip("_").upper() or "LOCAL"
 
 
 DESCRIPTION = "CSV, TSV, Excel or Parquet with named columns"
