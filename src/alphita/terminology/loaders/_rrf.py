@@ -372,8 +372,6 @@ class Reader:
                     self.languages.setdefault(source, LANGUAGES[language])
         return versions
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def read_terms(self, preferred_language: str) -> None:
         """Read the terms, choose each concept's preferred one, and settle which concepts there are."""
         dialect, name = self.dialect, self.dialect.terms
@@ -506,8 +504,6 @@ class Reader:
             types.append(frame.select("concept", semantic_type="STY", code="TUI").cast(schema))
         return pl.concat(types)
 
-    # --- relations ---------------------------------------------------------------------------------------------------
-
     def read_relations(self, label: str, *, self_relations: bool) -> None:
         """Read the relations as rows of the concepts: REL reads from the second concept to the first."""
         sieve, name = self.sieve, self.dialect.relations
@@ -566,8 +562,6 @@ class Reader:
             ends.append(place)
         self.sieve.count(f"{self.dialect.relations}: of a concept that was left out", int((known & ~keep).sum()))
         return ends[0], ends[1], keep & known
-
-    # --- the rest ----------------------------------------------------------------------------------------------------
 
     def at_concepts(self, name: str, frame: pl.DataFrame, column: str = "CUI") -> tuple[pl.DataFrame, Int32]:
         """Return the rows whose concept is kept, and its row in `concepts`."""

@@ -125,8 +125,6 @@ class Delimited:
         raw = text.replace("\r\n", "\n").encode()
         return None if not raw or b"\r" in raw else self.split.frame(raw, first, places)
 
-    # --- rows, one by one --------------------------------------------------------------------------------------------
-
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         feed, n_cells = self.feed, len(self.names)
         while feed.waiting:

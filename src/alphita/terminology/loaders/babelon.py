@@ -124,8 +124,6 @@ class _Reader:
             self._synonyms(rows)
         return _files.source(member, name=member.name.split(".")[0], version=version)
 
-    # --- Babelon -----------------------------------------------------------------------------------------------------
-
     def _babelon(self, rows: Iterator[tuple[int, dict[str, str]]]) -> str | None:
         version = None
         for line, row in rows:
@@ -162,8 +160,6 @@ class _Reader:
             return "machine"
         return status
 
-    # --- tables of synonyms ------------------------------------------------------------------------------------------
-
     def _synonyms(self, rows: Iterator[tuple[int, dict[str, str]]]) -> None:
         scope, language, separator = "exact", "", "|"
         for line, row in rows:
@@ -195,8 +191,6 @@ class _Reader:
             if row.get(column, "") in (*STATUSES, NOT_TRANSLATED):
                 return self._status(row[column], row.get("translator_expertise", ""), line)
         return self.options.status
-
-    # --- both --------------------------------------------------------------------------------------------------------
 
     def _translation(
         self,

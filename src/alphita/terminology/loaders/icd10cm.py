@@ -281,8 +281,6 @@ class _Reader:
             elif tag == "extension" and self.char:
                 node.extensions[self.char] = text
 
-    # --- one concept -------------------------------------------------------------------------------------------------
-
     def _finish(self, node: _Node) -> None:
         title = node.title
         if node.kind != "diag" and (ranged := _RANGE.search(title)):

@@ -155,8 +155,6 @@ class _Reader:
         tables.dropped = dict(self.sieve.dropped)
         return tables
 
-    # --- files -------------------------------------------------------------------------------------------------------
-
     def _table(self, member: Member, kind: str) -> pl.DataFrame:
         self.used.append(member)
         needed, optional = COLUMNS[kind]
@@ -189,8 +187,6 @@ class _Reader:
         frame = self.sieve.check(frame, _PART_NUMBER, ("PartNumber", repeated, "this part was defined before"))
         return frame.with_columns(retired=pl.col("Status").str.to_uppercase().is_in(["DEPRECATED", "INACTIVE"]))
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def _terms(self, loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
         consumer = self._first(["consumername.csv"])
         consumer = consumer.with_columns(concept=_curie("LoincNumber"), code="LoincNumber")
@@ -222,8 +218,6 @@ class _Reader:
         frame = self._table(member, "variant").with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
         related = [_related(frame, tag)] if self.options.related_names == "all" else []
         return [*_names_in(frame, tag), *related]
-
-    # --- replacements ------------------------------------------------------------------------------------------------
 
     def _replacements(self, concepts: pl.DataFrame) -> pl.DataFrame:
         """Return what MapTo.csv names: one target replaces a deprecated term; several are to be chosen from."""

@@ -160,8 +160,6 @@ class _Reader:
         licence = next((url for url in licences if url.startswith("http")), licences[0] if licences else None)
         return _files.source(self.member, name=name, version=version, licence=licence)
 
-    # --- one stanza --------------------------------------------------------------------------------------------------
-
     def _term(self, start: int, clauses: Clauses) -> None:
         identifier = next((value for _, tag, value in clauses if tag == "id"), "")
         concept = prefixes.normalize(_plain(identifier))
@@ -287,8 +285,6 @@ class _Reader:
 
     def _add(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
         self.columns.put(table, line, concept=self.concept, source=self.source, **values)
-
-    # --- relations ---------------------------------------------------------------------------------------------------
 
     def _typedef(self, clauses: Clauses) -> None:
         values = {tag: value for _, tag, value in reversed(clauses)}

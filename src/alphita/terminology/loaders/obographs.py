@@ -100,8 +100,6 @@ class _Reader:
                     self.columns.dropped[axioms] += count
         return _files.source(member, name=self.name, version=version, licence=licence)
 
-    # --- nodes -------------------------------------------------------------------------------------------------------
-
     def _property_names(self, graph: Any) -> None:  # noqa: ANN401 - JSON
         for node in _list(_get(graph, "nodes")):
             if _get(node, "type") == "PROPERTY":
@@ -221,8 +219,6 @@ class _Reader:
         else:
             self._add("replacements", predicate=_PROPERTIES[name], object=prefixes.normalize(target))
 
-    # --- edges -------------------------------------------------------------------------------------------------------
-
     def _unlabelled(self) -> None:
         """Report classes without a label that are in use, and close the list of what this file defines."""
         for concept, row in self.concepts.items():
@@ -271,8 +267,6 @@ class _Reader:
             for other in known:
                 if other != owner:
                     self._add("xrefs", predicate="owl:equivalentClass", object=other)
-
-    # --- pieces ------------------------------------------------------------------------------------------------------
 
     def _entries(self, meta: dict[str, Any], field: str) -> Iterator[tuple[str, Any]]:
         for number, entry in enumerate(_list(meta.get(field))):

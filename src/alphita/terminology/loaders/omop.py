@@ -172,8 +172,6 @@ class _Reader:
     def _read(self, kind: str, **how: Any) -> pl.DataFrame:  # noqa: ANN401 - see `_tables.read_unquoted`
         return _tables.read_unquoted(self.files[kind], COLUMNS[kind], self.sieve.rejects, **how)
 
-    # --- concepts ----------------------------------------------------------------------------------------------------
-
     def _good_concepts(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats, `retired`, no dates."""
         return self.sieve.check(frame, *CONCEPT_CHECKS).select(
@@ -218,8 +216,6 @@ class _Reader:
         ]
         return pl.concat(frames).filter(pl.col("semantic_type") != "")
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def _terms(self, concepts: pl.DataFrame) -> pl.DataFrame:
         names = concepts.select(
             concept="row",
@@ -255,8 +251,6 @@ class _Reader:
         for identifier, name in named.select("concept_id", "concept_name").iter_rows():
             if tag := languages.by_name().get(name.removesuffix(" language").lower()):
                 self.languages.setdefault(identifier, tag)
-
-    # --- relationships -----------------------------------------------------------------------------------------------
 
     def _good_relationships(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops."""

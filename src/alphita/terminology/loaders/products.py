@@ -160,8 +160,6 @@ class _Reader:
                 )
         return columns
 
-    # --- rows --------------------------------------------------------------------------------------------------------
-
     def _product(self, line: int, title: str, code: str) -> str | None:
         """Return the id of the row's product, made new where it is seen for the first time."""
         if not self._is_term(title, line, self.options.title_column):

@@ -204,8 +204,6 @@ class _Reader:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
         return self.sieve.at_concepts(frame, fields, self.ids, self.left_out, f"{kind} of inactive concepts")
 
-    # --- concepts and terms ------------------------------------------------------------------------------------------
-
     def _concepts(self) -> pl.DataFrame:
         concepts = self.components.read("Concept")
         self.left_out = np.empty(0, np.int64)
@@ -306,8 +304,6 @@ class _Reader:
         names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
         return names.sort("concept").select("concept", semantic_type="tag", source=pl.lit(SOURCE))
-
-    # --- graph -------------------------------------------------------------------------------------------------------
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
         """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""

@@ -512,8 +512,6 @@ class _Reader:
                     f"if they are {known}'s, write {known}:"
                 )
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def _terms(self, cells: pl.DataFrame) -> None:
         tags = {tag: languages.normalize(tag) or "" for tag in _values_of(cells, "language_column")}
         types = {name: model.term_type(name) for name in _values_of(cells, "type_column")}
@@ -577,8 +575,6 @@ class _Reader:
             is_a, prefix = pl.lit(model.IS_A).cast(_FEW), pl.col("id_column.prefix").cast(_FEW)
             self._add("relations", several, target, head=pl.col("concept"), relation=is_a, source=prefix)
 
-    # --- relations ---------------------------------------------------------------------------------------------------
-
     def _relations(self, cells: pl.DataFrame) -> None:
         rows = self._identified(self._identified(cells, "head_column"), "tail_column")
         default = _Defaults(rows.columns)
@@ -591,8 +587,6 @@ class _Reader:
             source=pl.col("head_column.prefix").cast(_FEW),
             file=pl.lit(self.file).cast(_FEW),
         )
-
-    # --- ids ---------------------------------------------------------------------------------------------------------
 
     def _identified(self, cells: pl.DataFrame, field: str, checks: Sequence[Check] = ()) -> pl.DataFrame:
         """Return the good rows, with the id, prefix and code of a field in the columns `FIELD.id`, ..."""
