@@ -1,8 +1,6 @@
-"""Languages: one table (languages.tsv) of the codes that terms may be tagged with, and how others are brought to them.
+"""Languages: one table (languages.tsv) of the codes that terms may be tagged with, brought to BCP-47.
 
-A language is tagged as BCP-47 has it: by its code of ISO 639-1 where there is one ("de", not "ger" or "deu"), else by
-that of ISO 639-2, or, for a few that terminologies are translated into, of ISO 639-3; script, region and variant may
-follow ("zh-Hant", "pt-BR"). A code beyond the table is refused, for it is more often a slip than a language.
+A language is tagged by its shortest ISO 639 code ("de", not "ger" or "deu"). A code beyond the table is refused.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
 """Several terminologies become one, by their cross-references and by SSSOM mapping files.
 
-What a statement "A predicate B" does is a matter of policy, by the kind of its predicate:
-
-    join     A and B are taken for one concept, unless that would put two live concepts of one source together
-    names    the same, but only where A and B have an exact term in common
-    relate   A and B stay apart; a relation leads from A to B
-    ignore   it stays what it is, a cross-reference
-
-Two concepts that both refer to the same third one, which is in none of the terminologies (a UMLS CUI, say), are joined
-over it. A merged concept has the id of its first source, in the order the terminologies are given in; it answers to the
-ids of the others too. Every fact keeps its source. Retired concepts are not joined: a statement about one that has a
-single replacement is read as being about that. From top to bottom: the nodes of a merge, the claims of sameness that
-statements make, a union-find that follows the claims level by level, the tables.
+The policy says, by the kind of its predicate, what a statement "A predicate B" does: `join` takes A and B for one
+concept, unless that would put two live concepts of one source together; `names` does so only where they have an exact
+term in common; `relate` makes it a relation; `ignore` leaves it a cross-reference. Two concepts that refer to one third
+concept, which is in no terminology, are joined over it. A merged concept has the id of its first source, in the order
+of the terminologies. A statement about a retired concept with a single replacement is read as one about that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Reading SSSOM/TSV mapping files: for merging terminologies by what others have mapped.
-
-Read: subject_id, subject_label, predicate_id, object_id, predicate_modifier, confidence, and of the metadata
-curie_map, mapping_set_id, mapping_set_version, license and, where they are no columns, subject_type and object_type.
-"""
+"""Reading SSSOM/TSV mapping files: for merging terminologies by what others have mapped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Cleaning: the form in which two strings are compared, indexed and held out.
 
-Small pure functions, each with a name; an index lists the names of those it used. They must not destroy meaning:
-"type 1" and "type 2", "factor V" and "factor X", "+/-", "Rh-" and "Rh+", "10⁹" and "109" stay apart. All rules in
-`DEFAULT_RULES` together are idempotent: cleaning a clean string changes nothing.
+Rules must not destroy meaning: "type 1" and "type 2", "+/-", "Rh-" and "Rh+", "10⁹" and "109" stay apart.
 """
 
 from __future__ import annotations

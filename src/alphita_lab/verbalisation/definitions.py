@@ -1,9 +1,7 @@
-"""Definitions made fit to train on: tidied, and set aside where they would teach letters instead of meaning.
+"""Definitions made fit to train on: tidied, and dropped where they would teach letters instead of meaning.
 
-A concept's text is trained to lie near its names and far from those of other concepts. A definition that only repeats
-the name ("Cold. A disease named cold.") is matched by its letters, so it is dropped. For the same reason the subject
-goes from one that begins with it: of "Seizure is a sudden discharge ..." remains "A sudden discharge ...". A name
-further inside is part of what is said and stays, as does a definition that shares words with the name.
+One that only repeats the name ("Cold. A disease named cold.") is matched by its letters, so it is dropped. For the same
+reason the subject goes: of "Seizure is a sudden discharge ..." remains "A sudden discharge ...".
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Descriptions: sentences made of a concept's parents, semantic types and relations by the templates.
+"""Descriptions: English sentences made of a concept's parents, semantic types and relations by the templates.
 
-"A kind of heart disease that has the symptom dyspnea and is found in heart valve." They are English, and tell other
-concepts by their first English name. The concept itself is never named: no fact is told whose other concept has one
-of its own names. What is drawn follows from the seed, the concept's id and its facts, not from the rest of the
-terminology.
-
-Siblings of which only the parent is known get the same description; these are kept and counted, for a parent's name is
-what such a text teaches. A loss over batches should not take an equal text for a negative.
+"A kind of heart disease that has the symptom dyspnea and is found in heart valve." The concept itself is never named.
+What is drawn follows from the seed, the concept's id and its facts alone. Siblings of which only the parent is known
+get the same description: a loss over batches should not take an equal text for a negative.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The texts of concepts, whatever their kind: written definitions, descriptions from the graph, generated definitions.
+"""The texts of concepts: written definitions, descriptions from the graph, generated definitions.
 
-    from alphita_lab.verbalisation.texts import verbalise
-    texts = verbalise(terminology, exclude=split.cleaned, held_out=split.triple_pairs(terminology))
-
-A definition that several concepts share is right for each of them and would be a false negative of the others, so it
-is left out. What was left out, and why, is counted.
+A definition that several concepts share would be a false negative of the others, so it is left out and counted.
 """
 
 from __future__ import annotations
