@@ -37,7 +37,7 @@ from alphita.index.choice import KIND, OURS
 from alphita.index.contradicting import contradicted
 from alphita.index.external_names import EQUIVALENTS, EXCLUDED, NAMES, SHORT_FORMS, names_of, prepared
 from alphita.progress import say
-from alphita.terminology.loaders import _icd10cm_index
+from alphita.terminology.loaders import icd10cm
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
 
@@ -299,10 +299,8 @@ def _of_graph(
 
 def _index_names(path: Path) -> pl.DataFrame:
     """Return the names that the alphabetical index of ICD-10-CM has for each code."""
-    table = pl.read_csv(path, infer_schema=False).select(_icd10cm_index.COLUMNS).fill_null("")
-    found = _icd10cm_index.names(
-        _icd10cm_index.IndexRow(int(level), term, code) for level, term, code in table.iter_rows()
-    )
+    table = pl.read_csv(path, infer_schema=False).select(icd10cm.COLUMNS).fill_null("")
+    found = icd10cm.names(icd10cm.IndexRow(int(level), term, code) for level, term, code in table.iter_rows())
     codes, names = zip(*found, strict=True)
     ids = [f"ICD10CM:{code}" for code in codes]
     return pl.DataFrame({"source": INDEX_SOURCE, "id": ids, "name": names, "language": "en"})

@@ -23,7 +23,7 @@ import pytest
 from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.jobs.reading.files import MentionFile
-from alphita.terminology.loaders import _files, _icd10cm_index, icd10cm, obographs, table
+from alphita.terminology.loaders import _files, icd10cm, obographs, table
 from alphita_lab.training.text import corpora
 from alphita_lab.verbalisation.generation import read_generated
 from alphita_lab.verbalisation.prompts import read_prompts
@@ -357,7 +357,7 @@ def test_a_line_has_an_end_for_every_reader(
 
 
 def test_xml_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_icd10cm_index, "_BYTES_AT_ONCE", 20)
+    monkeypatch.setattr(icd10cm, "_BYTES_AT_ONCE", 20)
     monkeypatch.setattr(_files, "MAX_LINE_BYTES", 40)
     for told, content in {
         "a text or tag of more than": ("a" * 90, f"<chapter name='{'a' * 90}'/>", f"<!--{'a' * 90}-->"),

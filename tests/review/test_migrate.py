@@ -14,8 +14,8 @@ from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo, omop
 from alphita.terminology.store import load_terminology, save
 from tests.review.reviews import add, candidate, decisions, row, say, store_of
-from tests.terminology import test_omop as download
-from tests.terminology.test_omop import related, write_download
+from tests.terminology import omop_download as download
+from tests.terminology.omop_download import related, write_download
 
 OLD = [
     ("X:1", "Earache", ["Otalgia"], ""),

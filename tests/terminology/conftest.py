@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -27,18 +28,38 @@ Write = Callable[[str, str | bytes], Path]
 ADDING = ("babelon", "hpoa")
 
 
-def cases(name: str, *, escaped: bool = True) -> list[list[str]]:
-    r"""Return the rows of a table in `expected/`; `\t`, `\n`, `\r`, `\0`, `\xe9` and `{x*9}` become signs."""
+# How signs are written in tables of cases.
+SIGNS = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\xe9": "\udce9"}
+SIGNS |= {"\\x1c": "\x1c", "\\x1d": "\x1d", "\\x1f": "\x1f"}
+
+
+def cases(name: str, folder: Path = EXPECTED, *, escaped: bool = True) -> list[list[str]]:
+    r"""Return the rows of a table of cases; `\t`, `\n`, `\r`, `\0`, `\xe9` and `{x*9}` become signs."""
 
     def plain(cell: str) -> str:
-        for written, sign in (("\\t", "\t"), ("\\n", "\n"), ("\\r", "\r"), ("\\0", "\0"), ("\\xe9", "\udce9")):
+        for written, sign in SIGNS.items():
             cell = cell.replace(written, sign)
         before, mark, after = cell.partition("{x*")
         number, _, after = after.partition("}")
         return before + "x" * int(number) + after if mark else cell
 
-    rows = [line.split("\t") for line in (EXPECTED / name).read_text(encoding="utf-8").split("\n")[1:] if line]
+    rows = [line.split("\t") for line in (folder / name).read_text(encoding="utf-8").split("\n")[1:] if line]
     return [[plain(cell) for cell in row] for row in rows] if escaped else rows
+
+
+def check_held(name, case, order, found):
+    """Compare what a case gave, line by line, with its section in `expected/NAME.txt`.
+
+    Args:
+        order: the names of all cases, as a new file is to have them: ALPHITA_EXPECTED=1 writes it.
+    """
+    path = EXPECTED / f"{name}.txt"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    held = dict(section.split("\n", 1) for section in text.split("=== ")[1:])
+    if os.environ.get("ALPHITA_EXPECTED"):
+        held[case] = "\n".join(found).rstrip() + "\n"
+        path.write_text("".join(f"=== {key}\n{held.get(key, '')}" for key in order), encoding="utf-8")
+    assert "\n".join(found).rstrip().split("\n") == held[case].rstrip().split("\n")
 
 
 def saved(loader: Any, files: Iterable[Path], options: Any, folder: Path) -> tuple[Terminology, list[list[str]]]:
@@ -50,7 +71,7 @@ def saved(loader: Any, files: Iterable[Path], options: Any, folder: Path) -> tup
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Return a function: loader module, files, options -> terminology opened, and the rejects' rows."""
 
     def run(loader: Any, *files: Path, **options: Any) -> tuple[Terminology, list[list[str]]]:
@@ -69,7 +90,7 @@ def read_rejects(path: Path) -> list[list[str]]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path):
     """Return a function that writes a file and returns its path."""
 
     def run(name: str, content: str | bytes) -> Path:
@@ -82,7 +103,7 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Build:
+def build(tmp_path):
     """Return a function: name, text of an OBO file -> terminology opened."""
 
     def run(name: str, text: str) -> Terminology:
@@ -95,7 +116,7 @@ def build(tmp_path: Path) -> Build:
 
 
 @pytest.fixture(scope="session")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def bases(tmp_path_factory):
     """Return the terminologies that formats add to."""
     found = {name: tmp_path_factory.mktemp("bases") / f"{name}.terminology" for name in ADDING}
     for name, path in found.items():
@@ -104,7 +125,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def small(load: Load) -> Terminology:
+def small(load):
     return load(obo, FIXTURES / "small.obo")[0]
 
 

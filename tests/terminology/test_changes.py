@@ -1,75 +1,45 @@
-"""`terminology changes`: hand-made releases, and random ones against a plain comparison of what was written."""
+"""`terminology changes`: hand-made releases, and the command."""
 
 from __future__ import annotations
 
 import csv
 import json
-import tempfile
-from pathlib import Path
-from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from alphita.errors import Rejects, UsageError
-from alphita.terminology import store
-from alphita.terminology.changes import COLUMNS, KINDS, Changes, changes
-from alphita.terminology.loaders import obo
-from tests.terminology.conftest import FIXTURES, Build
+from alphita.errors import UsageError
+from alphita.terminology.changes import COLUMNS, KINDS, changes
+from tests.terminology.conftest import FIXTURES, check_held
 from tests.terminology.test_cli import run
-from tests.terminology.test_properties import Random, as_obo, terminologies
 
 OLD, NEW = ((FIXTURES / "changes" / f"{name}.obo").read_text() for name in ("old", "new"))
 
 
-@pytest.fixture
-def found(build: Build) -> Changes:
-    return changes(build("old", OLD), build("new", NEW))
+RETIRED = "\n[Term]\nid: X:{0}\nname: obsolete Thing\nis_obsolete: true\n".format
+OTHERS = "\n\n".join(f"[Term]\nid: Y:{number}\nname: Other {number}" for number in range(1, 9))
+RELEASES = {
+    "every_kind": (OLD, NEW),
+    "gone": (OLD + RETIRED(20) + RETIRED(21), NEW.replace("alt_id: X:6\n", "alt_id: X:6\nalt_id: X:20\n")),
+    "nothing": (OLD, OLD),
+    "another_prefix": (OLD, OLD.replace("X:", "Y:").replace("name: Otitis\n", "name: Inflamed ear\n")),
+    "other_concepts_under_another_prefix": (OLD, f"format-version: 1.2\n\n{OTHERS}\n"),
+}
 
 
-def test_every_kind_of_change(found: Changes) -> None:
-    rows = [tuple(row[column] for column in COLUMNS) for row in found.table.iter_rows(named=True)]
-    ear = "Disorder of the ear"
-    assert rows == [
-        ("added", "X:10", "Hearing loss", "", "", "Hearing loss", ""),
-        ("retired", "X:5", "Deafness", "", "", "X:10", "X:2"),
-        ("merged", "X:6", "Wax", "", "", "X:2", ""),
-        ("removed", "X:9", "Drum", "", "", "", ""),
-        ("restored", "X:7", "Tinnitus", "", "", "", ""),
-        ("replacement", "X:8", "obsolete Vertigo", "", "", "X:1", ""),
-        ("renamed", "X:2", ear, "en", "Ear trouble", ear, "the old name is a synonym now"),
-        ("renamed", "X:4", "Otalgia", "en", "Ear pain", "Otalgia", ""),
-        ("synonym_added", "X:2", ear, "en", "", "Aural disease", "narrow"),
-        ("synonym_lost", "X:2", ear, "en", "Otopathy", "", "exact"),
-        ("scope", "X:2", ear, "en", "related", "broad", "Bad ear"),
-        ("moved", "X:3", "Otitis", "", "X:1", "X:2", ""),
-    ]
+@pytest.mark.parametrize("case", RELEASES)
+def test_every_kind_of_change(build, case):
+    old, new = RELEASES[case]
+    found = changes(build("old", old), build("new", new))
     assert list(found.counts) == list(KINDS)
-    assert sum(found.counts.values()) == len(rows)
+    assert sum(found.counts.values()) == len(found.table)
+    summary = found.summary().splitlines()
+    assert len(summary) <= 24
+    assert max(map(len, summary)) <= 120
+    rows = [" | ".join(row[column] for column in COLUMNS) for row in found.table.iter_rows(named=True)]
+    check_held("changes", case, [*RELEASES], [str(found.as_json()["prefixes"]), *rows, "", *summary])
 
 
-def test_a_retired_concept_that_is_gone_is_told(build: Build) -> None:
-    retired = "\n[Term]\nid: X:{0}\nname: obsolete Thing\nis_obsolete: true\n".format
-    old = build("old", OLD + retired(20) + retired(21))
-    found = changes(old, build("new", NEW.replace("alt_id: X:6\n", "alt_id: X:6\nalt_id: X:20\n")))
-    rows = found.table.filter(found.table["kind"] == "gone").select("concept", "name", "new").rows()
-    assert rows == [("X:20", "obsolete Thing", "X:2"), ("X:21", "obsolete Thing", "")]
-
-
-def test_nothing_changed(build: Build) -> None:
-    same = build("old", OLD)
-    assert len(changes(same, same).table) == 0
-
-
-def test_the_summary_fits_one_screen(found: Changes) -> None:
-    lines = found.summary().splitlines()
-    assert lines[0] == "old: old.terminology (demo/1): 7 live concepts, 2 retired concepts, 12 terms"
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 120
-    assert "        2  renamed        X:2: Ear trouble -> Disorder of the ear; X:4: Ear pain -> Otalgia" in lines
-
-
-def test_command(build: Build, tmp_path: Path) -> None:
+def test_command(build, tmp_path):
     old, new = build("old", OLD).path, build("new", NEW).path
     files = [tmp_path / f"c{suffix}" for suffix in (".csv", ".tsv", ".json")]
     said = run("changes", old, new, *(part for file in files for part in ("-o", file)))
@@ -84,75 +54,3 @@ def test_command(build: Build, tmp_path: Path) -> None:
     assert report["table"][0]["concept"] == "X:10"
     with pytest.raises(UsageError, match="must end in one of"):
         run("changes", old, new, "-o", tmp_path / "c.xlsx")
-
-
-def synonyms(content: Random, concept: str) -> set[str]:
-    return {string for string, _ in content.terms[concept]}
-
-
-def parents(content: Random, concept: str) -> set[str]:
-    return {tail for head, label, tail in content.edges if head == concept and label == "is_a"}
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(terminologies(), terminologies())
-def test_random_releases_against_what_was_written(old: Random, new: Random) -> None:
-    # Aliases could name a concept of the other release; the hand-made case covers them.
-    old.alt_ids.clear()
-    new.alt_ids.clear()
-    opened = []
-    with tempfile.TemporaryDirectory() as name, mock.patch("os.fsync"):
-        for place, content in enumerate((old, new)):
-            folder = Path(name) / str(place)
-            folder.mkdir()
-            tables = obo.load(as_obo(content, folder), obo.Options(), Rejects(None, strict=True))
-            store.save(tables, folder / "t.terminology")
-            opened.append(store.load_terminology(folder / "t.terminology"))
-        table = changes(*opened).table
-    rows = {kind: [row for row in table.iter_rows(named=True) if row["kind"] == kind] for kind in KINDS}
-    was = old.terms.keys() - old.retired
-    is_ = new.terms.keys() - new.retired
-    both = was & is_
-
-    def concepts(kind: str) -> set[str]:
-        assert len({row["concept"] for row in rows[kind]}) == len(rows[kind])
-        return {row["concept"] for row in rows[kind]}
-
-    assert concepts("added") == is_ - old.terms.keys()
-    assert concepts("retired") == was & new.retired & new.terms.keys()
-    assert concepts("removed") == was - new.terms.keys()
-    assert concepts("restored") == is_ & old.retired
-    assert concepts("gone") == old.retired - new.terms.keys()
-    name_of = {content_id: (old.terms[content_id][0][0], new.terms[content_id][0][0]) for content_id in both}
-    assert concepts("renamed") == {concept for concept, (before, after) in name_of.items() if before != after}
-    won = {
-        (concept, string)
-        for concept in both
-        for string in synonyms(new, concept) - synonyms(old, concept) - {name_of[concept][1]}
-    }
-    lost = {
-        (concept, string)
-        for concept in both
-        for string in synonyms(old, concept) - synonyms(new, concept) - {name_of[concept][0]}
-    }
-    assert {(row["concept"], row["new"]) for row in rows["synonym_added"]} == won
-    assert {(row["concept"], row["old"]) for row in rows["synonym_lost"]} == lost
-    assert len(rows["synonym_added"]) == len(won)
-    assert concepts("moved") == {concept for concept in both if parents(old, concept) != parents(new, concept)}
-
-
-def test_a_prefix_that_changed_with_the_release_is_told_and_seen_through(build: Build) -> None:
-    text = OLD.replace("X:", "Y:").replace("name: Otitis\n", "name: Inflamed ear\n")
-    moved = changes(build("a", OLD), build("b", text))
-    assert moved.prefixes == {"X": "Y"}
-    assert {kind: count for kind, count in moved.counts.items() if count} == {"renamed": 1}
-    assert moved.table["concept"].to_list() == ["Y:3"]
-    assert "ids under X: are under Y: now" in moved.summary()
-    assert moved.as_json()["prefixes"] == {"X": "Y"}
-
-
-def test_other_concepts_under_another_prefix_are_other_concepts(build: Build) -> None:
-    other = "\n\n".join(f"[Term]\nid: Y:{number}\nname: Other {number}" for number in range(1, 9))
-    found = changes(build("a", OLD), build("b", f"format-version: 1.2\n\n{other}\n"))
-    assert found.prefixes == {}
-    assert found.counts["added"] == 8

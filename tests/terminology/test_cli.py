@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,19 +28,19 @@ def run(*arguments: object) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def _threads(monkeypatch):
     monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> Path:
+def imported(tmp_path):
     output = tmp_path / "small.terminology"
     said = run("import", "obo", FIXTURES / "small.obo", "-o", output, "--set", "language=de")
     assert f"{output}: 4 concepts, 11 terms, 4 relations" in said
     return output
 
 
-def test_import(imported: Path) -> None:
+def test_import(imported):
     terminology = alphita.load_terminology(imported)
     assert terminology.manifest["config"] == {
         "format": "obo",
@@ -54,13 +53,13 @@ def test_import(imported: Path) -> None:
     assert artefact.verify(imported, "terminology")["kind"] == "terminology"
 
 
-def test_import_of_several_tables(tmp_path: Path) -> None:
+def test_import_of_several_tables(tmp_path):
     output = tmp_path / "t.terminology"
     run("import", "table", FIXTURES / "terms.csv", FIXTURES / "relations.tsv", "-o", output)
     assert alphita.load_terminology(output).n_relations == 3
 
 
-def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path: Path) -> None:
+def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path):
     bad = tmp_path / "bad.obo"
     bad.write_text('format-version: 1.2\n\n[Term]\nid: X:1\nname: One\nsynonym: "Eins"\nis_a: X:404\n')
     said = run("import", "obo", bad, "-o", tmp_path / "new" / "x.terminology")
@@ -73,7 +72,7 @@ def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path: Path) ->
     assert not (tmp_path / "y.terminology").exists()
 
 
-def test_rejects_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
+def test_rejects_of_an_earlier_run_do_not_stay(tmp_path):
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text("id,term\nX:1,One\n")
     bad.write_text("id,term\nX:1,One\nX:2,\n")
@@ -96,7 +95,7 @@ def test_rejects_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_wrong_use(tmp_path: Path, imported: Path) -> None:
+def test_wrong_use(tmp_path, imported):
     small = FIXTURES / "small.obo"
     cases = [
         (["import", "obo2", small, "-o", "x"], "unknown loader 'obo2'; did you mean 'obo'?"),
@@ -116,9 +115,7 @@ def test_wrong_use(tmp_path: Path, imported: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["", ".", "/"])
-def test_an_output_without_a_name_is_refused(
-    tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_an_output_without_a_name_is_refused(tmp_path, imported, monkeypatch, output):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("id,term\nX:1,One\n")
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -133,7 +130,7 @@ def test_an_output_without_a_name_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_nothing_overwrites_what_it_reads(tmp_path: Path, imported: Path) -> None:
+def test_nothing_overwrites_what_it_reads(tmp_path, imported):
     source, ids, link = tmp_path / "in.csv", tmp_path / "ids.csv", tmp_path / "link"
     source.write_text("id,term\nX:1,One\nX:2,\n")
     ids.write_text("X:1\n")
@@ -161,18 +158,18 @@ def test_nothing_overwrites_what_it_reads(tmp_path: Path, imported: Path) -> Non
     assert not list(tmp_path.glob("*.old-*"))
 
 
-def test_force_moves_the_old_one_aside(imported: Path) -> None:
+def test_force_moves_the_old_one_aside(imported):
     run("import", "obo", FIXTURES / "small.obo", "-o", imported, "--force")
     assert alphita.load_terminology(imported.with_name("small.terminology.old-1")).n_concepts == 4
 
 
-def test_list_shows_every_format_and_option() -> None:
+def test_list_shows_every_format_and_option():
     said = run("import", "--list")
     for name in ("obo: ", "icd10cm: ", "table: ", "--set language=en", "--set term_column=term"):
         assert name in said
 
 
-def test_describe(imported: Path, tmp_path: Path) -> None:
+def test_describe(imported, tmp_path):
     said = run("describe", imported, "-o", tmp_path / "report.json")
     for words in ("terms by language", "terms by kind", "semantic type", "relations", "homonyms", "left out"):
         assert words in said
@@ -183,7 +180,7 @@ def test_describe(imported: Path, tmp_path: Path) -> None:
         run("describe", tmp_path / "none")
 
 
-def test_split(imported: Path, tmp_path: Path) -> None:
+def test_split(imported, tmp_path):
     said = run("split", imported, "-o", tmp_path / "x.split", "--fraction", "1", "--seed", "4")
     split = Split.load(tmp_path / "x.split")
     assert f"{len(split)} strings held out ({len(split)} test); 0 dropped" in said
@@ -192,7 +189,7 @@ def test_split(imported: Path, tmp_path: Path) -> None:
     assert len(Split.load(tmp_path / "a.split")) == 4
 
 
-def test_split_of_whole_concepts(imported: Path, tmp_path: Path) -> None:
+def test_split_of_whole_concepts(imported, tmp_path):
     said = run("split", imported, "-o", tmp_path / "x.split", "--concepts", "1")
     split = Split.load(tmp_path / "x.split")
     assert len(split) == 10
@@ -201,7 +198,7 @@ def test_split_of_whole_concepts(imported: Path, tmp_path: Path) -> None:
         run("split", imported, "-o", tmp_path / "y.split", "--concepts", "1", "--assign", "0,0,1")
 
 
-def test_split_of_triples(tmp_path: Path) -> None:
+def test_split_of_triples(tmp_path):
     lines = ["format-version: 1.2", ""]
     for number in range(9):
         lines += ["[Term]", f"id: T:{number}", f"name: name {number}", f'synonym: "other {number}" EXACT []']
@@ -235,7 +232,7 @@ def test_split_of_triples(tmp_path: Path) -> None:
     assert not Split.load(tmp_path / "x.split").triples
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

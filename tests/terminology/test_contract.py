@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import ast
 import gzip
+import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alphita import config, registry
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology.loaders import PACKAGE
+from alphita.terminology.loaders import PACKAGE, _columns, _files, _rrf, _tables
+from alphita.terminology.store import load_terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import (
     ADDING,
     EXPECTED,
     FIXTURES,
     cases,
+    check_held,
     cut_gzip,
     facts,
     manifest_facts,
@@ -72,15 +76,24 @@ def least(name: str, folder: Path) -> Path:
     return shutil.copytree(source if source.exists() else FIXTURES / name, folder, ignore=ignored)
 
 
+# How a term is written in each format.
+WRITING = {
+    "plain": str,
+    "quoted": lambda word: '"' + word.replace('"', '""') + '"',
+    "doubled": lambda word: word.replace('"', '""'),
+    "escaped": lambda word: word.replace("\\", "\\\\").replace('"', '\\"'),
+    "json": lambda word: json.dumps(word)[1:-1],
+    "xml": escape,
+}
+
+
 def release(name: str) -> dict[str, bytes]:
     """Return the files of a format's fixture by their names in a folder."""
     return {path.relative_to(FIXTURES).as_posix(): path.read_bytes() for path in sorted(FIXTURES.glob(RELEASE[name]))}
 
 
 @pytest.mark.parametrize(("case", "name", "files", "written"), cases("cases.tsv"))
-def test_fixtures_give_all_these_facts(
-    case: str, name: str, files: str, written: str, bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_fixtures_give_all_these_facts(case, name, files, written, bases, tmp_path):
     loader, chosen = options(name, bases, written)
     paths = [path for pattern in files.split() for path in sorted(FIXTURES.glob(pattern))]
     terminology, rejects = saved(loader, paths, chosen, tmp_path)
@@ -93,8 +106,24 @@ def test_fixtures_give_all_these_facts(
     assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
+SMALL = cases("small.tsv")
+
+
+@pytest.mark.parametrize(("case", "name", "written", "files"), SMALL, ids=[row[0] for row in SMALL])
+def test_small_files_give_all_these_facts(case, name, written, files, bases, tmp_path):
+    loader, chosen = options(name, bases, written)
+    paths = []
+    for file, content in (file.split("=", 1) for file in files.split("¦")):
+        paths.append(tmp_path / file)
+        paths[-1].write_bytes(content.encode("utf-8", "surrogateescape"))
+    terminology, rejects = saved(loader, paths, chosen, tmp_path)
+    shown = [str([Path(file).name, *row]) for file, *row in rejects]
+    found = [*facts(terminology), "", *manifest_facts(terminology), "", *shown]
+    check_held("small", case, [row[0] for row in SMALL], found)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_it_does_not_matter_how_files_are_packed(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+def test_it_does_not_matter_how_files_are_packed(name, bases, tmp_path):
     files = release(name)
     loader, chosen = options(name, bases)
     folder, packed = tmp_path / "folder", tmp_path / "packed"
@@ -117,25 +146,45 @@ def test_it_does_not_matter_how_files_are_packed(name: str, bases: dict[str, Pat
     assert all(row[0].startswith(f"{archive}/release/") for row in rejects)
 
 
+@pytest.mark.parametrize(("name", "file", "term", "writing", "without"), cases("words.tsv"))
+@fuzz.examples(8)
+@given(word=fuzz.words('a"b', '"', "x;y", "it's", "\\", "{z}", "&lt;", "[1]", "NULL"))
+def test_any_word_is_read_as_it_is_written(name, file, term, writing, without, bases, word):
+    assume(not {*word} & {*without.encode().decode("unicode_escape"), "\ufeff"})
+    loader, chosen = options(name, bases)
+    files = {place: content.decode() for place, content in release(name).items()}
+    assert term in files[file]
+    strings = []
+    for written in (term, WRITING[writing](word)):
+        changed = {**files, file: files[file].replace(term, written)}
+        with fuzz.folder_of({place: content.encode() for place, content in changed.items()}) as folder:
+            strings.append(set(saved(loader, [folder], chosen, folder)[0].terms["string"].to_pylist()))
+    assert strings[1] == strings[0] - {term} | {word}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_read_in_blocks_of_any_size(name, bases, tmp_path, monkeypatch):
+    loader, chosen = options(name, bases)
+    files = sorted(FIXTURES.glob(RELEASE[name]))
+    wanted = saved(loader, files, chosen, tmp_path)
+    for size in (1, 50):
+        for module in (_files, _rrf, _tables):
+            monkeypatch.setattr(module, "BLOCK_BYTES", size)
+        for module in (_columns, _tables):
+            monkeypatch.setattr(module, "ROWS_AT_ONCE", size)
+        monkeypatch.setattr(_files, "_LINES_AT_ONCE", size)
+        found = saved(loader, files, chosen, tmp_path)
+        assert found[0].content_hash == wanted[0].content_hash
+        assert found[1] == wanted[1]
+
+
 BAD = cases("bad_rows.tsv")
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "at", "row", "line", "field", "problem", "more"), BAD, ids=[f"{row[0]}-{row[6]}" for row in BAD]
-)
-def test_a_bad_row_costs_itself_alone(
-    name: str,
-    file: str,
-    at: str,
-    row: str,
-    line: str,
-    field: str,
-    problem: str,
-    more: str,
-    bases: dict[str, Path],
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("case", BAD, ids=[f"{row[0]}-{row[6]}" for row in BAD])
+def test_a_bad_row_costs_itself_alone(case, bases, tmp_path):
     """It is named with file, line and field; what else the file says is read. `more` facts come of what is kept."""
+    name, file, at, row, line, field, problem, more = case
     folder = least(name, tmp_path / "release")
     loader, chosen = options(name, bases)
     wanted = facts(saved(loader, [folder], chosen, tmp_path)[0])
@@ -175,9 +224,7 @@ WRONG += [
 
 
 @pytest.mark.parametrize(("name", "file", "content", "problem"), WRONG, ids=[f"{row[0]}-{row[3]}" for row in WRONG])
-def test_a_file_of_another_kind_is_an_error(
-    name: str, file: str, content: str, problem: str, bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_file_of_another_kind_is_an_error(name, file, content, problem, bases, tmp_path):
     folder = least(name, tmp_path / "release")
     loader, chosen = options(name, bases)
     path = folder / file
@@ -188,7 +235,7 @@ def test_a_file_of_another_kind_is_an_error(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_not_there(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+def test_what_is_not_there(name, bases, tmp_path):
     loader, chosen = options(name, bases)
     with pytest.raises(InputError, match="No such file"):
         loader.load([tmp_path / "none.obo"], chosen, Rejects(None))
@@ -202,14 +249,14 @@ def test_what_is_not_there(name: str, bases: dict[str, Path], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("name", "written", "problem"), cases("wrong_options.tsv"))
-def test_a_wrong_option_is_an_error(name: str, written: str, problem: str, bases: dict[str, Path]) -> None:
+def test_a_wrong_option_is_an_error(name, written, problem, bases):
     loader, chosen = options(name, bases, written)
     with pytest.raises((UsageError, InputError), match=problem):
         loader.load(sorted(FIXTURES.glob(RELEASE[name])), chosen, Rejects(None))
 
 
 @pytest.mark.parametrize("name", ADDING)
-def test_what_adds_to_a_terminology_needs_one(name: str, tmp_path: Path) -> None:
+def test_what_adds_to_a_terminology_needs_one(name, tmp_path):
     loader = registry.load(PACKAGE, name)
     for onto, error, problem in (("", UsageError, "--onto BASE"), ("none", InputError, "no such terminology")):
         chosen = loader.Options(onto=onto and str(tmp_path / onto))
@@ -218,9 +265,7 @@ def test_what_adds_to_a_terminology_needs_one(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ADDING)
-def test_what_the_base_had_stays(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
-    from alphita.terminology.store import load_terminology
-
+def test_what_the_base_had_stays(name, bases, tmp_path):
     loader, chosen = options(name, bases)
     terminology, _ = saved(loader, [FIXTURES / name], chosen, tmp_path)
     before = load_terminology(bases[name])
@@ -235,7 +280,7 @@ def test_what_the_base_had_stays(name: str, bases: dict[str, Path], tmp_path: Pa
 @pytest.mark.parametrize(
     "name", [name for name in NAMES if "language" in registry.load(PACKAGE, name).Options.model_fields]
 )
-def test_a_language_is_one_of_the_table(name: str) -> None:
+def test_a_language_is_one_of_the_table(name):
     loader = registry.load(PACKAGE, name)
     assert config.resolve(loader.Options, sets=["language=GER"]).language == "de"
     with pytest.raises(UsageError, match="option 'language': unknown language"):
@@ -243,11 +288,9 @@ def test_a_language_is_one_of_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@fuzz.examples(30)
+@fuzz.examples(15)
 @given(data=st.data())
-def test_damaged_files_give_a_clear_error_or_a_sound_terminology(
-    name: str, bases: dict[str, Path], data: st.DataObject
-) -> None:
+def test_damaged_files_give_a_clear_error_or_a_sound_terminology(name, bases, data):
     files = release(name)
     loader, chosen = options(name, bases)
     damaged = data.draw(st.sampled_from(sorted(files)))
@@ -257,9 +300,9 @@ def test_damaged_files_give_a_clear_error_or_a_sound_terminology(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@fuzz.examples(20)
+@fuzz.examples(8)
 @given(content=st.binary(max_size=300))
-def test_random_bytes_give_an_error_that_names_the_file(name: str, bases: dict[str, Path], content: bytes) -> None:
+def test_random_bytes_give_an_error_that_names_the_file(name, bases, content):
     loader, chosen = options(name, bases)
     with fuzz.folder_of({Path(MAIN[name]).name: content}) as folder:
         message = str(folder)

@@ -1,27 +1,24 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import icd10cm
-from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load, Write, cases, zipped
+from tests.terminology.conftest import FIXTURES, cases, zipped
 
 SMALL = FIXTURES / "small_tabular.xml"
 ORDER = (FIXTURES / "icd10cm_order" / "icd10cm_order_2025.txt").read_bytes().decode()
 
 
 @pytest.fixture
-def icd(load: Load) -> Terminology:
+def icd(load):
     terminology, rejects = load(icd10cm, SMALL)
     assert rejects == []
     return terminology
 
 
 @pytest.mark.parametrize(("old", "new", "problem", "line"), cases("icd10cm_bad_entries.tsv"))
-def test_bad_entries_are_set_aside(load: Load, write: Write, old: str, new: str, problem: str, line: str) -> None:
+def test_bad_entries_are_set_aside(load, write, old, new, problem, line):
     text = SMALL.read_text()
     assert old in text
     terminology, rejects = load(icd10cm, write("bad.xml", text.replace(old, new, 1)))
@@ -40,7 +37,7 @@ def test_bad_entries_are_set_aside(load: Load, write: Write, old: str, new: str,
         (SMALL.read_bytes().replace(b"&amp;", b"&bomb;"), "undefined entity"),
     ],
 )
-def test_a_file_that_is_not_the_format_is_an_error(write: Write, content: bytes, problem: str) -> None:
+def test_a_file_that_is_not_the_format_is_an_error(write, content, problem):
     path = write("bad.xml", content)
     with pytest.raises(InputError, match=problem) as raised:
         icd10cm.load([path], icd10cm.Options(), Rejects(None))
@@ -50,7 +47,7 @@ def test_a_file_that_is_not_the_format_is_an_error(write: Write, content: bytes,
 @pytest.mark.parametrize(
     "note", ["Conditions classifiable to C51-C63", "Should be coded to closed", "This category is for use here"]
 )
-def test_instructions_are_no_terms(load: Load, write: Write, note: str) -> None:
+def test_instructions_are_no_terms(load, write, note):
     path = write("x.xml", SMALL.read_text().replace("Asiatic cholera", note))
     terminology, rejects = load(icd10cm, path)
     assert rejects == []
@@ -58,7 +55,7 @@ def test_instructions_are_no_terms(load: Load, write: Write, note: str) -> None:
     assert terminology.manifest["dropped"]["notes that instruct coders and name nothing"] == 1
 
 
-def test_bad_rows_of_an_order_file_are_set_aside(load: Load, write: Write) -> None:
+def test_bad_rows_of_an_order_file_are_set_aside(load, write):
     rows = ORDER.splitlines(keepends=True)
     bad = ["00001 A00\r\n", rows[0].replace(" 0 ", " 2 ", 1), rows[0].replace("A00", "0A0"), rows[0], "\r\n"]
     terminology, rejects = load(icd10cm, write("icd10cm-order-April-2025.txt", "".join(rows[:1] + bad + rows[1:])))
@@ -70,7 +67,7 @@ def test_bad_rows_of_an_order_file_are_set_aside(load: Load, write: Write) -> No
         icd10cm.load([write("icd10cm_order_2026.txt", "x\n")], icd10cm.Options(), Rejects(None))
 
 
-def test_an_archive_gives_the_tabular_list_or_else_the_order_file(load: Load, tmp_path: Path, icd: Terminology) -> None:
+def test_an_archive_gives_the_tabular_list_or_else_the_order_file(load, tmp_path, icd):
     names = ["icd10cm_order_2025.txt", "icd10cm_order_addenda_2025.txt", "icd10cm_codes_2025.txt"]
     archive = zipped(tmp_path / "x.zip", dict.fromkeys(names, ORDER.encode()))
     terminology, rejects = load(icd10cm, archive)
@@ -83,7 +80,7 @@ def test_an_archive_gives_the_tabular_list_or_else_the_order_file(load: Load, tm
         icd10cm.load([zipped(tmp_path / "y.zip", {"readme.txt": b"x"})], icd10cm.Options(), Rejects(None))
 
 
-def test_tables_beside_the_tabular_list_are_left_out(load: Load, tmp_path: Path, icd: Terminology) -> None:
+def test_tables_beside_the_tabular_list_are_left_out(load, tmp_path, icd):
     index = "<?xml version='1.0' encoding='utf-8'?>\n<ICD10CM.index><version>2026</version></ICD10CM.index>\n"
     for name in ("icd10cm-drug-2026.xml", "icd10cm-neoplasm-2026.xml"):
         (tmp_path / name).write_text(index)

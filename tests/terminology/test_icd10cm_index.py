@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import gzip
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology.detect import detect
-from alphita.terminology.loaders import _icd10cm_index, icd10cm
-from alphita.terminology.loaders._icd10cm_index import IndexRow
+from alphita.terminology.loaders import icd10cm
+from alphita.terminology.loaders.icd10cm import IndexRow
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES, Load, Write, cases
+from tests.terminology.conftest import FIXTURES, cases
 from tests.terminology.test_icd10cm import ORDER
 
 SMALL, INDEX = FIXTURES / "small_tabular.xml", FIXTURES / "small_index.xml"
@@ -69,7 +68,7 @@ def index_drops(terminology: Terminology) -> dict[str, int]:
         ("any.txt", TABLE.replace("\n", "\r\n").encode("utf-16"), None),
     ],
 )
-def test_entries_become_names(load: Load, write: Write, name: str, content: str | bytes, version: str | None) -> None:
+def test_entries_become_names(load, write, name, content, version):
     path = write(name, content)
     terminology, rejects = load(icd10cm, SMALL, path)
     assert rejects == []
@@ -83,7 +82,7 @@ def test_entries_become_names(load: Load, write: Write, name: str, content: str 
     assert entries(load(icd10cm, path, INDEX, SMALL)[0]) == NAMES
 
 
-def test_options(load: Load, write: Write) -> None:
+def test_options(load, write):
     terminology, _ = load(icd10cm, SMALL, INDEX, other_inclusions="related")
     assert {scope for _, _, scope in entries(terminology)} == {"exact", "related"}
     terminology, _ = load(icd10cm, SMALL, INDEX, index_entries=False)
@@ -92,7 +91,7 @@ def test_options(load: Load, write: Write) -> None:
     assert terminology.content_hash == load(icd10cm, SMALL)[0].content_hash
 
 
-def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load: Load, tmp_path: Path) -> None:
+def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load, tmp_path):
     drugs = "<ICD10CM.index><title>TABLE</title><indexHeading/><letter></letter></ICD10CM.index>"
     others = {
         "icd10cm-drug-2025.xml": drugs,
@@ -116,14 +115,14 @@ def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load: Load,
     }
 
 
-def test_an_index_beside_an_order_file(load: Load, write: Write) -> None:
+def test_an_index_beside_an_order_file(load, write):
     terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", ORDER), INDEX)
     assert rejects == []
     assert ("A00.0", "acute bowel cholera", "exact") in entries(terminology)
     assert ("S06.0X", "Concussion", "exact") not in entries(terminology)
 
 
-def test_an_index_alone_is_an_error_that_says_what_to_give(write: Write, tmp_path: Path) -> None:
+def test_an_index_alone_is_an_error_that_says_what_to_give(write, tmp_path):
     wanted = r"without the tabular list.*give both.*alphita terminology import icd10cm icd10cm-tabular-2025.xml "
     (tmp_path / "a").mkdir()
     for path in (INDEX, write("a/Index.csv", TABLE), tmp_path / "a"):
@@ -134,7 +133,7 @@ def test_an_index_alone_is_an_error_that_says_what_to_give(write: Write, tmp_pat
         detect(write("least.csv", "Level,Term,Code\n0,Cholera,A00\n"))
 
 
-def test_a_table_with_other_columns_is_a_table(write: Write) -> None:
+def test_a_table_with_other_columns_is_a_table(write):
     assert detect(write("own.csv", "Level,Term,Code,Ward\n0,Cholera,A00,3\n")).format == "table"
     assert detect(write("own.csv", "Code,Term\nA00,Cholera\n")).format == "table"
 
@@ -142,9 +141,7 @@ def test_a_table_with_other_columns_is_a_table(write: Write) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "field", "value", "problem", "below"), cases("icd10cm_index_bad_rows.tsv")
 )
-def test_bad_rows_are_set_aside_with_those_below_them(
-    load: Load, write: Write, old: str, new: str, line: str, field: str, value: str, problem: str, below: str
-) -> None:
+def test_bad_rows_are_set_aside_with_those_below_them(load, write, old, new, line, field, value, problem, below):
     assert TABLE.count(old) == 1
     path = write("Index.csv", TABLE.replace(old, new).encode("latin-1"))
     terminology, rejects = load(icd10cm, SMALL, path)
@@ -160,9 +157,7 @@ def test_bad_rows_are_set_aside_with_those_below_them(
 
 
 @pytest.mark.parametrize(("old", "new", "line", "field", "value"), cases("icd10cm_index_bad_entries.tsv"))
-def test_bad_entries_of_xml_are_set_aside(
-    load: Load, write: Write, old: str, new: str, line: str, field: str, value: str
-) -> None:
+def test_bad_entries_of_xml_are_set_aside(load, write, old, new, line, field, value):
     text = INDEX.read_text()
     assert text.count(old) == 1
     path = write("bad.xml", text.replace(old, new))
@@ -184,16 +179,14 @@ def test_bad_entries_of_xml_are_set_aside(
         ("x.csv", "Code,Description\nA00,Cholera\n", "no XML"),
     ],
 )
-def test_a_file_that_is_no_index_is_an_error(write: Write, name: str, content: str | bytes, problem: str) -> None:
+def test_a_file_that_is_no_index_is_an_error(write, name, content, problem):
     path = write(name, content)
     with pytest.raises(InputError, match=problem) as raised:
         icd10cm.load([SMALL, path], icd10cm.Options(), Rejects())
     assert str(path) in str(raised.value)
 
 
-def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_what_there_is(
-    load: Load, write: Write
-) -> None:
+def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_what_there_is(load, write):
     rows = '0,Lunacy,A00.17-\n0,Madness,A00.17\n0,Folly,A01.-\n0,Rage,"A00.8, B20*"\n0,Fury,S06.0XXA\n'
     terminology, rejects = load(icd10cm, SMALL, write("i.csv", "Level,Term,Code\n" + rows))
     assert rejects == []
@@ -206,13 +199,13 @@ def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_wha
 
 
 @pytest.mark.parametrize(("path", "name"), cases("icd10cm_index_names.tsv"))
-def test_names(path: str, name: str) -> None:
+def test_names(path, name):
     terms = path.split(" / ")
     rows = [IndexRow(level, term, "") for level, term in enumerate(terms[:-1])]
-    found = list(_icd10cm_index.names([*rows, IndexRow(len(rows), terms[-1], "A00.1-")]))
+    found = list(icd10cm.names([*rows, IndexRow(len(rows), terms[-1], "A00.1-")]))
     assert found == ([("A00.1", name)] if name != "-" else [])
 
 
-def test_unspecified_has_no_name_where_its_parent_has_a_code() -> None:
+def test_unspecified_has_no_name_where_its_parent_has_a_code():
     rows = [IndexRow(0, "Cyst", "A00.0"), IndexRow(1, "unspecified site", "A00.9"), IndexRow(3, "skipped", "A00.1")]
-    assert list(_icd10cm_index.names(rows)) == [("A00.0", "Cyst"), ("A00.1", "skipped cyst")]
+    assert list(icd10cm.names(rows)) == [("A00.0", "Cyst"), ("A00.1", "skipped cyst")]

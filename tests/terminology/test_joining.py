@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.terminology import joining
-from alphita.terminology.joining import Claim, Joined
+from alphita.terminology import merge as joining
+from alphita.terminology.merge import Claim, Joined
 
 PAIRS = st.tuples(st.integers(0, 11), st.integers(0, 11))
 
@@ -38,7 +38,7 @@ def ends(claim: Claim) -> set[int]:
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
-def test_what_holds_of_every_joining(case: Random) -> None:
+def test_what_holds_of_every_joining(case):
     found = run(case)
     components: dict[int, list[int]] = {}
     for concept, root in enumerate(found.root):
@@ -61,7 +61,7 @@ def test_what_holds_of_every_joining(case: Random) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
-def test_every_refusal_has_its_reason_and_a_chain_of_given_claims(case: Random) -> None:
+def test_every_refusal_has_its_reason_and_a_chain_of_given_claims(case):
     vetoes = [set(pair) for pair in case.vetoes]
     for refusal in run(case).refused:
         start, end = refusal.kept_apart
@@ -78,7 +78,7 @@ def test_every_refusal_has_its_reason_and_a_chain_of_given_claims(case: Random) 
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.randoms(use_true_random=False))
-def test_the_order_of_the_claims_does_not_matter(case: Random, random) -> None:
+def test_the_order_of_the_claims_does_not_matter(case, random):
     wanted = run(case)
     shuffled = [claim if random.random() < 0.5 else turned(claim) for claim in case.claims]
     random.shuffle(shuffled)
@@ -101,13 +101,13 @@ def naive_roots(n: int, claims: list[Claim]) -> list[int]:
     return root
 
 
-def test_two_claims_of_one_strength_are_both_refused() -> None:
+def test_two_claims_of_one_strength_are_both_refused():
     found = joining.join("ABB", [Claim(0, 1, 0, (0,)), Claim(0, 2, 0, (1,))])
     assert found.root == [0, 1, 2]
     assert [refusal.kind for refusal in found.refused] == [joining.CONTESTED] * 2
 
 
-def test_the_stronger_of_two_claims_wins() -> None:
+def test_the_stronger_of_two_claims_wins():
     found = joining.join("ABB", [Claim(0, 1, 1, (0,)), Claim(0, 2, 0, (1,))])
     assert found.root == [0, 1, 0]
     [refusal] = found.refused
@@ -115,7 +115,7 @@ def test_the_stronger_of_two_claims_wins() -> None:
     assert [ends(claim) for claim in refusal.chain] == [{0, 2}, {0, 1}]
 
 
-def test_a_chain_that_ends_at_the_same_source_is_cut_at_its_last_claim() -> None:
+def test_a_chain_that_ends_at_the_same_source_is_cut_at_its_last_claim():
     # A0 = B1 = C2 = A3: no two claims compete for one concept, and yet not all of them can hold.
     claims = [Claim(0, 1, 0, (0,)), Claim(1, 2, 0, (1,)), Claim(2, 3, 0, (2,))]
     found = joining.join("ABCA", claims)
@@ -125,7 +125,7 @@ def test_a_chain_that_ends_at_the_same_source_is_cut_at_its_last_claim() -> None
     assert refusal.chain == tuple(claims)
 
 
-def test_a_veto_holds_over_chains() -> None:
+def test_a_veto_holds_over_chains():
     claims = [Claim(0, 1, 0, (0,)), Claim(1, 2, 0, (1,))]
     found = joining.join("ABC", claims, [(2, 0)])
     assert found.root == [0, 0, 2]

@@ -35,8 +35,8 @@ cli.main()
 # (module, function, which call of it); whether the folder is complete by then.
 MOMENTS = [
     ("alphita.errors", "Rejects.add", 1, False),
-    ("alphita.terminology.writing", "_write_npy", 1, False),
-    ("alphita.terminology.writing", "write_arrow", 5, False),
+    ("alphita.terminology.model", "_write_npy", 1, False),
+    ("alphita.terminology.model", "write_arrow", 5, False),
     ("alphita.artefact", "hash_json", 1, False),
     ("alphita.drafts", "sync_tree", 1, False),
     ("alphita.drafts", "put_in_place", 1, False),
@@ -65,7 +65,7 @@ def check_the_next_run(folder: Path, content_hash: str) -> None:
 
 
 @pytest.fixture
-def content_hash(tmp_path: Path) -> str:
+def content_hash(tmp_path):
     """Write the table, and return the hash that every run of it must come to."""
     (tmp_path / "t.csv").write_text(TABLE)
     (tmp_path / "whole").mkdir()
@@ -74,7 +74,7 @@ def content_hash(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("module", "function", "n", "is_complete"), MOMENTS)
-def test_killed_at(tmp_path: Path, content_hash: str, module: str, function: str, n: int, is_complete: bool) -> None:
+def test_killed_at(tmp_path, content_hash, module, function, n, is_complete):
     output = tmp_path / "x.terminology"
     kill(tmp_path, module, function, n)
     assert output.exists() == is_complete
@@ -83,7 +83,7 @@ def test_killed_at(tmp_path: Path, content_hash: str, module: str, function: str
     check_the_next_run(tmp_path, content_hash)
 
 
-def test_killed_while_one_folder_takes_the_place_of_another(tmp_path: Path, content_hash: str) -> None:
+def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, content_hash):
     output = tmp_path / "x.terminology"
     (tmp_path / "t.csv").write_text(TABLE + "X:4,Four,\n")
     run("import", "table", tmp_path / "t.csv", "-o", output)

@@ -11,6 +11,7 @@ import pytest
 from alphita.errors import Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.loaders import obo
+from tests.terminology.conftest import EXPECTED
 
 Said = set[tuple[str, ...]]
 
@@ -79,59 +80,7 @@ def read_by_us(path: Path) -> Said:
 
 
 # Odd lines of the format that files in the wild have.
-LINES = r"""
-name: with {source="X"}
-name: name ! a comment
-name: with \! a mark
-name: with \{signs\}
-name: a\: colon \, comma \"q\"
-name: tab\tand\nline
-name: trailing space   
-name: name with "quotes" in it
-name: ünïcode ✓ 中文
-name: ends with a backslash \\
-name: two  spaces
-name:no space
-synonym: "a" EXACT []
-synonym: "a \"q\" b" RELATED [PMID:1, "x"]
-synonym: "with\, escapes" NARROW [PMID:1 "a title, with comma", ODD:2]
-synonym: "a" EXACT [PMID:1 "title, with comma", ODD:2] {source="X"} ! c
-synonym: "of a type" BROAD ABBREVIATION []
-synonym: "of a type" EXACT ABBREVIATION [PMID:1]
-synonym: "a [b] c" NARROW []
-synonym: "a \[x\]" EXACT []
-synonym: "a ! b" EXACT []
-synonym: "two  spaces" EXACT []
-def: "text" []
-def: "text with \"q\" and \n line" [PMID:1, http://x.example/a]
-def: "t" [PMID:1 "d"] {a="b"}
-def: "a \\ b" []
-xref: UMLS:C0001
-xref: UMLS:C0001 "words"
-xref: http://a.example/c
-xref: ICD10:A\:1
-xref: MSH:D1 {source="X"} ! c
-xref: SNOMEDCT_US:123
-xref: Wikipedia:A_(b)
-is_a: ODD:2
-is_a: ODD:2 ! parent
-is_a: ODD:2 {source="X"} ! parent
-is_a: ODD:2 {gci_relation="x", gci_filler="Y:1"}
-relationship: part_of ODD:2
-relationship: part_of ODD:2 {a="b"} ! c
-relationship: RO:0000052 ODD:2
-alt_id: ODD:3
-replaced_by: ODD:4
-consider: ODD:5
-equivalent_to: OTHER:1 ! x
-equivalent_to: OTHER:1 {a="b"}
-comment: some words ! more
-subset: slim ! c
-is_obsolete: true
-is_obsolete: false
-is_obsolete: true ! gone
-is_obsolete: true {a="b"}
-""".strip("\n").split("\n")
+LINES = (EXPECTED / "obo_lines.txt").read_text(encoding="utf-8").strip("\n").split("\n")
 
 
 @pytest.mark.parametrize("line", LINES)

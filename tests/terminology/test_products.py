@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import tempfile
-from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from alphita.errors import Rejects, UsageError
-from alphita.terminology import store
 from alphita.terminology.loaders import products
-from alphita.terminology.store import Terminology, load_terminology
-from alphita.terminology.text import clean
-from tests.terminology.conftest import FIXTURES, Load, Write
+from alphita.terminology.store import Terminology
+from tests.terminology.conftest import FIXTURES
 
 FOLDER = FIXTURES / "products"
 LONG, WIDE = FOLDER / "products.csv", FOLDER / "wide.tsv"
@@ -30,16 +23,8 @@ def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
     return {(names[head], labels[label], names[tail]) for head, label, tail in terminology.triples.tolist()}
 
 
-def test_a_stray_quote_costs_its_own_row(load: Load, write: Write) -> None:
-    rows = [f"Product {n},weight,{n} g\n" for n in range(500)]
-    rows[3] = 'Product 3,"weight,3 g\n'
-    terminology, [reject] = load(products, write("p.csv", "title,attribute_name,attribute_values\n" + "".join(rows)))
-    assert reject[1] == "5"
-    assert len(triples(terminology)) == 499
-
-
 @pytest.mark.parametrize(("values", "names"), [([0.5, 1.25], {"0.5", "1.25"}), ([2.0, None], {"2"})])
-def test_numbers_of_a_parquet_file_are_values(load: Load, tmp_path: Path, values: list[float], names: set[str]) -> None:
+def test_numbers_of_a_parquet_file_are_values(load, tmp_path, values, names):
     path = tmp_path / "p.parquet"
     titles = ["Glove L", "Glove S"]
     frame = pl.DataFrame({"title": titles, "attribute_name": ["weight"] * 2, "attribute_values": values})
@@ -47,68 +32,14 @@ def test_numbers_of_a_parquet_file_are_values(load: Load, tmp_path: Path, values
     assert {value for _, _, value in triples(load(products, path)[0])} == names
 
 
-def test_what_means_nothing_is_no_id_and_no_attribute(load: Load, write: Write) -> None:
-    wide = write("p.csv", "id,title,ingredient\nA1,One,red\n_,Two,blue\n_,Three,_\n")
-    terminology, rejects = load(products, wide, attributes="*", empty="_")
-    assert rejects == []
-    assert triples(terminology) == {("One", "ingredient", "red"), ("Two", "ingredient", "blue")}
-    assert sorted(terminology.concept_names.to_pylist()) == ["One", "Three", "Two", "blue", "red"]
-    rows = write("q.csv", "title,attribute_name,attribute_values\nOne,n/a,red\nTwo,colour,blue\n")
-    terminology, [reject] = load(products, rows, empty="n/a")
-    assert (reject[1], reject[2]) == ("2", "attribute_name")
-    assert triples(terminology) == {("Two", "colour", "blue")}
-
-
 @pytest.mark.parametrize("attributes", ["*", "rh +,rh -"])
-def test_columns_that_would_be_one_attribute_are_refused(write: Write, attributes: str) -> None:
+def test_columns_that_would_be_one_attribute_are_refused(write, attributes):
     path = write("p.csv", "title,rh +,rh -\nA,suitable,unsuitable\n")
     with pytest.raises(UsageError, match=r"'rh \+' and 'rh -' would both be the attribute 'rh'; rename one"):
         products.load([path], products.Options(attributes=attributes), Rejects(None))
 
 
-def test_rows_that_would_be_one_attribute_are_set_aside(load: Load, write: Write) -> None:
-    rows = "A,Rh +,yes\nB,rh -,no\nC,RH  +,no\nD,rh_+,\nE,rh -,\n"
-    path = write("p.csv", f"title,attribute_name,attribute_values\n{rows}")
-    terminology, rejects = load(products, path)
-    assert triples(terminology) == {("A", "rh", "yes"), ("C", "rh", "no")}
-    refused = "would be the attribute 'rh', as 'Rh +' before it is; rename one of them"
-    assert rejects == [
-        [str(path), "3", "attribute_name", "rh -", refused],
-        [str(path), "5", "attribute_values", "", "no value"],
-        [str(path), "6", "attribute_values", "", "no value"],
-    ]
-
-
-def test_columns_are_found_in_any_script_and_writing(load: Load, write: Write) -> None:
-    # Vowels that are marks, an accent written apart, and one attribute in two columns.
-    path = write("p.csv", "title,दवा,दवी,indicacio\u0301n,Main Colour,main_colour\nA,एक,दो,tos,red,blue\n")
-    terminology, _ = load(products, path, attributes="*")
-    assert triples(terminology) == {
-        ("A", "दवा", "एक"),
-        ("A", "दवी", "दो"),
-        ("A", "indicación", "tos"),
-        ("A", "main_colour", "red"),
-        ("A", "main_colour", "blue"),
-    }
-    terminology, _ = load(products, path, attributes="indicación, दवी,")
-    assert triples(terminology) == {("A", "indicación", "tos"), ("A", "दवी", "दो")}
-    # The column of this very name comes before one that is written alike.
-    terminology, _ = load(products, path, attributes="main_colour")
-    assert triples(terminology) == {("A", "main_colour", "blue")}
-
-
-@pytest.mark.parametrize("attributes", ["*", "a", " A ", "a,b"])
-def test_columns_of_one_name_are_one_attribute(load: Load, write: Write, attributes: str) -> None:
-    path = write("p.csv", "title,a,b,a,id\nT,1,x,2|3,7\n")
-    terminology, _ = load(products, path, attributes=attributes)
-    found = triples(terminology)
-    assert {value for _, name, value in found if name == "a"} == {"1", "2", "3"}
-    named = "b" in attributes or attributes == "*"
-    assert (("T", "b", "x") in found) == named
-    assert terminology.manifest["dropped"] == ({} if named else {"column 'b' of p.csv": 1})
-
-
-def test_gzip_parquet_and_several_files(load: Load, write: Write, tmp_path: Path) -> None:
+def test_gzip_parquet_and_several_files(load, write, tmp_path):
     plain, _ = load(products, WIDE, **WIDE_OPTIONS)
     wanted = triples(plain)
     packed, _ = load(products, write("wide.tsv.gz", gzip.compress(WIDE.read_bytes())), **WIDE_OPTIONS)
@@ -120,7 +51,7 @@ def test_gzip_parquet_and_several_files(load: Load, write: Write, tmp_path: Path
     assert (triples(both), both.n_terms) == (wanted, plain.n_terms)
 
 
-def test_wrong_columns_name_those_that_are_there(write: Write) -> None:
+def test_wrong_columns_name_those_that_are_there(write):
     path = write("x.csv", "product,company\nOne,Two\n")
     for options, problem in (
         ({}, r"no column 'title' .*'product', 'company'"),
@@ -129,32 +60,3 @@ def test_wrong_columns_name_those_that_are_there(write: Write) -> None:
     ):
         with pytest.raises(UsageError, match=problem):
             products.load([path], products.Options(**options), Rejects(None))
-
-
-# --- properties ------------------------------------------------------------------------------------------------------
-
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(['a "quoted" one', "a,b", '"'])
-VALUES = st.lists(WORDS.filter(lambda word: "|" not in word), min_size=1, max_size=3)
-ROWS = st.lists(st.tuples(WORDS, st.sampled_from(["colour", "形状"]), VALUES), min_size=1, max_size=10)
-
-
-@settings(max_examples=25, deadline=None)
-@given(ROWS)
-def test_written_and_loaded_it_is_the_same(rows: list[tuple[str, str, list[str]]]) -> None:
-    def same(string: str) -> str:
-        return clean(string) or string
-
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "x.csv"
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["title", "attribute_name", "attribute_values"])
-            writer.writerows([title, label, "|".join(values)] for title, label, values in rows)
-        tables = products.load([path], products.Options(), Rejects(None, strict=True))
-        store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None, strict=True))
-        terminology = load_terminology(Path(name) / "t.terminology")
-        found = {(same(head), label, same(tail)) for head, label, tail in triples(terminology)}
-        strings = set(terminology.terms["string"].to_pylist())
-    assert found == {(same(title), label, same(value)) for title, label, values in rows for value in values}
-    assert strings == {title for title, *_ in rows} | {value for *_, values in rows for value in values}

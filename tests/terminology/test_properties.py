@@ -122,7 +122,7 @@ def check_csr(terminology: Terminology) -> None:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(terminologies(), st.integers(0, 5))
-def test_written_loaded_saved_and_opened_it_is_the_same(content: Random, seed: int) -> None:
+def test_written_loaded_saved_and_opened_it_is_the_same(content, seed):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for loader, files in ((obo, as_obo(content, folder)), (table, as_table(content, folder))):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.terminology import splits, store
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import Split, assign, hold_out_synonyms
+from alphita.terminology.splits import Split, assign, hold_out_concepts, hold_out_synonyms, names_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
 from alphita_lab.training.terms.triples import usable_triples
@@ -19,8 +20,18 @@ from alphita_lab.training.terms.triples import usable_triples
 N = 400
 
 
+def saved(path: Path, concepts: pl.DataFrame, terms: pl.DataFrame, **more: pl.DataFrame) -> Terminology:
+    """Save concepts and terms (English by default) of the source T, and open them again."""
+    if "language" not in terms.columns:
+        terms = terms.with_columns(language=pl.lit("en"))
+    tables = {name: frame.with_columns(source=pl.lit("T")) for name, frame in more.items()}
+    source = pl.lit("T").alias("source")
+    store.save(Tables(concepts.with_columns(source), terms.with_columns(source), **tables), path)
+    return store.load_terminology(path)
+
+
 @pytest.fixture(scope="module")
-def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+def terminology(tmp_path_factory):
     """N concepts of three names; every tenth has one name only, every seventh shares a synonym with its neighbour."""
     rows = []
     for number in range(N):
@@ -31,14 +42,11 @@ def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             rows.append((f"T:{number:04}", f"Other {number}", False, "exact"))
             rows.append((f"T:{number:04}", f"broad {number}", False, "broad"))
     terms = pl.DataFrame(rows, schema=["concept", "string", "preferred", "scope"], orient="row")
-    terms = terms.with_columns(language=pl.lit("en"), source=pl.lit("T"))
-    concepts = pl.DataFrame({"id": [f"T:{n:04}" for n in range(N)]}).with_columns(source=pl.lit("T"))
-    path = tmp_path_factory.mktemp("split") / "t.terminology"
-    store.save(Tables(concepts, terms), path)
-    return store.load_terminology(path)
+    concepts = pl.DataFrame({"id": [f"T:{n:04}" for n in range(N)]})
+    return saved(tmp_path_factory.mktemp("split") / "t.terminology", concepts, terms)
 
 
-def test_one_synonym_of_about_the_fraction_of_concepts(terminology: Terminology) -> None:
+def test_one_synonym_of_about_the_fraction_of_concepts(terminology):
     split = hold_out_synonyms(terminology, fraction=0.3, seed=1)
     assert len(split) == len(split.strings) == len(split.concept_ids)
     assert len(set(split.concept_ids)) == len(split)
@@ -53,7 +61,7 @@ def test_one_synonym_of_about_the_fraction_of_concepts(terminology: Terminology)
         assert not terms[string].preferred
 
 
-def test_no_held_out_string_is_left_in_training(terminology: Terminology) -> None:
+def test_no_held_out_string_is_left_in_training(terminology):
     split = hold_out_synonyms(terminology, fraction=0.5, seed=2)
     rows, _ = terminology.training_terms(exclude=split.cleaned)
     kept = set(clean_many(terminology.terms["string"].take(rows).to_pylist()))
@@ -64,7 +72,7 @@ def test_no_held_out_string_is_left_in_training(terminology: Terminology) -> Non
         assert len(terminology.search(string)) == 1
 
 
-def test_the_seed_decides_and_nothing_else(terminology: Terminology) -> None:
+def test_the_seed_decides_and_nothing_else(terminology):
     one, again = (hold_out_synonyms(terminology, fraction=0.3, seed=5) for _ in range(2))
     assert one == again
     assert one.hash == again.hash
@@ -74,15 +82,17 @@ def test_the_seed_decides_and_nothing_else(terminology: Terminology) -> None:
     assert set(one.strings) < set(hold_out_synonyms(terminology, fraction=0.6, seed=5).strings)
 
 
-def test_fractions_at_the_ends(terminology: Terminology) -> None:
+def test_fractions(terminology):
     assert len(hold_out_synonyms(terminology, fraction=0.0, seed=1)) == 0
     assert len(set(hold_out_synonyms(terminology, fraction=1.0, seed=1).concept_ids)) > 300
-    for fraction in (-0.1, 1.1):
-        with pytest.raises(UsageError, match="between 0 and 1"):
-            hold_out_synonyms(terminology, fraction=fraction, seed=1)
+    assert len(hold_out_concepts(terminology, fraction=0, seed=0)) == 0
+    for hold_out in (hold_out_synonyms, hold_out_concepts, partial(splits.with_triples, NOTHING)):
+        for fraction in (-0.1, 1.1, float("nan")):
+            with pytest.raises(UsageError, match="between 0 and 1"):
+                hold_out(terminology, fraction=fraction, seed=1)
 
 
-def test_assign(terminology: Terminology) -> None:
+def test_assign(terminology):
     split = assign(terminology, train=0.6, calibration=0.3, test=0.1, seed=3)
     calibration, test = split.part("calibration"), split.part("test")
     assert len(calibration) + len(test) == len(split)
@@ -96,7 +106,7 @@ def test_assign(terminology: Terminology) -> None:
         split.part("dev")
 
 
-def test_save_and_load(terminology: Terminology, tmp_path: Path) -> None:
+def test_save_and_load(terminology, tmp_path):
     split = hold_out_synonyms(terminology, fraction=0.3, seed=1)
     split.save(tmp_path / "s.split")
     loaded = Split.load(tmp_path / "s.split")
@@ -110,7 +120,7 @@ def test_save_and_load(terminology: Terminology, tmp_path: Path) -> None:
     split.save(tmp_path / "s.split", force=True)
 
 
-def test_a_changed_split_is_noticed(terminology: Terminology, tmp_path: Path) -> None:
+def test_a_changed_split_is_noticed(terminology, tmp_path):
     path = tmp_path / "s.split"
     hold_out_synonyms(terminology, fraction=0.3, seed=1).save(path)
     file = path / splits.FILE
@@ -131,10 +141,7 @@ def test_a_changed_split_is_noticed(terminology: Terminology, tmp_path: Path) ->
 def graph(folder: Path, seed: int, *, renumbered: bool = False) -> Terminology:
     """A random graph of three relations, of which one has a single triple.
 
-    Args:
-        folder: where it is written.
-        seed: of the graph.
-        renumbered: the same triples in another order, after concepts and a relation that come before all others.
+    Renumbered it has the same triples in another order, after concepts and a relation that come before all others.
     """
     concepts, triples = 60, 200
     rng = np.random.default_rng(seed)
@@ -146,21 +153,18 @@ def graph(folder: Path, seed: int, *, renumbered: bool = False) -> Terminology:
         ids = ["A:1", "A:2", *ids[::-1]]
         rows = [("A:1", "a", "A:2"), *(rows[row] for row in rng.permutation(len(rows)))]
     relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
-    terms = pl.DataFrame({"concept": ids, "string": [f"name {one}" for one in ids]})
-    tables = Tables(
-        pl.DataFrame({"id": ids}).with_columns(source=pl.lit("T")),
-        terms.with_columns(language=pl.lit("en"), source=pl.lit("T"), preferred=pl.lit(True)),
-        relations=relations.with_columns(source=pl.lit("T")),
-    )
-    store.save(tables, folder)
-    return store.load_terminology(folder)
+    return saved(folder, pl.DataFrame({"id": ids}), named(ids), relations=relations)
+
+
+def named(ids: list[str]) -> pl.DataFrame:
+    return pl.DataFrame({"concept": ids, "string": [f"name {number}" for number in ids], "preferred": True})
 
 
 NOTHING = Split([], [], [])
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_held_out_triples_leave_every_concept_and_relation_one(tmp_path: Path, seed: int) -> None:
+def test_held_out_triples_leave_every_concept_and_relation_one(tmp_path, seed):
     terminology = graph(tmp_path / "g.terminology", seed)
     split = splits.with_triples(NOTHING, terminology, fraction=0.3, seed=seed)
     assert 20 < len(split.triples) < 110
@@ -183,39 +187,26 @@ def test_held_out_triples_leave_every_concept_and_relation_one(tmp_path: Path, s
     assert len(trained) == 2 * len(left)
 
 
-def test_the_choice_of_triples_follows_from_seed_and_ids(tmp_path: Path) -> None:
+def test_the_choice_of_triples_follows_from_seed_and_ids_alone(tmp_path):
     terminology = graph(tmp_path / "g.terminology", 0)
     first, again, other = (
         splits.with_triples(NOTHING, terminology, fraction=0.2, seed=seed).triples for seed in (1, 1, 2)
     )
     assert first == again != other
     assert splits.with_triples(NOTHING, terminology, fraction=0.0, seed=1).triples == []
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        splits.with_triples(NOTHING, terminology, fraction=1.5, seed=1)
+    # Nor on rows.
+    renumbered = graph(tmp_path / "r.terminology", 0, renumbered=True)
+    assert renumbered.concept_ids[0] != terminology.concept_ids[0]
+    assert splits.with_triples(NOTHING, renumbered, fraction=0.2, seed=1).triples == first
 
 
-def test_the_choice_of_triples_does_not_depend_on_rows(tmp_path: Path) -> None:
-    one, other = (graph(tmp_path / f"{again}.terminology", 0, renumbered=again) for again in (False, True))
-    assert one.concept_ids[0] != other.concept_ids[0]
-    splits_ = [splits.with_triples(NOTHING, terminology, fraction=0.3, seed=1) for terminology in (one, other)]
-    assert splits_[0].triples
-    assert splits_[0].triples == splits_[1].triples
-    assert splits_[0].hash == splits_[1].hash
-
-
-def test_triples_of_retired_or_unnamed_concepts_are_not_held_out(tmp_path: Path) -> None:
+def test_triples_of_retired_or_unnamed_concepts_are_not_held_out(tmp_path):
     ids = [f"T:{number}" for number in range(8)]
     rows = [(a, "r", b) for a in ids for b in ids if a != b]
-    terms = pl.DataFrame({"concept": ids[2:], "string": [f"name {one}" for one in ids[2:]]})
-    tables = Tables(
-        pl.DataFrame({"id": ids, "retired": [one == "T:7" for one in ids]}).with_columns(source=pl.lit("T")),
-        terms.with_columns(language=pl.lit("en"), source=pl.lit("T"), preferred=pl.lit(True)),
-        relations=pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row").with_columns(
-            source=pl.lit("T")
-        ),
-    )
-    store.save(tables, tmp_path / "x.terminology")
-    split = splits.with_triples(NOTHING, store.load_terminology(tmp_path / "x.terminology"), fraction=1.0, seed=1)
+    concepts = pl.DataFrame({"id": ids, "retired": [identifier == "T:7" for identifier in ids]})
+    relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
+    terminology = saved(tmp_path / "x.terminology", concepts, named(ids[2:]), relations=relations)
+    split = splits.with_triples(NOTHING, terminology, fraction=1.0, seed=1)
     assert {end for head, _, tail in split.triples for end in (head, tail)} == set(ids[2:7])
     # Ten pairs of five concepts; what stays leaves each concept a triple.
     left = {frozenset(row[::2]) for row in rows} - {frozenset((head, tail)) for head, _, tail in split.triples}
@@ -224,9 +215,12 @@ def test_triples_of_retired_or_unnamed_concepts_are_not_held_out(tmp_path: Path)
     assert split.facts["pairs_held_out"] == len(split.triples) / 2 == 10 - kept
 
 
-def test_triples_are_saved_with_the_strings(tmp_path: Path) -> None:
+def test_triples_are_saved_with_the_strings(tmp_path):
     terminology = graph(tmp_path / "g.terminology", 0)
+    alone = splits.with_triples(NOTHING, terminology, fraction=0.2, seed=1)
+    assert (bool(alone), len(alone)) == (True, 0)
     split = splits.with_triples(hold_out_synonyms(terminology, seed=1), terminology, fraction=0.2, seed=1)
+    assert split.triples == alone.triples
     split.save(tmp_path / "x.split")
     loaded = Split.load(tmp_path / "x.split")
     assert loaded.triples == split.triples
@@ -238,19 +232,7 @@ def test_triples_are_saved_with_the_strings(tmp_path: Path) -> None:
         Split.load(tmp_path / "x.split")
 
 
-def test_a_split_that_holds_out_triples_alone_is_one_all_the_same(tmp_path: Path) -> None:
-    split = splits.with_triples(NOTHING, graph(tmp_path / "g.terminology", 0), fraction=0.2, seed=1)
-    assert len(split) == 0
-    assert split.triples
-    assert split
-
-
-def test_a_split_without_triples_has_the_hash_it_always_had() -> None:
-    split = Split(["a", "b"], ["T:1", "T:2"], ["test", "calibration"])
-    assert split.hash == artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])
-
-
-def test_a_split_saved_before_there_were_triples_still_loads(tmp_path: Path) -> None:
+def test_a_split_saved_before_there_were_triples_still_loads(tmp_path):
     rows = [["a", "T:1", "test"], ["b", "T:2", "calibration"]]
     hashed = artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])
     with artefact.create(tmp_path / "old.split", splits.KIND) as draft:
@@ -267,29 +249,23 @@ def test_a_split_saved_before_there_were_triples_still_loads(tmp_path: Path) -> 
     assert Split.load(tmp_path / "new.split").hash == hashed
 
 
-def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
+def test_merged_concepts_are_met_by_their_old_ids(tmp_path):
     old = graph(tmp_path / "old.terminology", 0)
     split = splits.with_triples(NOTHING, old, fraction=0.2, seed=1)
     head, _, tail = split.triples[0]
-    concepts = pl.DataFrame({"id": ["N:1", "N:2", "N:3"]}).with_columns(source=pl.lit("N"))
-    terms = pl.DataFrame({"concept": ["N:1", "N:2", "N:3"], "string": ["one", "two", "three"]})
-    aliases = pl.DataFrame({"concept": ["N:2", "N:1"], "alias": [head, tail]}).with_columns(source=pl.lit("N"))
+    ids = ["N:1", "N:2", "N:3"]
+    aliases = pl.DataFrame({"concept": ["N:2", "N:1"], "alias": [head, tail]})
     # Turned round and under another name in the new terminology: still the held-out pair.
     rows = [("N:1", "new", "N:2"), ("N:2", "new", "N:1"), ("N:1", "new", "N:3")]
     relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
-    tables = Tables(
-        concepts,
-        terms.with_columns(language=pl.lit("en"), source=pl.lit("N")),
-        aliases=aliases,
-        relations=relations.with_columns(source=pl.lit("N")),
+    new = saved(
+        tmp_path / "new.terminology", pl.DataFrame({"id": ids}), named(ids), aliases=aliases, relations=relations
     )
-    store.save(tables, tmp_path / "new.terminology")
-    new = store.load_terminology(tmp_path / "new.terminology")
     row = {identifier: place for place, identifier in enumerate(new.concept_ids.to_pylist())}
     pairs = split.triple_pairs(new)
     assert pairs.tolist()[0] == [row["N:2"], row["N:1"]]
     # One row a triple that is there; the others can be counted.
-    there = [one for one in split.triples if {one[0], one[2]} == {head, tail}]
+    there = [triple for triple in split.triples if {triple[0], triple[2]} == {head, tail}]
     assert len(pairs) == len(there) < len(split.triples)
     assert pairs[0].tolist() == [new.resolve(head), new.resolve(tail)]
     _, offsets = new.training_terms()
@@ -300,7 +276,7 @@ def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
         other.triple_pairs(new)
 
 
-def test_a_calibration_part_leaves_the_test_part_as_it_is(terminology: Terminology) -> None:
+def test_a_calibration_part_leaves_the_test_part_as_it_is(terminology):
     plain = hold_out_synonyms(terminology, fraction=0.3, seed=4)
     both = hold_out_synonyms(terminology, fraction=0.3, calibration=0.4, seed=4)
     assert both.part("test").strings == plain.strings
@@ -309,3 +285,96 @@ def test_a_calibration_part_leaves_the_test_part_as_it_is(terminology: Terminolo
     assert not set(calibration.concept_ids) & set(plain.concept_ids)
     with pytest.raises(UsageError, match=r"1\.1"):
         hold_out_synonyms(terminology, fraction=0.7, calibration=0.4, seed=4)
+
+
+# --- whole concepts --------------------------------------------------------------------------------------------------
+
+M = 300
+
+
+def terminology_of(path: Path, numbers: list[int]) -> Terminology:
+    """Concepts of names in two languages and of every scope and status; each tenth is retired, 7 and 8 share a name."""
+    rows = []
+    for number in numbers:
+        identifier = f"T:{number:04}"
+        rows += [
+            (identifier, f"Name {number}", "en", "exact", "official"),
+            (identifier, f"name-{number}.", "en", "exact", "official"),
+            (identifier, f"Wide {number}", "en", "broad", "official"),
+            (identifier, f"Nome {number}", "it", "exact", "machine"),
+            (identifier, "Shared" if number in (7, 8) else f"Other {number}", "en", "exact", "official"),
+        ]
+    terms = pl.DataFrame(rows, schema=["concept", "string", "language", "scope", "status"], orient="row")
+    concepts = pl.DataFrame({"id": [f"T:{number:04}" for number in numbers]})
+    retired = pl.Series([number % 10 == 0 for number in numbers])
+    aliases = pl.DataFrame({"concept": ["T:0001"], "alias": ["T:9999"]})
+    return saved(path, concepts.with_columns(retired=retired), terms, aliases=aliases)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    return terminology_of(tmp_path_factory.mktemp("concepts") / "t.terminology", list(range(M)))
+
+
+def test_all_names_of_about_the_fraction_of_live_concepts(several):
+    split = hold_out_concepts(several, fraction=0.3, seed=1)
+    held = set(split.concept_ids)
+    assert 50 <= len(held) <= 110
+    assert split.facts["concepts"] == M - M // 10
+    assert split.facts["held_out_concepts"] == len(held)
+    assert set(split.parts) == {"test"}
+    named = set(zip(split.concept_ids, split.strings, strict=True))
+    for identifier in held:
+        assert not several.retired[several.resolve(identifier)]
+        number = int(identifier.removeprefix("T:"))
+        # "name-7." cleans to what "Name 7" does.
+        for name in (f"Name {number}", f"Wide {number}", f"Nome {number}"):
+            assert (identifier, name) in named
+    assert len(split) == 4 * len(held)
+
+
+def test_nothing_of_it_is_left_in_training(several):
+    split = hold_out_concepts(several, fraction=0.3, seed=1)
+    rows, _ = several.training_terms(exclude=split.cleaned)
+    kept = {several.concept_id(row) for row in np.unique(several.term_concept[rows]).tolist()}
+    assert not kept & set(split.concept_ids)
+    assert kept
+
+
+def test_the_choice_follows_from_seed_and_id_alone(several, tmp_path):
+    split = hold_out_concepts(several, fraction=0.3, seed=1)
+    fewer = terminology_of(tmp_path / "fewer.terminology", [*range(1, M, 2), 2])
+    held = set(hold_out_concepts(fewer, fraction=0.3, seed=1).concept_ids)
+    assert held == set(split.concept_ids) & set(fewer.concept_ids.to_pylist())
+    assert set(split.concept_ids) <= set(hold_out_concepts(several, fraction=0.5, seed=1).concept_ids)
+    assert split.hash == hold_out_concepts(several, fraction=0.3, seed=1).hash
+    assert split.hash != hold_out_concepts(several, fraction=0.3, seed=2).hash
+
+
+def test_what_others_lose_is_counted(several):
+    """For some seed just one of the two concepts with a shared name is held out."""
+    losses = set()
+    for seed in range(20):
+        split = hold_out_concepts(several, fraction=0.5, seed=seed)
+        both = {"T:0007", "T:0008"} & set(split.concept_ids)
+        assert split.facts["other_concepts_that_lose_a_name"] == (len(both) == 1)
+        assert split.facts["other_concepts_left_without_a_name"] == 0
+        losses.add(len(both))
+    assert losses == {0, 1, 2}
+
+
+def test_a_concept_that_loses_its_last_name_is_counted(tmp_path):
+    terms = pl.DataFrame({"concept": ["T:1", "T:2"], "string": ["Cold"] * 2})
+    terminology = saved(tmp_path / "t.terminology", pl.DataFrame({"id": ["T:1", "T:2"]}), terms)
+    found = {
+        (split.facts["held_out_concepts"], split.facts["other_concepts_left_without_a_name"])
+        for split in (hold_out_concepts(terminology, fraction=0.5, seed=seed) for seed in range(30))
+    }
+    assert found == {(0, 0), (1, 1), (2, 0)}
+
+
+def test_names_of_some_concepts(several):
+    rows = names_of(several, ["T:9999", "T:0003", "T:4321"])
+    assert {several.concept_id(row) for row in several.term_concept[rows]} == {"T:0001", "T:0003"}
+    assert len(rows) == 10
+    assert len(names_of(several, [])) == 0

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology import sssom
 from alphita.terminology.sssom import Mapping
-from tests.terminology.conftest import FIXTURES, Write, cases, read_rejects
+from tests.terminology.conftest import FIXTURES, cases, read_rejects
 
 DEMO = FIXTURES / "sssom" / "demo.sssom.tsv"
 
 
-def test_every_kind_of_row(tmp_path: Path) -> None:
+def test_every_kind_of_row(tmp_path):
     with Rejects(tmp_path / "r.csv") as rejects:
         found = sssom.read(DEMO, rejects)
     exact = "skos:exactMatch"
@@ -40,14 +40,14 @@ def test_every_kind_of_row(tmp_path: Path) -> None:
     assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
 
 
-def test_gzip_without_metadata_is_read_and_named_after_its_file(write: Write) -> None:
+def test_gzip_without_metadata_is_read_and_named_after_its_file(write):
     text = "object_id\tpredicate_id\tsubject_id\nB:1\tskos:exactMatch\tA:1\n"
     found = sssom.read(write("own.sssom.tsv.gz", gzip.compress(text.encode())), Rejects(None))
     assert found.name == "own"
     assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0)]
 
 
-def test_a_type_in_the_metadata_holds_for_every_row(write: Write, tmp_path: Path) -> None:
+def test_a_type_in_the_metadata_holds_for_every_row(write, tmp_path):
     head = "# subject_type: rdfs literal\nsubject_id\tsubject_label\tpredicate_id\tobject_id{}\n"
     row = "\tsore toe\tskos:exactMatch\tB:1{}\n"
     with Rejects(tmp_path / "r.csv", strict=True) as rejects:
@@ -60,7 +60,7 @@ def test_a_type_in_the_metadata_holds_for_every_row(write: Write, tmp_path: Path
     assert rejects.count == 1
 
 
-def test_a_row_that_is_no_text_is_set_aside(write: Write, tmp_path: Path) -> None:
+def test_a_row_that_is_no_text_is_set_aside(write, tmp_path):
     rows = b"A:1\tskos:exactMatch\tB:1\nA:\0002\tskos:exactMatch\tB:1\nA:3\tskos:exactMatch\tB:\xe9\n"
     with Rejects(tmp_path / "r.csv") as rejects:
         found = sssom.read(write("x.tsv", "\t".join(sssom.NEEDED).encode() + b"\n" + rows), rejects)
@@ -79,46 +79,14 @@ def test_a_row_that_is_no_text_is_set_aside(write: Write, tmp_path: Path) -> Non
         (gzip.compress(DEMO.read_bytes())[:-9], "damaged"),
     ],
 )
-def test_files_that_are_none(write: Write, content: bytes, said: str) -> None:
+def test_files_that_are_none(write, content, said):
     with pytest.raises(InputError, match=said):
         sssom.read(write("x.sssom.tsv", content), Rejects(None))
 
 
-CURIES = st.tuples(st.sampled_from(["AA", "BB", "HP"]), st.integers(1, 99)).map(lambda pair: f"{pair[0]}:{pair[1]}")
-LABELS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z")), max_size=6)
-ROWS = st.builds(
-    Mapping,
-    CURIES,
-    st.sampled_from(["skos:exactMatch", "skos:narrowMatch"]),
-    CURIES,
-    st.booleans(),
-    st.sampled_from([0.0, 0.25, 1.0]),
-    LABELS,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(ROWS, min_size=1, max_size=12))
-def test_written_and_read_it_is_the_same(rows: list[Mapping]) -> None:
-    lines = [
-        "#curie_map:",
-        "#  AA: https://example.org/",
-        "confidence\tsubject_label\t" + "\t".join(sssom.NEEDED) + "\tx",
-    ]
-    lines[2] += "\tpredicate_modifier"
-    for row in rows:
-        label = '"' + row.label.replace('"', '""') + '"'
-        cells = (f"{row.confidence:.2f}", label, row.subject, row.predicate, row.object, "", "Not" * row.negated)
-        lines.append("\t".join(cells))
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "x.tsv"
-        path.write_text("\n".join(lines), encoding="utf-8")
-        assert sssom.read(path, Rejects(None, strict=True)).mappings == rows
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_random_and_mutated_files_give_a_clear_error_or_mappings(data: st.DataObject) -> None:
+def test_random_and_mutated_files_give_a_clear_error_or_mappings(data):
     good = DEMO.read_bytes()
     start = data.draw(st.integers(0, len(good)))
     end = data.draw(st.integers(start, min(len(good), start + 60)))
@@ -137,14 +105,14 @@ def test_random_and_mutated_files_give_a_clear_error_or_mappings(data: st.DataOb
 
 
 @pytest.mark.parametrize(("block", "line"), cases("sssom_no_yaml.tsv"))
-def test_metadata_that_are_no_yaml_are_an_error(write: Write, block: str, line: str) -> None:
+def test_metadata_that_are_no_yaml_are_an_error(write, block, line):
     path = write("a.sssom.tsv", block + "subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n")
-    with pytest.raises(InputError, match=r"the metadata are no YAML: .*; each line of the block") as caught:
+    with pytest.raises(InputError, match=r"the metadata are not valid YAML: .*; each line of the block") as caught:
         sssom.read(path, Rejects())
     assert caught.value.line == int(line)
 
 
-def test_metadata_that_are_yaml_are_read(write: Write) -> None:
+def test_metadata_that_are_yaml_are_read(write):
     block = """# curie_map:
 #   A: "http://a.example/#"
 # creator_id:

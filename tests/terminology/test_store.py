@@ -4,22 +4,21 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store, text, writing
+from alphita.terminology import model, store, text
+from alphita.terminology.describe import describe
+from alphita.terminology.loaders import obo, table
 from alphita.terminology.model import Tables
-from alphita.terminology.store import Terminology
+from alphita.terminology.reading import added, rows_of, tables_of
+from tests.terminology.conftest import FIXTURES, check_held
 
 
 def tables(**changes: object) -> Tables:
@@ -64,19 +63,19 @@ def tables(**changes: object) -> Tables:
 
 
 @pytest.fixture
-def terminology(tmp_path: Path) -> Terminology:
+def terminology(tmp_path):
     store.save(tables(), tmp_path / "t.terminology")
     return alphita.load_terminology(tmp_path / "t.terminology")
 
 
-def test_rows_are_ranks_of_ids(terminology: Terminology) -> None:
+def test_rows_are_ranks_of_ids(terminology):
     assert terminology.concept_ids.to_pylist() == ["T:a", "T:b", "T:c", "T:d"]
     assert terminology.concept_names.to_pylist() == ["Alpha", "Bee", "Gamma", "gone"]
     assert terminology.retired.tolist() == [False, False, False, True]
     assert (terminology.n_concepts, terminology.n_terms, terminology.n_relations) == (4, 11, 4)
 
 
-def test_terms_are_grouped_and_preferred_first(terminology: Terminology) -> None:
+def test_terms_are_grouped_and_preferred_first(terminology):
     offsets = terminology.concept_terms
     assert offsets.tolist() == [0, 1, 7, 10, 11]
     assert terminology.term_concept.tolist() == [0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3]
@@ -91,7 +90,7 @@ def test_terms_are_grouped_and_preferred_first(terminology: Terminology) -> None
     assert pa.types.is_dictionary(terminology.terms.schema.field("scope").type)
 
 
-def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology: Terminology) -> None:
+def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology):
     cleaned = text.clean_many(terminology.terms["string"].to_pylist())
     for one, key in zip(cleaned, terminology.term_key, strict=True):
         for other, other_key in zip(cleaned, terminology.term_key, strict=True):
@@ -105,14 +104,14 @@ def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology: Terminolog
     assert terminology.find_key("") is None
 
 
-def test_search(terminology: Terminology) -> None:
+def test_search(terminology):
     assert terminology.search(" gamma. ") == [1, 2]
     assert terminology.search("gamma", exact_only=True) == [2]
     assert terminology.search("Gamma Ray") == [2]
     assert terminology.search("none") == []
 
 
-def test_training_terms(terminology: Terminology) -> None:
+def test_training_terms(terminology):
     rows, offsets = terminology.training_terms()
     strings = terminology.terms["string"].take(rows).to_pylist()
     assert offsets.tolist() == [0, 1, 3, 5, 5]
@@ -123,7 +122,7 @@ def test_training_terms(terminology: Terminology) -> None:
     assert offsets.tolist() == [0, 1, 2, 3, 3]
 
 
-def test_graph(terminology: Terminology) -> None:
+def test_graph(terminology):
     assert terminology.relation_labels == ["is_a", "treats"]
     assert terminology.triples.tolist() == [[1, 0, 0], [1, 0, 2], [2, 0, 1], [2, 1, 0]]
     assert terminology.parents(1).tolist() == [0, 2]
@@ -134,14 +133,14 @@ def test_graph(terminology: Terminology) -> None:
     assert [names[code] for code in codes] == ["T"] * 4
 
 
-def test_a_cycle_is_walked_once(terminology: Terminology) -> None:
+def test_a_cycle_is_walked_once(terminology):
     assert terminology.ancestors(1).tolist() == [0, 2]
     assert terminology.ancestors(2).tolist() == [0, 1]
     assert terminology.descendants(0).tolist() == [1, 2]
     assert terminology.ancestors(0).tolist() == []
 
 
-def test_resolve(terminology: Terminology) -> None:
+def test_resolve(terminology):
     assert [terminology.resolve(f"T:{name}") for name in "abcdz"] == [0, 1, 2, 3, 0]
     with pytest.raises(InputError, match=r"value 'T:bb'\); did you mean 'T:b'\?"):
         terminology.resolve("T:bb")
@@ -151,7 +150,7 @@ def test_resolve(terminology: Terminology) -> None:
         terminology.concept(4)
 
 
-def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, terminology: Terminology) -> None:
+def test_integer_references_are_rows_of_the_concepts_table(tmp_path, terminology):
     place = {"T:c": 0, "T:a": 1, "T:d": 2, "T:b": 3}
     given = tables()
     given.relations = given.relations.with_columns(
@@ -170,7 +169,7 @@ def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, termi
     assert store.load_terminology(tmp_path / "dangling.terminology").n_relations == 0
 
 
-def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
+def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path):
     given = tables()
     given.relations = pl.DataFrame(
         {
@@ -201,7 +200,7 @@ def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_a_concept_without_terms_shows_its_id(tmp_path: Path) -> None:
+def test_a_concept_without_terms_shows_its_id(tmp_path):
     given = tables()
     given.terms = given.terms.filter(pl.col("concept") != "T:b")
     store.save(given, tmp_path / "t.terminology")
@@ -209,7 +208,7 @@ def test_a_concept_without_terms_shows_its_id(tmp_path: Path) -> None:
     assert (concept.name, concept.terms) == ("T:b", [])
 
 
-def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, terminology: Terminology) -> None:
+def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path, terminology):
     target = tmp_path / "t.terminology"
     with pytest.raises(UsageError, match="already exists"):
         store.save(tables(), target)
@@ -223,7 +222,7 @@ def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, termin
     assert artefact.verify(target, "terminology")["counts"]["relations"] == 4
 
 
-def test_nothing_to_save(tmp_path: Path) -> None:
+def test_nothing_to_save(tmp_path):
     for changes, problem in (
         ({"concepts": tables().concepts[:0]}, "no concept"),
         ({"terms": tables().terms[:0]}, "no term"),
@@ -233,7 +232,7 @@ def test_nothing_to_save(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_and_foreign_folders(tmp_path: Path, terminology: Terminology) -> None:
+def test_damaged_and_foreign_folders(tmp_path, terminology):
     with pytest.raises(InputError, match="no such terminology"):
         alphita.load_terminology(tmp_path / "none")
     (terminology.path / "term_key.npy").write_bytes(b"short")
@@ -241,7 +240,7 @@ def test_damaged_and_foreign_folders(tmp_path: Path, terminology: Terminology) -
         alphita.load_terminology(terminology.path)
 
 
-def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path: Path, terminology: Terminology) -> None:
+def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path, terminology):
     for name in ("terms.arrow", "concepts.arrow", "labels.json", "triples.npy", "concept_terms.npy"):
         file = terminology.path / name
         content = file.read_bytes()
@@ -252,7 +251,7 @@ def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path: Path, termin
     alphita.load_terminology(terminology.path)
 
 
-def test_other_cleaning_rules_are_noticed(terminology: Terminology) -> None:
+def test_other_cleaning_rules_are_noticed(terminology):
     manifest = terminology.path / "manifest.json"
     facts = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(facts | {"cleaning_version": 0}))
@@ -287,9 +286,7 @@ def with_rows_for_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("change", [in_pieces, with_strings_under_nulls, sliced, as_categories, with_rows_for_ids])
-def test_equal_content_has_one_hash_whatever_way_it_came(
-    tmp_path: Path, change: Callable[[pl.DataFrame], pl.DataFrame]
-) -> None:
+def test_equal_content_has_one_hash_whatever_way_it_came(tmp_path, change):
     """Arrow leaves bytes open that mean nothing: under nulls, at the ends of bitmaps, beyond slices."""
     definitions = pl.DataFrame(
         {
@@ -309,27 +306,86 @@ def test_equal_content_has_one_hash_whatever_way_it_came(
     assert other["content_hash"] == plain["content_hash"]
 
 
-@given(
-    cells=st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=40),
-    before=st.integers(0, 20),
-    after=st.integers(0, 20),
-)
-def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, after: int) -> None:
-    n = len(cells)
-    wanted = writing._canonical(pa.array(cells, pa.large_string()))
-    assert wanted.to_pylist() == cells
-    wider = pa.array(["x", None] * before + cells + [None, "y"] * after, pa.large_string())
-    found = writing._canonical(wider.slice(2 * before, n))
-    found.validate(full=True)
-    assert [buffer and buffer.to_pybytes() for buffer in found.buffers()] == [
-        buffer and buffer.to_pybytes() for buffer in wanted.buffers()
-    ]
-    flags = pa.array([True] * before + [cell is None for cell in cells] + [True] * after).slice(before, n)
-    assert writing._canonical(flags).to_pylist() == flags.to_pylist()
-
-
 @pytest.mark.parametrize("module", ["alphita.terminology.store", "alphita.index.store", "alphita.answer.normalizer"])
-def test_what_opens_and_answers_imports_no_heavy_library(module: str) -> None:
+def test_what_opens_and_answers_imports_no_heavy_library(module):
     code = f"import sys, {module}; print(sorted({{'polars', 'torch', 'sklearn', 'tokenizers'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("files", [["small.obo"], ["terms.csv", "relations.tsv"], []])
+def test_read_back_and_saved_again_it_is_the_same(load, write, tmp_path, files):
+    paths = [FIXTURES / file for file in files] or [write("t.csv", "id,term\nX:1,One\n")]
+    terminology, _ = load(obo if files == ["small.obo"] else table, *paths)
+    store.save(tables_of(terminology), tmp_path / "again.terminology", rejects=Rejects(None, strict=True))
+    again = store.load_terminology(tmp_path / "again.terminology")
+    for key in ("counts", "sources", "dropped"):
+        assert again.manifest[key] == terminology.manifest[key]
+    assert again.manifest["files"] == terminology.manifest["files"]
+    assert again.content_hash == terminology.content_hash
+
+
+def test_every_table_has_the_columns_of_the_model(small):
+    tables = tables_of(small)
+    for name in model.SCHEMAS:
+        frame = getattr(tables, name)
+        assert set(frame.columns) == set(model.SCHEMAS[name]), name
+        for column in set(model.REFERENCES) & set(frame.columns):
+            assert frame.schema[column].is_integer()
+    assert tables.concepts["id"].to_list() == small.concept_ids.to_pylist()
+    assert tables.parent_relations == ("is_a",)
+
+
+def test_rows_are_added(small, tmp_path):
+    tables = tables_of(small)
+    rows = rows_of(small, ["XX:0000003"])
+    tables.terms = added(
+        tables.terms,
+        pl.DataFrame({"concept": [rows["XX:0000003"]], "string": ["Ohr"], "language": ["de"], "source": ["new"]}),
+    )
+    tables.relations = added(
+        tables.relations,
+        pl.DataFrame({"head": [rows["XX:0000003"]], "relation": ["new_label"], "tail": [0], "source": ["new"]}),
+    )
+    store.save(tables, tmp_path / "more.terminology", rejects=Rejects(None, strict=True))
+    more = store.load_terminology(tmp_path / "more.terminology")
+    assert (more.n_terms, more.n_relations) == (small.n_terms + 1, small.n_relations + 1)
+    [term] = [term for term in more.concept("XX:0000003").terms if term.language == "de"]
+    assert (term.string, term.scope, term.status, term.source, term.type) == ("Ohr", "exact", "official", "new", None)
+    assert ("new_label", "XX:0000001") in more.concept("XX:0000003").relations
+    assert added(tables.terms, tables.terms.clear()) is tables.terms
+
+
+def test_rows_of_ids_and_alternative_ids(small):
+    asked = ["XX:0000002", "XX:0000902", "XX:404", "", "XX:0000002", " XX:0000002"]
+    wanted = small.resolve("XX:0000002")
+    assert rows_of(small, asked) == {"XX:0000002": wanted, "XX:0000902": wanted, " XX:0000002": wanted}
+    assert rows_of(small, []) == {}
+    everything = small.concept_ids.to_pylist()
+    assert list(rows_of(small, everything).values()) == list(range(small.n_concepts))
+
+
+# --- described -------------------------------------------------------------------------------------------------------
+
+
+HOMONYMS = "id,term,scope\nX:1,Cold,\nX:2,Chill,\nX:2,COLD,related\nX:3,COPD,\nX:3,cold.,\nX:4,Gone,\nX:4,gone,\n"
+DESCRIBED = {
+    "ontology": (obo, "small.obo", {}),
+    "branches": (obo, "small.obo", {"semantic_type": "XX:0000001"}),
+    "table": (table, "terms.csv", {}),
+    "homonyms": (table, HOMONYMS, {}),
+}
+
+
+@pytest.mark.parametrize("case", DESCRIBED)
+def test_description(load, write, case):
+    loader, file, options = DESCRIBED[case]
+    terminology, _ = load(loader, FIXTURES / file if "\n" not in file else write("h.csv", file), **options)
+    report = json.loads(json.dumps(describe(terminology).as_json()))
+    assert report["content_hash"] == terminology.content_hash
+    assert sum(report["terms_by_kind"].values()) == report["totals"]["terms of live concepts"]
+    found = [f"{name}: {value}" for name, value in report.items() if name not in ("path", "content_hash", "sources")]
+    check_held("descriptions", case, [*DESCRIBED], found)

@@ -27,9 +27,9 @@ from alphita.index.store import build
 from alphita.review.migrate import REVIEWER
 from alphita.review.records import FINAL, Decision, ReviewRow, Standing
 from alphita.terminology import reading
+from alphita.terminology.model import save
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from alphita.terminology.writing import save
 
 if TYPE_CHECKING:
     from alphita.review.store import ReviewStore

@@ -1,6 +1,6 @@
 """What changed between two releases of a terminology: concepts, names, synonyms, parents, OMOP's flags and domains.
 
-Concepts are compared by their id; where a prefix changed with the release, by the new one, and that is told.
+Concepts are compared by their id; where a prefix changed with the release, by the new one, and the change is shown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _ids(terminology: Terminology) -> pl.DataFrame:
     ).drop_nulls("number")
 
 
-# kind -> what it means, in the order they are told.
+# kind -> what it means, in the order of the report.
 KINDS = {
     "added": "new concept; `new` is its name",
     "retired": "live before, retired now; `new` is what replaces it, `detail` what to consider instead",
@@ -75,7 +75,6 @@ KINDS = {
     "moved": "`old` parents lost, `new` parents won",
 }
 COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
-_STRINGS = dict.fromkeys(COLUMNS, pl.String)
 JOINT = " | "
 EXAMPLES = 2
 SUFFIXES = (".csv", ".tsv", ".json")
@@ -83,19 +82,13 @@ SUFFIXES = (".csv", ".tsv", ".json")
 
 @dataclass
 class Changes:
-    """The changes between two terminologies.
-
-    Attributes:
-        old: name, content hash, versions, live and retired concepts, terms, of the old one.
-        counts: changes by kind, in the order of `KINDS`; kinds without any are 0.
-        table: one row a change, `COLUMNS`, all strings; sorted by kind, concept, language.
-    """
+    """The changes between two terminologies: facts of either, counts by kind, and a row a change (`COLUMNS`)."""
 
     old: dict[str, Any]
     new: dict[str, Any]
     counts: dict[str, int] = field(default_factory=dict)
     prefixes: dict[str, str] = field(default_factory=dict)
-    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_STRINGS))
+    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -152,58 +145,52 @@ class _Release:
         self.terms = self._terms(tables)
         self.parents = self._parents(tables)
         self.replacements = self._replacements(tables)
-        self.standard = self._said(tables.properties, "name", STANDARD, "value")
-        self.maps_to = self._said(tables.xrefs, "predicate", MAPS_TO, "object")
-        self.domains = self._said(tables.semantic_types, "code", DOMAIN, "semantic_type")
+        self.standard = self._values(tables.properties, "name", STANDARD, "value")
+        self.maps_to = self._values(tables.xrefs, "predicate", MAPS_TO, "object")
+        self.domains = self._values(tables.semantic_types, "code", DOMAIN, "semantic_type")
         self.aliases = tables.aliases.select(
-            self._now(tables.aliases["alias"]), self._curie(tables.aliases["concept"]).alias("id")
+            self._now(tables.aliases["alias"]), self.ids.gather(tables.aliases["concept"]).alias("id")
         )
 
     def _now(self, ids: pl.Series) -> pl.Series:
-        return ids if not self.changed else pl.Series(ids.name, [under(one, self.changed) for one in ids.to_list()])
-
-    def _curie(self, rows: pl.Series) -> pl.Series:
-        return self.ids.gather(rows)
+        return ids if not self.changed else pl.Series(ids.name, [under(curie, self.changed) for curie in ids.to_list()])
 
     def _terms(self, tables: Tables) -> pl.DataFrame:
         """Return id, language, string, preferred, scope: one row a string, in its best role."""
         return tables.terms.select(
-            self._curie(tables.terms["concept"]).alias("id"),
+            self.ids.gather(tables.terms["concept"]).alias("id"),
             pl.col("language").cast(pl.String),
             "string",
             "preferred",
             pl.col("scope").cast(pl.String),
         ).unique(["id", "language", "string"], keep="first", maintain_order=True)
 
-    def _said(self, table: pl.DataFrame, column: str, wanted: str, value: str) -> pl.DataFrame:
-        """Return id and said: the values of a side table where a column is as wanted; several joined."""
-        said = table.select(self._curie(table["concept"]).alias("id"), pl.col(column, value).cast(pl.String))
-        said = said.filter((pl.col(column) == wanted) & (pl.col(value) != pl.col("id")))
-        return said.group_by("id").agg(said=pl.col(value).unique().sort().str.join(JOINT))
+    def _values(self, table: pl.DataFrame, column: str, wanted: str, value: str) -> pl.DataFrame:
+        """Return id and value: the values of a side table where a column is as wanted; several joined."""
+        values = table.select(self.ids.gather(table["concept"]).alias("id"), pl.col(column, value).cast(pl.String))
+        values = values.filter((pl.col(column) == wanted) & (pl.col(value) != pl.col("id")))
+        return values.group_by("id").agg(value=pl.col(value).unique().sort().str.join(JOINT))
 
     def _parents(self, tables: Tables) -> pl.DataFrame:
         frame = tables.relations.filter(pl.col("relation").cast(pl.String).is_in(list(tables.parent_relations)))
-        return pl.DataFrame({"id": self._curie(frame["head"]), "parent": self._curie(frame["tail"])}).unique()
+        return pl.DataFrame({"id": self.ids.gather(frame["head"]), "parent": self.ids.gather(frame["tail"])}).unique()
 
     def _replacements(self, tables: Tables) -> pl.DataFrame:
-        """Return id, replaced_by, consider; several joined."""
         frame = tables.replacements.select(
-            self._curie(tables.replacements["concept"]).alias("id"),
+            self.ids.gather(tables.replacements["concept"]).alias("id"),
             pl.col("predicate").cast(pl.String),
             self._now(tables.replacements["object"]),
         )
-        said = {"replaced_by": model.REPLACED_BY, "consider": model.CONSIDER}
         return frame.group_by("id").agg(
             pl.col("object").filter(pl.col("predicate") == predicate).unique().sort().str.join(JOINT).alias(name)
-            for name, predicate in said.items()
+            for name, predicate in (("replaced_by", model.REPLACED_BY), ("consider", model.CONSIDER))
         )
 
 
 def _of_concepts(before: _Release, after: _Release) -> list[pl.DataFrame]:
-    """Return the changes of whole concepts."""
     both = before.concepts.join(after.concepts, on="id", how="full", suffix="_now", coalesce=True)
-    told = before.replacements.rename({"replaced_by": "was", "consider": "was_considered"})
-    both = both.join(after.replacements, on="id", how="left").join(told, on="id", how="left")
+    was = before.replacements.rename({"replaced_by": "was", "consider": "was_considered"})
+    both = both.join(after.replacements, on="id", how="left").join(was, on="id", how="left")
     was_live, is_live = pl.col("retired").not_(), pl.col("retired_now").not_()
     heir = after.aliases.unique("alias", keep="first", maintain_order=True).rename({"id": "heir"})
     gone = both.filter(pl.col("name_now").is_null()).join(heir, left_on="id", right_on="alias", how="left")
@@ -235,7 +222,7 @@ def _of_live_ones(before: _Release, after: _Release) -> list[pl.DataFrame]:
     old_terms, new_terms = (release.terms.join(names, on="id") for release in (before, after))
     renamed = _renamed(old_terms, new_terms)
     return [
-        _rows(renamed, "renamed", old="old_name", new="new_name", detail="said", language="language"),
+        _rows(renamed, "renamed", old="old_name", new="new_name", detail="value", language="language"),
         *_synonyms(old_terms, new_terms),
         *_restated(before, after, names),
         _moved(before, after, names),
@@ -248,9 +235,9 @@ def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl
     def both(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         return names.join(old, on="id", how="left").join(new, on="id", how="left", suffix="_now")
 
-    standard = both(before.standard, after.standard).with_columns(pl.col("said", "said_now").fill_null(""))
-    changed, columns = pl.col("said") != pl.col("said_now"), {"old": "said", "new": "said_now"}
-    standard = standard.filter(changed).join(after.maps_to.rename({"said": "maps_to"}), on="id", how="left")
+    standard = both(before.standard, after.standard).with_columns(pl.col("value", "value_now").fill_null(""))
+    changed, columns = pl.col("value") != pl.col("value_now"), {"old": "value", "new": "value_now"}
+    standard = standard.filter(changed).join(after.maps_to.rename({"value": "maps_to"}), on="id", how="left")
     return [
         _rows(standard, "standard", detail="maps_to", **columns),
         _rows(both(before.domains, after.domains).filter(changed), "domain", **columns),
@@ -258,7 +245,6 @@ def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl
 
 
 def _renamed(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Return id, language, name, old_name, new_name, said."""
 
     def preferred(terms: pl.DataFrame, name: str) -> pl.DataFrame:
         chosen = terms.filter("preferred").group_by("id", "language", "name")
@@ -267,7 +253,7 @@ def _renamed(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     both = preferred(old, "old_name").join(preferred(new, "new_name").drop("name"), on=["id", "language"])
     both = both.filter(pl.col("old_name") != pl.col("new_name"))
     kept = both.select("id", "language", string="old_name").join(new, on=["id", "language", "string"], how="semi")
-    kept = kept.select("id", "language", said=pl.lit("the old name is a synonym now"))
+    kept = kept.select("id", "language", value=pl.lit("the old name is a synonym now"))
     return both.join(kept, on=["id", "language"], how="left")
 
 
@@ -333,5 +319,5 @@ def _headline(label: str, facts: dict[str, Any]) -> str:
 
 def _example(row: dict[str, str]) -> str:
     change = " -> ".join(filter(None, (row["old"], row["new"])))
-    said = f"{row['concept']} {row['name']}" if row["name"] not in (row["old"], row["new"]) else row["concept"]
-    return f"{said}: {change}" if change else said
+    concept = f"{row['concept']} {row['name']}" if row["name"] not in (row["old"], row["new"]) else row["concept"]
+    return f"{concept}: {change}" if change else concept

@@ -19,17 +19,10 @@ MOST = 15
 
 @dataclass(frozen=True)
 class Description:
-    """Counts over one terminology; those of terms are over live concepts unless they say otherwise.
+    """Counts over one terminology: of live concepts and their terms, but for totals and cross-references.
 
-    Attributes:
-        totals: concepts (live, retired), terms, relations, definitions, xrefs, aliases, ...
-        terms_by_kind: "scope / type / status" -> terms; the preferred names apart.
-        concepts_by_source: prefix -> live concepts.
-        concepts_by_semantic_type: name -> live concepts.
-        xrefs_by_prefix: prefix -> cross-references, of retired concepts too.
-        concepts_by_terms: distinct exact strings of a live concept -> concepts ("1", "2", ..., "5+").
-        homonyms: cleaned strings that name several live concepts (any scope), and how many of these are exact in all.
-        examples: the homonyms of most concepts, with their concepts.
+    `concepts_by_terms` counts concepts by their distinct exact strings ("1", "2", ..., "5+"); `homonyms` are cleaned
+    strings that name several concepts (any scope), and those that are exact in all; `examples` name the most concepts.
     """
 
     path: str
@@ -48,7 +41,6 @@ class Description:
     left_out: dict[str, int]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         return asdict(self)
 
 
@@ -56,6 +48,7 @@ def describe(terminology: Terminology) -> Description:
     """Count what is in a terminology."""
     live = ~np.asarray(terminology.retired)
     live_terms = live[terminology.term_concept]
+    defined = terminology.side_table("definitions").column("concept").to_numpy()
     totals = {
         "concepts": terminology.n_concepts,
         "live concepts": int(live.sum()),
@@ -64,12 +57,14 @@ def describe(terminology: Terminology) -> Description:
         "terms of live concepts": int(live_terms.sum()),
         "distinct cleaned strings": terminology.n_keys,
         "relations": terminology.n_relations,
-        "definitions of live concepts": _of_live(terminology, "definitions", live),
+        "definitions of live concepts": int(live[defined].sum()),
         **{name: len(terminology.side_table(name)) for name in ("xrefs", "aliases", "replacements", "properties")},
     }
     terms = terminology.terms.filter(pa.array(live_terms))
     homonyms, examples = _homonyms(terminology, live)
     sizes = np.diff(terminology.training_terms()[1])[live]
+    uses = np.bincount(terminology.triples[:, 1], minlength=len(terminology.relation_labels))
+    objects = terminology.side_table("xrefs").column("object").to_pylist()
     by_size = Counter(np.minimum(sizes, 5).tolist())
     return Description(
         path=str(terminology.path),
@@ -80,12 +75,8 @@ def describe(terminology: Terminology) -> Description:
         terms_by_kind=_kinds(terms),
         concepts_by_source=_counts(terminology.concept_sources.filter(pa.array(live))),
         concepts_by_semantic_type=_semantic_types(terminology, live),
-        relations=_relations(terminology),
-        xrefs_by_prefix=_ordered(
-            Counter(
-                str(curie).partition(":")[0] for curie in terminology.side_table("xrefs").column("object").to_pylist()
-            )
-        ),
+        relations=_ordered(Counter(dict(zip(terminology.relation_labels, uses.tolist(), strict=True)))),
+        xrefs_by_prefix=_ordered(Counter(str(curie).partition(":")[0] for curie in objects)),
         concepts_by_terms={f"{n}+" if n == 5 else str(n): by_size[n] for n in sorted(by_size)},
         homonyms=homonyms,
         examples=examples,
@@ -106,18 +97,13 @@ def _kinds(terms: pa.Table) -> dict[str, int]:
     keys = ["preferred", "scope", "type", "status"]
     plain = pa.table({name: terms.column(name).cast(pa.string()) for name in keys})
     grouped = plain.group_by(keys).aggregate([([], "count_all")]).to_pylist()
-    found: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     for row in grouped:
         kind = "preferred name" if row["preferred"] == "true" else f"{row['scope']} synonym"
         extra = [row["type"]] if row["type"] else []
         extra += [row["status"]] if row["status"] != "official" else []
-        found[", ".join([kind, *extra])] += row["count_all"]
-    return _ordered(found)
-
-
-def _of_live(terminology: Terminology, name: str, live: np.ndarray) -> int:
-    concepts = terminology.side_table(name).column("concept").to_numpy()
-    return int(live[concepts].sum())
+        by_kind[", ".join([kind, *extra])] += row["count_all"]
+    return _ordered(by_kind)
 
 
 def _semantic_types(terminology: Terminology, live: np.ndarray) -> dict[str, int]:
@@ -126,11 +112,6 @@ def _semantic_types(terminology: Terminology, live: np.ndarray) -> dict[str, int
     by_type = _counts(table.column("semantic_type").filter(pa.array(live[concepts]))) if len(table) else {}
     without = int(live.sum() - live[np.unique(concepts)].sum())
     return by_type | ({NONE: without} if without else {})
-
-
-def _relations(terminology: Terminology) -> dict[str, int]:
-    counts = np.bincount(terminology.triples[:, 1], minlength=len(terminology.relation_labels))
-    return _ordered(Counter(dict(zip(terminology.relation_labels, counts.tolist(), strict=True))))
 
 
 def _homonyms(terminology: Terminology, live: np.ndarray) -> tuple[dict[str, int], list[dict[str, Any]]]:

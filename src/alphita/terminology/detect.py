@@ -1,7 +1,4 @@
-"""Telling from its content which loader reads a file or folder, and with which options.
-
-Each loader knows its own (`recognises`).
-"""
+"""Which loader reads a file or folder, and with which options: each loader knows its own (`Loader.recognises`)."""
 
 from __future__ import annotations
 
@@ -91,11 +88,7 @@ _MAPPINGS = (
 
 @dataclass(frozen=True)
 class DetectedSource:
-    """How a terminology is read.
-
-    Attributes:
-        paths: the files or folders.
-    """
+    """How a terminology is read: the loader's name, files or folders, and options."""
 
     format: str
     paths: tuple[Path, ...]
@@ -107,8 +100,8 @@ def detect(path: Path) -> DetectedSource:
     seen = look(path)
     if seen.is_file and not seen.members[0].head:
         raise InputError("the file is empty", file=path)
-    asked = [name for name in registry.load_all(PACKAGE) if name not in TABLES]
-    settings_by_loader = {name: settings for name in asked if (settings := _settings(name, seen)) is not None}
+    loaders = [name for name in registry.load_all(PACKAGE) if name not in TABLES]
+    settings_by_loader = {name: settings for name in loaders if (settings := _settings(name, seen)) is not None}
     if len(settings_by_loader) > 1:
         commands = " or ".join(import_command(name, path) for name in settings_by_loader)
         raise InputError(
@@ -119,7 +112,7 @@ def detect(path: Path) -> DetectedSource:
     ((name, settings),) = settings_by_loader.items()
     if "onto" in registry.load(PACKAGE, name).Options.model_fields:
         raise InputError(
-            f"this is of the format {name}, which adds to a terminology and is none by itself",
+            f"this is a file of the format {name}, which adds to a terminology",
             file=path,
             remedy=f"import it onto one: {import_command(name, path)} --onto BASE.terminology",
         )
@@ -128,25 +121,25 @@ def detect(path: Path) -> DetectedSource:
 
 def _settings(name: str, seen: Look) -> dict[str, str] | None:
     try:
-        found: dict[str, str] | None = registry.load(PACKAGE, name).recognises(seen)
+        settings: dict[str, str] | None = registry.load(PACKAGE, name).recognises(seen)
     except UsageError as error:
         # Of several sheets none was named, say.
         raise InputError(str(error), remedy=f"say it in the import: {import_command(name, seen.path)}") from None
-    return found
+    return settings
 
 
 def _table(seen: Look) -> DetectedSource:
-    """Return how a table is read; what is none is called by its name."""
+    """Return how a table is read; report what is not one by its kind."""
     if seen.is_file:
         _refuse_other(seen.members[0])
     for name in TABLES:
         if (settings := _settings(name, seen)) is not None:
             return DetectedSource(name, (seen.path,), settings)
-    problem, remedy = "its kind cannot be told from its content", ""
+    problem, remedy = "the format cannot be recognised from the content", ""
     if not seen.is_file:
         inside = [member.name for member in seen.members[:5]]
         what = "folder" if seen.path.is_dir() else "archive"
-        problem = f"its kind cannot be told: nothing in this {what} is known; it has {inside or 'no file'}"
+        problem = f"the format cannot be recognised: nothing in this {what} is known; it has {inside or 'no file'}"
         remedy = "" if what == "folder" else "unpack it and give what is a terminology in there, or "
     command = import_command("FORMAT", seen.path)
     raise InputError(
@@ -158,19 +151,19 @@ def _table(seen: Look) -> DetectedSource:
 
 
 def _refuse_other(file: Beginning) -> None:
-    """Refuse a file that is known to be none of a terminology."""
+    """Refuse a file that is known not to be of a terminology."""
     if file.is_table_file:
         return
     for pattern, what, remedy in _OTHERS:
         if pattern.match(file.head):
-            raise InputError(f"this is {what}, and no file of a terminology", file=file.place, remedy=remedy)
+            raise InputError(f"this is {what}, not a terminology file", file=file.place, remedy=remedy)
     if file.is_binary:
-        raise InputError("this is a binary file, and none of a terminology that is known", file=file.place)
+        raise InputError("this is a binary file of no known terminology format", file=file.place)
     header = next((line for _, line in file.lines() if not line.startswith("#")), "")
     columns = {snake_case(cell) for cell in re.split(r"[,;|\t]", header)}
     if any(mapped <= columns for mapped in _MAPPINGS):
         raise InputError(
-            "this is a file of mappings, and no terminology",
+            "this is a file of mappings, not a terminology",
             file=file.place,
             remedy="give the terminology whose concepts are to be found",
         )

@@ -1,8 +1,6 @@
-"""Languages: one table (languages.tsv) of the codes that terms may be tagged with, and how others are brought to them.
+"""Languages: one table (languages.tsv) of the codes that terms may be tagged with, brought to BCP-47.
 
-A language is tagged as BCP-47 has it: by its code of ISO 639-1 where there is one ("de", not "ger" or "deu"), else by
-that of ISO 639-2, or, for a few that terminologies are translated into, of ISO 639-3; script, region and variant may
-follow ("zh-Hant", "pt-BR"). A code beyond the table is refused, for it is more often a slip than a language.
+A language is tagged by its shortest ISO 639 code ("de", not "ger" or "deu"). A code beyond the table is refused.
 """
 
 from __future__ import annotations
@@ -26,11 +24,7 @@ UNKNOWN = "unknown language; wanted is a BCP-47 tag such as en, fr or pt-BR"
 
 @dataclass(frozen=True)
 class LanguageRow:
-    """One row of the table.
-
-    Attributes:
-        iso639_2: other codes for it: of ISO 639-2, both kinds, and withdrawn ones.
-    """
+    """One row of the table; `iso639_2` are other codes: of ISO 639-2, both kinds, and withdrawn ones."""
 
     tag: str
     iso639_2: tuple[str, ...]
@@ -85,10 +79,9 @@ def _spelled(subtag: str) -> str:
 
 
 def _checked(tag: str) -> str:
-    normal = normalize(tag)
-    if normal is None:
+    if (spelled := normalize(tag)) is None:
         raise ValueError(UNKNOWN)
-    return normal
+    return spelled
 
 
 # The type of options that name a language.
@@ -96,7 +89,7 @@ Language = Annotated[str, AfterValidator(_checked)]
 
 
 def speaks(tag: str | None, language: str) -> bool:
-    """Tell whether a tag is of a language: "en-GB" is of "en". Upper and lower case are one, and so are "_" and "-"."""
+    """Tell whether a tag is of a language: "en-GB" is of "en", whatever the case, with "_" or "-"."""
     spoken, wanted = (written.lower().replace("_", "-") for written in (tag or "", language))
     return wanted != "" and (spoken == wanted or spoken.startswith(f"{wanted}-"))
 

@@ -36,17 +36,8 @@ class Prefix:
 @functools.cache
 def table() -> dict[str, Prefix]:
     """Return the table, by prefix."""
-    return {
-        row["prefix"]: Prefix(
-            row["prefix"],
-            row["name"],
-            row["uri"],
-            row["fhir_system"],
-            row["omop_vocabulary_id"],
-            tuple(filter(None, row["aliases"].split("|"))),
-        )
-        for row in textio.packaged(__package__, "prefixes.tsv")
-    }
+    rows = textio.packaged(__package__, "prefixes.tsv")
+    return {row["prefix"]: Prefix(**row | {"aliases": tuple(filter(None, row["aliases"].split("|")))}) for row in rows}  # type: ignore[arg-type]
 
 
 @functools.cache
@@ -56,7 +47,6 @@ def _spellings() -> dict[str, str]:
 
 @functools.cache
 def _uris() -> list[tuple[str, str]]:
-    """Return (URI start without its scheme, prefix), longest first."""
     namespaces = [(_SCHEME.sub("", row.uri, count=1), row.prefix) for row in table().values() if row.uri]
     return sorted(namespaces, key=lambda pair: -len(pair[0]))
 

@@ -1,13 +1,4 @@
-"""Reading a stored terminology back into `Tables`, so that rows can be added and a new one saved.
-
-    base = load_terminology("hpo.terminology")
-    tables = tables_of(base)
-    known = rows_of(base, ["HP:0001250", "HP:0002279"])     # an alternative id finds its concept
-    tables.terms = added(tables.terms, new_terms)
-
-A row of the opened terminology is the row of `Tables.concepts`, so every reference stays an integer. Saved again
-without a change it holds the same.
-"""
+"""Reading a stored terminology back into `Tables`, so that rows can be added and a new one saved."""
 
 from __future__ import annotations
 
@@ -24,8 +15,6 @@ from alphita.terminology import model, prefixes
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology
 
-_SIDE_TABLES = ("definitions", "semantic_types", "xrefs", "aliases", "replacements", "properties")
-
 
 def open_base(onto: str, format_: str) -> Terminology:
     """Open the terminology that a format adds to."""
@@ -35,7 +24,10 @@ def open_base(onto: str, format_: str) -> Terminology:
 
 
 def tables_of(terminology: Terminology) -> Tables:
-    """Return all that a terminology holds; references (`concept`, `head`, `tail`) are integer rows of `concepts`."""
+    """Return all that a terminology holds; its rows are those of `concepts`, so references are integers.
+
+    Saved again without a change it holds the same.
+    """
     concepts = pl.DataFrame(
         {
             "id": _series(terminology.concept_ids),
@@ -44,7 +36,7 @@ def tables_of(terminology: Terminology) -> Tables:
         }
     )
     parents = tuple(terminology.relation_labels[label] for label in terminology.parent_relations)
-    side = {name: _frame(terminology.side_table(name)) for name in _SIDE_TABLES}
+    side = {name: _frame(terminology.side_table(name)) for name in (*model.SIDE_TABLES, "aliases")}
     return Tables(
         concepts=concepts,
         terms=_frame(terminology.terms).insert_column(0, pl.Series("concept", np.asarray(terminology.term_concept))),

@@ -85,14 +85,10 @@ class Split:
         """Return only the "calibration" or the "test" strings."""
         if name not in PARTS:
             raise UsageError(f"a split has the parts {list(PARTS)}, not {name!r}")
-        rows = [row for row, part in enumerate(self.parts) if part == name]
-        return Split(
-            [self.strings[row] for row in rows],
-            [self.concept_ids[row] for row in rows],
-            [name] * len(rows),
-            self.facts | {"only": name},
-            self.triples,
-        )
+        rows = zip(self.strings, self.concept_ids, self.parts, strict=True)
+        chosen = [(string, concept_id) for string, concept_id, part in rows if part == name]
+        strings, ids = ([row[place] for row in chosen] for place in range(2))
+        return Split(strings, ids, [name] * len(chosen), self.facts | {"only": name}, self.triples)
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
         """Write the split as an artefact."""
@@ -179,8 +175,8 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
     ids: list[str] = terminology.concept_ids.to_pylist()
     for number, pair in enumerate(pairs.tolist()):
         # Rows are in the order of the ids, so the lower row is the lower id.
-        one, other = divmod(pair, terminology.n_concepts)
-        place = uniform(seed, "triple", f"{ids[one]}\0{ids[other]}")
+        lower, higher = divmod(pair, terminology.n_concepts)
+        place = uniform(seed, "triple", f"{ids[lower]}\0{ids[higher]}")
         if place < fraction:
             chosen.append((place, number))
     held_out: list[int] = []
@@ -197,22 +193,20 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
         held_out += members.tolist()
     labels_of = terminology.relation_labels
     # In the order of their ids, not in that of the choice.
-    found = sorted(
-        (ids[head], labels_of[label], ids[tail]) for head, label, tail in triples[np.array(held_out, np.int64)].tolist()
-    )
+    rows = triples[np.array(held_out, np.int64)].tolist()
+    held_out_triples = sorted((ids[head], labels_of[label], ids[tail]) for head, label, tail in rows)
     facts = split.facts | {
         "terminology_hash": terminology.content_hash,
         "triples_fraction": fraction,
         "triples_seed": seed,
-        "triples_held_out": len(found),
+        "triples_held_out": len(held_out_triples),
         "pairs_held_out": len(chosen) - needed,
         "pairs_kept_for_a_concept_or_relation_needs_them": needed,
     }
-    return Split(split.strings, split.concept_ids, split.parts, facts, found)
+    return Split(split.strings, split.concept_ids, split.parts, facts, held_out_triples)
 
 
 def _write_rows(path: Path, rows: Iterable[tuple[str, ...]]) -> None:
-    """Write a JSON array, a row a line."""
     text = ",\n".join(json.dumps(list(row), ensure_ascii=False) for row in rows)
     path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
@@ -235,14 +229,13 @@ def _split(terminology: Terminology, rows: NDArray[np.int64], parts: Sequence[st
     """Drop the strings that another live concept has too, and gather the rest."""
     single = ~_shared_keys(terminology)[terminology.term_key[rows]]
     kept = rows[single]
-    strings = _strings(terminology, kept)
-    ids = [terminology.concept_id(row) for row in terminology.term_concept[kept]]
     facts = facts | {
         "terminology_hash": terminology.content_hash,
         "held_out": len(kept),
         "dropped_as_equal_to_a_kept_term": len(rows) - len(kept),
     }
-    return Split(strings, ids, [part for part, keep in zip(parts, single, strict=True) if keep], facts)
+    kept_parts = [part for part, keep in zip(parts, single, strict=True) if keep]
+    return Split(*_strings_and_ids(terminology, kept), kept_parts, facts)
 
 
 def _shared_keys(terminology: Terminology) -> NDArray[np.bool_]:
@@ -260,6 +253,10 @@ def _strings(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
     return list(terminology.terms.column("string").take(rows).to_pylist())
 
 
+def _strings_and_ids(terminology: Terminology, rows: NDArray[Any]) -> tuple[list[str], list[str]]:
+    return _strings(terminology, rows), [terminology.concept_id(row) for row in terminology.term_concept[rows]]
+
+
 def uniform(seed: int, purpose: str, value: str) -> float:
     """Return a number in [0, 1) that depends on nothing but its arguments."""
     digest = hashlib.blake2b(f"{seed}\0{purpose}\0{value}".encode(), digest_size=8).digest()
@@ -272,13 +269,9 @@ def _check_fractions(*fractions: float) -> None:
             raise UsageError(f"a fraction must lie between 0 and 1, not {fraction:g}")
 
 
-PART = "test"
-
-
 def hold_out_concepts(terminology: Terminology, *, fraction: float, seed: int) -> Split:
     """Hold out about `fraction` of the live, named concepts, each with all of its names."""
-    if not 0 <= fraction <= 1:
-        raise UsageError(f"a fraction must lie between 0 and 1, not {fraction:g}")
+    _check_fractions(fraction)
     train, offsets = terminology.training_terms()
     named = np.flatnonzero(np.diff(offsets) > 0)
     chosen = np.zeros(terminology.n_concepts, bool)
@@ -305,9 +298,7 @@ def hold_out_concepts(terminology: Terminology, *, fraction: float, seed: int) -
         "other_concepts_that_lose_a_name": len(touched),
         "other_concepts_left_without_a_name": len(np.setdiff1d(touched, left)),
     }
-    strings = terminology.terms.column("string").take(rows).to_pylist()
-    ids = [terminology.concept_id(row) for row in terminology.term_concept[rows].tolist()]
-    return Split(strings, ids, [PART] * len(rows), facts)
+    return Split(*_strings_and_ids(terminology, rows), ["test"] * len(rows), facts)
 
 
 def names_of(terminology: Terminology, curies: Iterable[str]) -> NDArray[np.int64]:

@@ -1,8 +1,4 @@
-"""Reading SSSOM/TSV mapping files: for merging terminologies by what others have mapped.
-
-Read: subject_id, subject_label, predicate_id, object_id, predicate_modifier, confidence, and of the metadata
-curie_map, mapping_set_id, mapping_set_version, license and, where they are no columns, subject_type and object_type.
-"""
+"""Reading SSSOM/TSV mapping files: for merging terminologies by what others have mapped."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ class SssomFile:
 
     @classmethod
     def open(cls, path: Path) -> SssomFile:
-        """Read the metadata."""
         block, number = SssomHeader(path), 0
         for number, line in textio.streamed(path):
             if not line.startswith("#"):
@@ -79,7 +74,6 @@ class SssomHeader:
     _open_at: int = 0
 
     def add(self, number: int, line: str) -> None:
-        """Take a line that begins with #."""
         line = line.rstrip("\r\n")
         bare = line[1:].strip()
         if self._open:
@@ -105,7 +99,6 @@ class SssomHeader:
         of[entry[2]] = value.strip("'\"")
 
     def end(self) -> None:
-        """Take note that there are no more lines."""
         if self._open:
             raise self._no_yaml(f"{self._open[0]} is opened and not closed", self._open_at, self._open)
 
@@ -116,7 +109,9 @@ class SssomHeader:
             raise self._no_yaml(f"no value begins with {value[0]}", number, line)
 
     def _no_yaml(self, why: str, number: int, line: str) -> InputError:
-        return InputError(f"the metadata are no YAML: {why}", file=self.file, line=number, value=line, remedy=REMEDY)
+        return InputError(
+            f"the metadata are not valid YAML: {why}", file=self.file, line=number, value=line, remedy=REMEDY
+        )
 
 
 def is_closed(value: str) -> bool:
@@ -184,15 +179,15 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     return mapping_set
 
 
-def _add(found: MappingSet, file: SssomFile, line: int, slots: dict[str, str], rejects: Rejects) -> None:
+def _add(mapping_set: MappingSet, file: SssomFile, line: int, slots: dict[str, str], rejects: Rejects) -> None:
     cells = {name: slots.get(name, "").strip() for name in (*NEEDED, "predicate_modifier", "confidence")}
     if NO_TERM in (cells["object_id"], cells["subject_id"]):
-        found.dropped["mappings to no term"] += 1
+        mapping_set.dropped["mappings to no term"] += 1
         return
     if not cells["subject_id"] or not cells["object_id"]:
         literal = any(slots.get(name) == LITERAL for name in TYPES)
         if literal:
-            found.dropped["mappings of strings without an id"] += 1
+            mapping_set.dropped["mappings of strings without an id"] += 1
         else:
             rejects.add("a mapping without subject_id or object_id", file=file.path, line=line)
         return
@@ -213,4 +208,4 @@ def _add(found: MappingSet, file: SssomFile, line: int, slots: dict[str, str], r
         return
     subject, predicate, object_ = curies
     label = slots.get("subject_label", "").strip()
-    found.mappings.append(Mapping(subject, predicate, object_, modifier == "not", confidence, label))
+    mapping_set.mappings.append(Mapping(subject, predicate, object_, modifier == "not", confidence, label))

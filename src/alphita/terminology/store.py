@@ -100,7 +100,7 @@ class Concept:
 
 
 if TYPE_CHECKING:
-    from alphita.terminology.writing import save as save
+    from alphita.terminology.model import save as save
 
 KIND = "terminology"
 REMEDY = "import it again: alphita terminology import …"
@@ -114,9 +114,9 @@ def load_terminology(path: Path | str) -> Terminology:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    # `save` lives in `writing`, which imports polars; who only opens a terminology need not wait for that.
+    # `save` lives in `model`, which imports polars; who only opens a terminology need not wait for that.
     if name == "save":
-        from alphita.terminology.writing import save
+        from alphita.terminology.model import save
 
         return save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -180,7 +180,7 @@ class Terminology:
             (len(self._head_offsets), len(self.concept_ids) + 1),
             (int(self._head_offsets[-1]), len(self.triples)),
         ]
-        if any(found != wanted for found, wanted in lengths):
+        if any(length != wanted for length, wanted in lengths):
             raise ValueError("its files do not fit together")
 
     @property
@@ -230,8 +230,8 @@ class Terminology:
     def _suggestion(self, curie: str) -> str | None:
         near = bisect.bisect_left(range(self.n_concepts), curie, key=self.concept_id)
         around = [self.concept_id(row) for row in range(max(0, near - 20), min(self.n_concepts, near + 20))]
-        found = difflib.get_close_matches(curie, around, n=1, cutoff=0.0)
-        return f"did you mean {found[0]!r}?" if found else None
+        matches = difflib.get_close_matches(curie, around, n=1, cutoff=0.0)
+        return f"did you mean {matches[0]!r}?" if matches else None
 
     # --- strings -----------------------------------------------------------------------------------------------------
 
@@ -337,10 +337,9 @@ class Terminology:
     def _closure(self, row: int, step: Callable[[int], Int32]) -> Int32:
         seen, waiting = {int(row)}, [int(row)]
         while waiting:
-            for found in step(waiting.pop()).tolist():
-                if found not in seen:
-                    seen.add(found)
-                    waiting.append(found)
+            new = set(step(waiting.pop()).tolist()) - seen
+            seen |= new
+            waiting += new
         seen.discard(int(row))
         return np.array(sorted(seen), np.int32)
 
@@ -392,7 +391,9 @@ class Terminology:
             semantic_types=self.semantic_types_of(row),
             parents=self._ids(self.parents(row)),
             children=self._ids(self.children(row)),
-            relations=self._named(self.outgoing(row)),
+            relations=[
+                (self.relation_labels[label], self.concept_id(tail)) for _, label, tail in self.outgoing(row).tolist()
+            ],
             xrefs=[(entry["predicate"], entry["object"]) for entry in self._side_rows("xrefs", row)],
             alt_ids=_column(aliases, "alias").take(pa.array(by_concept[first:last])).to_pylist(),
             replaced_by=[entry["object"] for entry in replacements if entry["predicate"] == "replaced_by"],
@@ -409,9 +410,6 @@ class Terminology:
 
     def _ids(self, rows: Iterable[int]) -> list[str]:
         return [self.concept_id(row) for row in rows]
-
-    def _named(self, triples: Int32) -> list[tuple[str, str]]:
-        return [(self.relation_labels[label], self.concept_id(tail)) for _, label, tail in triples.tolist()]
 
     def _side_rows(self, name: str, row: int) -> list[dict[str, Any]]:
         table = self._table(name)

@@ -21,12 +21,11 @@ from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
 from alphita.terminology.languages import among
 from alphita.terminology.loaders import _files
-from alphita.terminology.model import Tables
+from alphita.terminology.model import SIDE_TABLES, Tables
 from alphita.terminology.store import Terminology
 
-# Tables that hold facts of a concept, and those of them with a language.
-FACTS = ("terms", "definitions", "semantic_types", "xrefs", "properties", "replacements", "aliases")
-WITH_LANGUAGE = ("terms", "definitions")
+# Tables of facts of a concept.
+FACTS = ("terms", *SIDE_TABLES, "aliases")
 # Those that a source is chosen among; what a concept is, and which ids lead to it, stays whoever says so.
 OF_SOURCES = ("terms", "definitions", "xrefs", "properties", "relations")
 
@@ -39,14 +38,9 @@ _COMMENT = re.compile(r"(?:^|\s+)#.*")
 class SubsetChoice:
     """What to keep; an empty choice keeps everything.
 
-    Attributes:
-        sources: the concepts that are of these sources or have a term from them; their terms, definitions, relations,
-            cross-references and properties from these sources or from a distributor that hands the concept on.
-        languages: BCP-47 tags; "en" takes "en-GB" too. Concepts left without a term are left out.
-        semantic_types: names or codes.
-        descendants_of: CURIEs; these concepts and all below them.
-        listed: CURIEs, or None for no list.
-        retired: keep retired concepts.
+    Sources keep the concepts that are theirs or have a term from them, with their terms, definitions, relations,
+    cross-references and properties from these sources, or from a distributor that hands the concept on. The language
+    "en" takes "en-GB" too; concepts left without a term are left out. Semantic types are names or codes.
     """
 
     sources: Collection[str] = ()
@@ -61,22 +55,23 @@ def subset(terminology: Terminology, choice: SubsetChoice) -> Tables:
     """Return the part of a terminology that was chosen."""
     tables = reading.tables_of(terminology)
     dropped: Counter[str] = Counter()
-    kept = np.ones(terminology.n_concepts, bool)
+    n, kept = terminology.n_concepts, np.ones(terminology.n_concepts, bool)
     if choice.semantic_types:
-        kept &= _of_types(tables, choice.semantic_types, terminology.n_concepts)
+        kept &= _of_types(tables, choice.semantic_types, n)
     if choice.descendants_of:
-        kept &= _below(terminology, choice.descendants_of)
+        roots = [terminology.resolve(root) for root in choice.descendants_of]
+        kept &= _marked(n, [row for root in roots for row in (root, *terminology.descendants(root))])
     if choice.listed is not None:
-        kept &= _marked(terminology.n_concepts, [terminology.resolve(curie) for curie in choice.listed])
+        kept &= _marked(n, [terminology.resolve(curie) for curie in choice.listed])
     if not choice.retired:
         kept &= ~np.asarray(terminology.retired)
-    had_terms = _marked(terminology.n_concepts, tables.terms["concept"].to_numpy())
+    had_terms = _marked(n, tables.terms["concept"].to_numpy())
     if choice.sources:
         kept &= _of_sources(tables, choice.sources, dropped)
     if choice.languages:
         _keep_languages(tables, choice.languages, dropped)
     if choice.sources or choice.languages:
-        has_terms = _marked(terminology.n_concepts, tables.terms["concept"].to_numpy())
+        has_terms = _marked(n, tables.terms["concept"].to_numpy())
         kept &= has_terms | ~had_terms
     return _restricted(tables, kept, dropped)
 
@@ -86,7 +81,8 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
     rows: dict[str, int] = {}
     first = True
     for number, line in _files.lines(path, "utf-8", rejects):
-        cell = _COMMENT.sub("", _first_cell(line))
+        cells = textio.line_cells(line, "\t" if "\t" in line else ",")
+        cell = _COMMENT.sub("", cells[0].strip() if cells else "")
         if not cell:
             continue
         if prefixes.parse_curie(cell) is not None:
@@ -101,11 +97,6 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
     return list(known)
 
 
-def _first_cell(line: str) -> str:
-    cells = textio.line_cells(line, "\t" if "\t" in line else ",")
-    return cells[0].strip() if cells else ""
-
-
 def _of_types(tables: Tables, names: Collection[str], n: int) -> NDArray[np.bool_]:
     frame = tables.semantic_types.select(
         "concept", pl.col("semantic_type").cast(pl.String), pl.col("code").cast(pl.String)
@@ -114,14 +105,6 @@ def _of_types(tables: Tables, names: Collection[str], n: int) -> NDArray[np.bool
     _check("semantic type", names, known)
     chosen = frame.filter(pl.col("semantic_type").is_in(list(names)) | pl.col("code").is_in(list(names)))
     return _marked(n, chosen["concept"].to_numpy())
-
-
-def _below(terminology: Terminology, roots: Iterable[str]) -> NDArray[np.bool_]:
-    rows: list[int] = []
-    for root in roots:
-        row = terminology.resolve(root)
-        rows += [row, *terminology.descendants(row).tolist()]
-    return _marked(terminology.n_concepts, rows)
 
 
 def _of_sources(tables: Tables, names: Collection[str], dropped: Counter[str]) -> NDArray[np.bool_]:
@@ -160,7 +143,7 @@ def _keep_languages(tables: Tables, names: Collection[str], dropped: Counter[str
     known = {str(name) for name in tables.terms["language"].unique()}
     _check("language", [name for name in names if not among(known, [name])], known)
     tags = among(known, names)
-    for name in WITH_LANGUAGE:
+    for name in ("terms", "definitions"):
         chosen = pl.col("language").cast(pl.String).is_in(tags)
         _filter(tables, name, chosen, f"{name} of other languages", dropped)
 
@@ -197,7 +180,7 @@ def _restricted(tables: Tables, kept: NDArray[np.bool_], dropped: Counter[str]) 
 def _moved(frame: pl.DataFrame, columns: tuple[str, ...], place: NDArray[np.int32]) -> pl.DataFrame:
     rows = {name: place[frame[name].to_numpy()] for name in columns}
     inside = np.logical_and.reduce([places >= 0 for places in rows.values()])
-    return frame.with_columns(pl.Series(name, found) for name, found in rows.items()).filter(inside)
+    return frame.with_columns(pl.Series(name, places) for name, places in rows.items()).filter(inside)
 
 
 def _marked(n: int, rows: Iterable[int] | NDArray[np.integer]) -> NDArray[np.bool_]:

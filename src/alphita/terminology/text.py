@@ -1,8 +1,6 @@
 """Cleaning: the form in which two strings are compared, indexed and held out.
 
-Small pure functions, each with a name; an index lists the names of those it used. They must not destroy meaning:
-"type 1" and "type 2", "factor V" and "factor X", "+/-", "Rh-" and "Rh+", "10⁹" and "109" stay apart. All rules in
-`DEFAULT_RULES` together are idempotent: cleaning a clean string changes nothing.
+Rules must not destroy meaning: "type 1" and "type 2", "+/-", "Rh-" and "Rh+", "10⁹" and "109" stay apart.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def numbers(string: str) -> str:
     """Keep apart what NFKC would run together: "10⁹" becomes "10^9", "1½" becomes "1 1/2"."""
     if string.isascii():
         return string
-    string = _SUPERSCRIPT.sub(lambda found: "^" + found[0], string)
+    string = _SUPERSCRIPT.sub(lambda match: "^" + match[0], string)
     return _FRACTION.sub(" ", string)
 
 
@@ -111,18 +109,7 @@ RULES: dict[str, Callable[[str], str]] = {
     rule.__name__: rule
     for rule in (ignorable, control, numbers, nfkc, quotes, dashes, lowercase, hyphens, spaces, ends, strip_accents)
 }
-DEFAULT_RULES: tuple[str, ...] = (
-    "ignorable",
-    "control",
-    "numbers",
-    "nfkc",
-    "quotes",
-    "dashes",
-    "lowercase",
-    "hyphens",
-    "spaces",
-    "ends",
-)
+DEFAULT_RULES: tuple[str, ...] = tuple(name for name in RULES if name != "strip_accents")
 
 
 def clean(string: str, rules: Iterable[str] = DEFAULT_RULES) -> str:

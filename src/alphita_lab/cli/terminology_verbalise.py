@@ -16,8 +16,8 @@ from alphita.options import option
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
+    from alphita_lab.verbalisation.definitions import Withheld
     from alphita_lab.verbalisation.texts import Texts
-    from alphita_lab.verbalisation.withheld import Withheld
 
 DESCRIPTION = "description"
 SHOWN = ("definitions", "descriptions", "generated definitions")  # the kinds of text, in their order
@@ -52,7 +52,8 @@ def verbalise(spec: VerbaliseSpec) -> None:
     """Write texts that describe concepts: definitions, descriptions, generated definitions."""
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita_lab.verbalisation import generation, texts, withheld
+    from alphita_lab.verbalisation import generation, texts
+    from alphita_lab.verbalisation.definitions import Withheld
 
     output, prompts = spec.output, spec.prompts
     if spec.price and prompts is None:
@@ -102,7 +103,7 @@ def verbalise(spec: VerbaliseSpec) -> None:
                 defined = told_of(defining)
             except InputError:  # there is no text of these kinds
                 defined = None
-        hidden = withheld.Withheld(held_out.cleaned, pairs, terminology.n_concepts)
+        hidden = Withheld(held_out.cleaned, pairs, terminology.n_concepts)
         _ask(terminology, defined, hidden, prompts, prices)
 
 

@@ -1,9 +1,7 @@
-"""Definitions made fit to train on: tidied, and set aside where they would teach letters instead of meaning.
+"""Definitions made fit to train on: tidied, and dropped where they would teach letters instead of meaning.
 
-A concept's text is trained to lie near its names and far from those of other concepts. A definition that only repeats
-the name ("Cold. A disease named cold.") is matched by its letters, so it is dropped. For the same reason the subject
-goes from one that begins with it: of "Seizure is a sudden discharge ..." remains "A sudden discharge ...". A name
-further inside is part of what is said and stays, as does a definition that shares words with the name.
+One that only repeats the name ("Cold. A disease named cold.") is matched by its letters, so it is dropped. For the same
+reason the subject goes: of "Seizure is a sudden discharge ..." remains "A sudden discharge ...".
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,60 @@ from alphita.terminology.languages import speaks
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita_lab.verbalisation.withheld import Withheld, split, words
 
-FEWEST_WORDS = 3
+# --- what no text may show -------------------------------------------------------------------------------------------
+
+# Scripts that write no spaces between words: each sign is a word of its own.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+
+
+def words(string: str) -> list[str]:
+    """Return the words of a string, cleaned; punctuation is none, so that "Type-2 (adult)" is type, 2, adult."""
+    return split(clean(string))
+
+
+def split(cleaned: str) -> list[str]:
+    """Return the words of a string that is cleaned already."""
+    return _WORD.findall(cleaned)
+
+
+class Withheld:
+    """Held-out strings, and (p, 2) rows of concepts whose triples must not show, in whatever direction."""
+
+    def __init__(self, strings: Collection[str], pairs: NDArray[np.integer[Any]] | None, n_concepts: int) -> None:
+        self._strings: set[str] = set()
+        lengths: dict[str, set[int]] = {}
+        for string in strings:
+            if parts := words(string):
+                self._strings.add(" ".join(parts))
+                lengths.setdefault(parts[0], set()).add(len(parts))
+        self._lengths = {first: sorted(numbers) for first, numbers in lengths.items()}
+        self._n = n_concepts
+        self._pairs = np.empty(0, np.int64) if pairs is None else np.unique(self._coded(pairs[:, 0], pairs[:, 1]))
+
+    def is_in(self, text: str) -> bool:
+        """Say whether a held-out string stands in `text`, as whole words, whatever the case and punctuation."""
+        if not self._strings:
+            return False
+        words_of_text = words(text)
+        return any(
+            " ".join(words_of_text[place : place + length]) in self._strings
+            for place, word in enumerate(words_of_text)
+            for length in self._lengths.get(word, ())
+        )
+
+    def joins(self, heads: NDArray[np.int32], tails: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Say for each of (m,) heads and tails whether they are a held-out pair, in either order."""
+        return np.isin(self._coded(heads, tails), self._pairs)
+
+    def _coded(self, heads: NDArray[np.integer[Any]], tails: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        return np.minimum(heads, tails).astype(np.int64) * self._n + np.maximum(heads, tails)
+
+
+# --- definitions -----------------------------------------------------------------------------------------------------
+
+MIN_WORDS = 3
 MAX_CHARACTERS = 1_000
 ROWS = 65_536  # read at a time
 
@@ -102,16 +152,16 @@ def tidy(text: str) -> str:
 
 def repeats(text: str, names: Collection[str]) -> bool:
     """Say whether `text` holds only the words of one name, whole names, and words that say nothing."""
-    told = [_singular(word) for word in words(text)]
-    said = {word for word in told if word not in _FILLER}
+    text_words = [_singular(word) for word in words(text)]
+    content = {word for word in text_words if word not in _FILLER}
     parts = [[_singular(word) for word in split(name)] for name in names]
-    if not said or any(said <= set(name) for name in parts):
+    if not content or any(content <= set(name) for name in parts):
         return True
-    if not said <= {word for name in parts for word in name}:
+    if not content <= {word for name in parts for word in name}:
         return False
     for name in sorted(filter(None, parts), key=len, reverse=True):
-        told = _without(told, name)
-    return all(word in _FILLER for word in told)
+        text_words = _without(text_words, name)
+    return all(word in _FILLER for word in text_words)
 
 
 def without_subject(text: str, names: Collection[str]) -> str:
@@ -123,7 +173,7 @@ def without_subject(text: str, names: Collection[str]) -> str:
         forms = {clean(form) for whole in wholes for form in (whole, _ASIDE.sub("", whole))}
         if any(form in names or (form[-1:] == "s" and form[:-1] in names) for form in forms):
             rest = text[match.end() :].strip()
-            return rest[:1].upper() + rest[1:] if len(words(rest)) >= FEWEST_WORDS else text
+            return rest[:1].upper() + rest[1:] if len(words(rest)) >= MIN_WORDS else text
     return text
 
 
@@ -139,23 +189,23 @@ def fit(text: str, names: list[str], withheld: Withheld, kind: str, counts: Coun
     """Return a concept's definition as it is trained on, or None; what was done to it is counted."""
     tidied = tidy(text)
     cleaned = {clean(name) for name in names}
-    told = without_subject(tidied, cleaned)
-    if told != tidied:
+    definition = without_subject(tidied, cleaned)
+    if definition != tidied:
         counts[f"{kind}: began with the concept's name, which was taken off"] += 1
-    length = len(words(told))
-    if length and repeats(told, cleaned):
+    length = len(words(definition))
+    if length and repeats(definition, cleaned):
         counts[f"{kind}: repeats the name"] += 1
         return None
-    if length < FEWEST_WORDS:
-        counts[f"{kind}: fewer than {FEWEST_WORDS} words"] += 1
+    if length < MIN_WORDS:
+        counts[f"{kind}: fewer than {MIN_WORDS} words"] += 1
         return None
-    if len(told) > MAX_CHARACTERS:
+    if len(definition) > MAX_CHARACTERS:
         counts[f"{kind}: cut to {MAX_CHARACTERS:,} characters"] += 1
-        told = shortened(told, MAX_CHARACTERS)
-    if withheld.is_in(told):
+        definition = shortened(definition, MAX_CHARACTERS)
+    if withheld.is_in(definition):
         counts[f"{kind}: holds a held-out string"] += 1
         return None
-    return told
+    return definition
 
 
 def definitions(
@@ -211,30 +261,24 @@ def _fit_all(
 ) -> tuple[NDArray[np.int32], list[str]]:
     concepts: list[int] = []
     texts: list[str] = []
-    for batch in _batches(rows):
+    while batch := list(itertools.islice(rows, ROWS)):
         known, places = np.unique(np.array([concept for concept, _ in batch], np.int64), return_inverse=True)
         names = names_of(terminology, known)
         for (concept, text), place in zip(batch, places.tolist(), strict=True):
-            told = fit(text, names[place], withheld, kind, counts)
-            if told is not None:
+            definition = fit(text, names[place], withheld, kind, counts)
+            if definition is not None:
                 concepts.append(concept)
-                texts.append(told)
+                texts.append(definition)
     return np.array(concepts, np.int32), texts
 
 
-def _batches(rows: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    while batch := list(itertools.islice(rows, ROWS)):
-        yield batch
-
-
-def _without(told: list[str], name: list[str]) -> list[str]:
-    """Return the words without the occurrences of a name."""
+def _without(text_words: list[str], name: list[str]) -> list[str]:
     left: list[str] = []
     place = 0
-    while place < len(told):
-        if told[place : place + len(name)] == name:
+    while place < len(text_words):
+        if text_words[place : place + len(name)] == name:
             place += len(name)
         else:
-            left.append(told[place])
+            left.append(text_words[place])
             place += 1
     return left

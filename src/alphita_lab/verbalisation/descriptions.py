@@ -1,12 +1,8 @@
-"""Descriptions: sentences made of a concept's parents, semantic types and relations by the templates.
+"""Descriptions: English sentences made of a concept's parents, semantic types and relations by the templates.
 
-"A kind of heart disease that has the symptom dyspnea and is found in heart valve." They are English, and tell other
-concepts by their first English name. The concept itself is never named: no fact is told whose other concept has one
-of its own names. What is drawn follows from the seed, the concept's id and its facts, not from the rest of the
-terminology.
-
-Siblings of which only the parent is known get the same description; these are kept and counted, for a parent's name is
-what such a text teaches. A loss over batches should not take an equal text for a negative.
+"A kind of heart disease that has the symptom dyspnea and is found in heart valve." The concept itself is never named.
+What is drawn follows from the seed, the concept's id and its facts alone. Siblings of which only the parent is known
+get the same description: a loss over batches should not take an equal text for a negative.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from numpy.typing import NDArray
 
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita_lab.verbalisation.withheld import Withheld
+from alphita_lab.verbalisation.definitions import Withheld
 
 MAX_FACTS = 4
 MAX_PARENTS = 2
@@ -135,43 +131,43 @@ def tell(
     """Yield at most `most` sentences, each of other facts and of at most four."""
     parents, types = draws.some(parents, most * MAX_PARENTS), draws.some(types, most)
     attributes = draws.some(attributes, most * MAX_FACTS)
-    told: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
+    used: set[tuple[frozenset[str], str | None, frozenset[tuple[str, str]]]] = set()
     place = 0
     for number in range(most):
         above = _turn(parents, number * MAX_PARENTS, 1 + draws.below(MAX_PARENTS))
         kind = types[number % len(types)] if types and (not above or draws.below(2)) else None
         room = MAX_FACTS - len(above) - (kind is not None)
         # The first one tells as much as there is room for.
-        said = _turn(attributes, place, room if number == 0 else 1 + draws.below(room))
-        place += len(said)
-        facts = (frozenset(above), kind, frozenset(said))
-        if facts not in told:
-            told.add(facts)
-            yield _sentence(draws, above, kind, said)
+        chosen = _turn(attributes, place, room if number == 0 else 1 + draws.below(room))
+        place += len(chosen)
+        facts = (frozenset(above), kind, frozenset(chosen))
+        if facts not in used:
+            used.add(facts)
+            yield _sentence(draws, above, kind, chosen)
 
 
 def _sentence(draws: _Draws, parents: list[str], kind: str | None, attributes: list[tuple[str, str]]) -> str:
     phrases = templates()
     clauses: list[str] = []
     if parents:
-        opening = draws.one(phrases.parents).replace("{names}", _listed(parents))
+        opening = draws.choose(phrases.parents).replace("{names}", _listed(parents))
         if kind is not None:
-            clauses.append(draws.one(phrases.type_clauses).replace("{names}", kind))
+            clauses.append(draws.choose(phrases.type_clauses).replace("{names}", kind))
     elif kind is not None:
-        opening = draws.one(phrases.types).replace("{names}", kind)
+        opening = draws.choose(phrases.types).replace("{names}", kind)
     else:
-        opening = draws.one(phrases.nothing)
+        opening = draws.choose(phrases.nothing)
     tails: dict[str, list[str]] = {}
     for label, name in attributes:
         tails.setdefault(label, []).append(name)
     for label, names in tails.items():
-        clauses.append(draws.one(_phrasings(label)).replace("{names}", _listed(names)))
-    return opening + (draws.one(phrases.joiners) + _listed(clauses) if clauses else "") + "."
+        clauses.append(draws.choose(_phrasings(label) or []).replace("{names}", _listed(names)))
+    return opening + (draws.choose(phrases.joiners) + _listed(clauses) if clauses else "") + "."
 
 
 @functools.cache
-def _phrasings(label: str) -> list[str]:
-    return templates().of_relation(label) or []
+def _phrasings(label: str) -> list[str] | None:
+    return templates().of_relation(label)
 
 
 def _listed(parts: list[str]) -> str:
@@ -192,14 +188,12 @@ class _Draws:
         self._left: list[int] = []
 
     def below(self, n: int) -> int:
-        """Draw from 0 to n - 1."""
         if not self._left:
             block = hashlib.blake2b(f"{self._key}{next(self._blocks)}".encode()).digest()
             self._left = [int.from_bytes(block[place : place + 4], "big") for place in range(0, len(block), 4)]
         return self._left.pop() % n
 
-    def one(self, values: list[T]) -> T:
-        """Draw one of `values`."""
+    def choose(self, values: list[T]) -> T:
         return values[self.below(len(values))]
 
     def some(self, values: list[T], most: int) -> list[T]:
@@ -234,7 +228,7 @@ class _Facts:
     ) -> None:
         triples = _between(terminology.triples, start, end)
         labels = terminology.relation_labels
-        phrased = np.array([_is_told(label) for label in labels], bool)
+        phrased = np.array([_phrasings(label) is not None for label in labels], bool)
         is_parent = np.zeros(len(labels), bool)
         is_parent[terminology.parent_relations] = True
         # The parents first, under one number whatever their relation; labels are in order in every terminology.
@@ -243,32 +237,30 @@ class _Facts:
 
         heads, relations, tails = triples.T
         live = ~terminology.retired[heads] & (heads != tails) & (is_parent | phrased)[relations]
+
+        def count(keep: NDArray[np.bool_], why: str) -> NDArray[np.bool_]:
+            if not keep.all():
+                counts[f"description: facts not told: {why}"] += int((~keep).sum())
+            return keep
+
         triples = triples[live]
-        triples = self._keep(triples, named[triples[:, 2]] >= 0, "their other concept has no English name", counts)
-        triples = self._keep(triples, ~withheld.joins(triples[:, 0], triples[:, 2]), "held out", counts)
+        triples = triples[count(named[triples[:, 2]] >= 0, "their other concept has no English name")]
+        triples = triples[count(~withheld.joins(triples[:, 0], triples[:, 2]), "held out")]
 
         concepts, which = np.unique(triples[:, 2], return_inverse=True)
         strings = terminology.terms.column("string").take(named[concepts]).to_pylist()
         fit = np.array([not withheld.is_in(string) for string in strings], bool)
-        own = _own_keys(terminology, start, end)
-        asked = triples[:, 0].astype(np.int64) * terminology.n_keys + terminology.term_key[named[triples[:, 2]]]
-        is_own = np.isin(asked, own)
-        for keep, why in ((fit[which], "the name holds a held-out string"), (~is_own, "the concept's own name")):
-            if not keep.all():
-                counts[f"description: facts not told: {why}"] += int((~keep).sum())
-        kept = fit[which] & ~is_own
+        terms = slice(int(terminology.concept_terms[start]), int(terminology.concept_terms[end]))
+        own = terminology.term_concept[terms].astype(np.int64) * terminology.n_keys + terminology.term_key[terms]
+        keys = triples[:, 0].astype(np.int64) * terminology.n_keys + terminology.term_key[named[triples[:, 2]]]
+        is_own = np.isin(keys, own)
+        kept = count(fit[which], "the name holds a held-out string") & count(~is_own, "the concept's own name")
         self._names = [string.replace("_", " ") for string in strings]
         rows = np.stack([triples[:, 0] - start, rank[triples[:, 1]], which.astype(np.int32)], 1)[kept]
         rows = rows[np.lexsort(rows.T[::-1])]
         self._rows = rows[np.r_[True, (rows[1:] != rows[:-1]).any(1)]] if len(rows) else rows
         self._offsets = np.searchsorted(self._rows[:, 0].copy(), np.arange(end - start + 1)).tolist()
         self._types = _types(terminology, start, end, own, withheld)
-
-    @staticmethod
-    def _keep(triples: NDArray[np.int32], keep: NDArray[np.bool_], why: str, counts: Counter[str]) -> NDArray[np.int32]:
-        if not keep.all():
-            counts[f"description: facts not told: {why}"] += int((~keep).sum())
-        return triples[keep]
 
     def of(self, place: int) -> tuple[list[str], list[str], list[tuple[str, str]]]:
         """Return the parents, semantic types and attributes of the concept of row `start` + `place`."""
@@ -282,22 +274,12 @@ class _Facts:
         return parents, self._types.get(place, []), attributes
 
 
-@functools.cache
-def _is_told(label: str) -> bool:
-    return templates().of_relation(label) is not None
-
-
 def _between(triples: NDArray[np.int32], start: int, end: int) -> NDArray[np.int32]:
     """Return the triples whose heads are `start` to `end` - 1; they are sorted by head, and not all are read."""
     first, last = (
         bisect.bisect_left(range(len(triples)), row, key=lambda place: int(triples[place, 0])) for row in (start, end)
     )
     return np.array(triples[first:last])
-
-
-def _own_keys(terminology: Terminology, start: int, end: int) -> NDArray[np.int64]:
-    terms = slice(int(terminology.concept_terms[start]), int(terminology.concept_terms[end]))
-    return terminology.term_concept[terms].astype(np.int64) * terminology.n_keys + terminology.term_key[terms]
 
 
 def _types(
@@ -310,10 +292,10 @@ def _types(
     names = table.column("semantic_type").slice(first, last - first).to_pylist()
     keys = {name: terminology.find_key(clean(name)) for name in set(names) if not withheld.is_in(name)}
     taken = set(own[np.isin(own % terminology.n_keys, [key for key in keys.values() if key is not None])].tolist())
-    found: dict[int, set[str]] = {}
+    types: dict[int, set[str]] = {}
     for concept, name in zip(concepts[first:last].tolist(), names, strict=True):
         if name in keys and not terminology.retired[concept]:
             key = keys[name]
             if key is None or concept * terminology.n_keys + key not in taken:
-                found.setdefault(concept - start, set()).add(name)
-    return {place: sorted(kinds) for place, kinds in found.items()}
+                types.setdefault(concept - start, set()).add(name)
+    return {place: sorted(kinds) for place, kinds in types.items()}

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
-from alphita_lab.verbalisation.definitions import tidy
+from alphita_lab.verbalisation.definitions import Withheld, tidy
 from alphita_lab.verbalisation.descriptions import readable, templates
-from alphita_lab.verbalisation.withheld import Withheld
 
 MAX_NAMES = 8
 MAX_NEIGHBOURS = 8
@@ -82,11 +81,11 @@ def prompts(
             yield terminology.concept_id(int(row)), text
 
 
-def write_prompts(found: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
+def write_prompts(prompts: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
     """Write prompts as JSONL {"concept_id", "prompt"}, whole or not at all; return how many."""
     count = 0
     with artefact.atomic_file(path, "w", force=force) as file:
-        for concept_id, text in found:
+        for concept_id, text in prompts:
             file.write(json.dumps({"concept_id": concept_id, "prompt": text}, ensure_ascii=False) + "\n")
             count += 1
     return count

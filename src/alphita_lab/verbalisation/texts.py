@@ -1,10 +1,6 @@
-"""The texts of concepts, whatever their kind: written definitions, descriptions from the graph, generated definitions.
+"""The texts of concepts: written definitions, descriptions from the graph, generated definitions.
 
-    from alphita_lab.verbalisation.texts import verbalise
-    texts = verbalise(terminology, exclude=split.cleaned, held_out=split.triple_pairs(terminology))
-
-A definition that several concepts share is right for each of them and would be a false negative of the others, so it
-is left out. What was left out, and why, is counted.
+A definition that several concepts share would be a false negative of the others, so it is left out and counted.
 """
 
 from __future__ import annotations
@@ -22,11 +18,12 @@ from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita_lab.verbalisation.definitions import definitions, generated_definitions
+from alphita_lab.verbalisation.definitions import Withheld, definitions, generated_definitions
 from alphita_lab.verbalisation.descriptions import descriptions as describe
-from alphita_lab.verbalisation.withheld import Withheld
 
 KINDS = ("definition", "description", "generated")
+# A kind, the concepts' rows, their texts.
+Kind = tuple[str, NDArray[np.int32], list[str]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def verbalise(
         raise UsageError(f"give some of the kinds {list(KINDS)}, and no negative number of descriptions")
     withheld = Withheld(exclude, held_out, terminology.n_concepts)
     counts: Counter[str] = Counter()
-    texts_of_kinds: list[tuple[str, NDArray[np.int32], list[str]]] = []
+    texts_of_kinds: list[Kind] = []
     if "definition" in kinds:
         texts_of_kinds.append(("definition", *definitions(terminology, languages, withheld, counts)))
     if "generated" in kinds and generated is not None:
@@ -87,25 +84,28 @@ def verbalise(
         if shared := int((_owners(*described)[0] > 1).sum()):
             counts["description: kept though another concept has the same"] = shared
         texts_of_kinds.append(("description", *described))
-    texts = _in_order(texts_of_kinds, counts)
-    if not len(texts):
+    concepts = np.concatenate([np.empty(0, np.int32), *(rows for _, rows, _ in texts_of_kinds)])
+    places = [np.full(len(rows), KINDS.index(kind), np.uint8) for kind, rows, _ in texts_of_kinds]
+    numbers = np.concatenate([np.empty(0, np.uint8), *places])
+    strings = [string for _, _, texts in texts_of_kinds for string in texts]
+    if not strings:
         raise InputError(
             f"no concept has a text of the kinds asked for ({', '.join(kinds)})",
             file=terminology.path,
             remedy="take descriptions too (they need relations or semantic types), or bring generated definitions",
         )
-    return texts
+    order = np.lexsort([numbers, concepts])
+    strings = [strings[place] for place in order.tolist()]
+    return Texts(concepts[order], strings, numbers[order], dict(sorted(counts.items())))
 
 
-def _distinct(
-    found: list[tuple[str, NDArray[np.int32], list[str]]], counts: Counter[str]
-) -> list[tuple[str, NDArray[np.int32], list[str]]]:
+def _distinct(kinds: list[Kind], counts: Counter[str]) -> list[Kind]:
     """Leave out texts that a concept has twice, and those that several concepts have, over all kinds given."""
-    concepts = np.concatenate([np.empty(0, np.int32), *(rows for _, rows, _ in found)])
-    owners, again = _owners(concepts, [string for _, _, texts in found for string in texts])
+    concepts = np.concatenate([np.empty(0, np.int32), *(rows for _, rows, _ in kinds)])
+    owners, again = _owners(concepts, [string for _, _, texts in kinds for string in texts])
     kept = []
     start = 0
-    for kind, rows, texts in found:
+    for kind, rows, texts in kinds:
         part = slice(start, start := start + len(rows))
         shared = owners[part] > 1
         repeated = again[part] & ~shared
@@ -127,13 +127,3 @@ def _owners(concepts: NDArray[np.int32], strings: Sequence[str]) -> tuple[NDArra
     again = np.ones(len(strings), bool)
     again[first] = False
     return np.bincount(pairs >> 32)[which], again
-
-
-def _in_order(found: list[tuple[str, NDArray[np.int32], list[str]]], counts: Counter[str]) -> Texts:
-    concepts = np.concatenate([np.empty(0, np.int32), *(rows for _, rows, _ in found)])
-    places = [np.full(len(rows), KINDS.index(kind), np.uint8) for kind, rows, _ in found]
-    kinds = np.concatenate([np.empty(0, np.uint8), *places])
-    strings = [string for _, _, texts in found for string in texts]
-    order = np.lexsort([kinds, concepts])
-    strings = [strings[place] for place in order.tolist()]
-    return Texts(concepts[order], strings, kinds[order], dict(sorted(counts.items())))

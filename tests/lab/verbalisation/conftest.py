@@ -13,6 +13,7 @@ from alphita.terminology import store
 from alphita.terminology.loaders import table
 from alphita.terminology.store import Terminology
 
+HERE = Path(__file__).parent
 COLUMNS = ("id", "term", "language", "scope", "semantic_type", "definition", "parent", "retired")
 Make = Callable[..., Terminology]
 

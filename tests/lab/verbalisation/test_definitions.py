@@ -7,42 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alphita.terminology.text import clean
 from alphita_lab.verbalisation import definitions
-from alphita_lab.verbalisation.definitions import fit, repeats, shortened, tidy, without_subject
-from alphita_lab.verbalisation.withheld import Withheld
+from alphita_lab.verbalisation.definitions import Withheld, fit, repeats, shortened, tidy, without_subject, words
+from tests.lab.verbalisation.conftest import HERE
+from tests.terminology.conftest import cases
 
 NOTHING = Withheld((), None, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "tidied"),
-    [
-        ("  A sudden\n\tpain. ", "A sudden pain."),
-        ("A sudden pain. [PMID:123, TST:ab]", "A sudden pain."),
-        ("A sudden pain[WP].", "A sudden pain."),
-        ("A sudden pain. [WP,modified].", "A sudden pain."),
-        ("A part of a leg [Automatically generated definition].", "A part of a leg."),
-        ("A pain [1] that stays [2,3].", "A pain that stays."),
-        ("A pain. References: Someone 1998; Other 2001.", "A pain."),
-        ("A pain of the back. PMID: 123, 456", "A pain of the back."),
-        ("A pain of the back (PMID:123).", "A pain of the back."),
-        ("A pain of the back. https://example.org/x", "A pain of the back."),
-        ("A pain of the back. See also http://example.org/a b.", "A pain of the back."),
-        ("A pain (See Figure 2 of PMID:12) of the back.", "A pain of the back."),
-        ("A pain of the back. (From A Book of Pains, 27th ed)", "A pain of the back."),
-        ("A pain of the back. (Writer, Some Journal, 1998; 3:4)", "A pain of the back."),
-        ("A pain of the back. (NCI)", "A pain of the back."),
-        ("<p>A pain &amp; an <b>ache</b></p>", "A pain & an ache"),
-        ('"A pain of the back."', "A pain of the back."),
-        ("A pain that located_in the back.", "A pain that located in the back."),
-        # What only looks like a marker stays.
-        ("Calcium [Ca2+] is low (below 2 mmol, that is).", "Calcium [Ca2+] is low (below 2 mmol, that is)."),
-        ("The ratio is 1:2 (or <5 in 2019).", "The ratio is 1:2 (or <5 in 2019)."),
-        ("A dietary energy source: fat.", "A dietary energy source: fat."),
-        ("Wait ...", "Wait ..."),
-        ("[PMID:123]", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "tidied"), cases("tidied.tsv", HERE))
 def test_tidy(text, tidied):
     assert tidy(text) == tidied
 
@@ -52,45 +26,14 @@ def test_tidying_twice_changes_nothing_more(text):
     assert tidy(tidy(text)) == tidy(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "leaks"),
-    [
-        ("Cold", ["cold"], True),
-        ("Cold. A disease named cold.", ["cold"], True),
-        ("A cold of the head.", ["head cold"], True),
-        ("Head colds.", ["head cold"], True),
-        ("Head cold, also called coryza.", ["head cold", "coryza"], True),
-        ("Coryza. Head cold.", ["head cold", "coryza"], True),
-        # The words of several names, but of none of them the whole.
-        ("Swelling of the upper eyelid", ["blepharal swelling", "thick upper eyelid", "edema of eyelid"], False),
-        ("A cold that comes with fever.", ["cold"], False),
-        ("An infection of the nose.", ["cold"], False),
-        ("A disorder.", ["cold"], True),
-    ],
-)
+@pytest.mark.parametrize(("text", "names", "leaks"), cases("repeats.tsv", HERE))
 def test_what_repeats_the_name(text, names, leaks):
-    assert repeats(text, names) is leaks
+    assert repeats(text, names.split("|")) is bool(leaks)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("Seizure is a sudden discharge of neurons.", "A sudden discharge of neurons."),
-        ("A seizure is a sudden discharge of neurons.", "A sudden discharge of neurons."),
-        ("Seizures are sudden discharges of neurons.", "Sudden discharges of neurons."),
-        ("Seizure (SZ) refers to a sudden discharge.", "A sudden discharge."),
-        ("SEIZURE: a sudden discharge.", "A sudden discharge."),
-        ("Seizure - a sudden discharge.", "A sudden discharge."),
-        ("Seizure. A sudden discharge.", "A sudden discharge."),
-        ("Fit (of the brain) is defined as a sudden discharge.", "A sudden discharge."),
-        ("A seizure. It is a sudden discharge.", "A seizure. It is a sudden discharge."),
-        ("Seizure is bad.", "Seizure is bad."),
-        ("Seizures of sleep are sudden discharges.", "Seizures of sleep are sudden discharges."),
-        ("This is a seizure of the brain.", "This is a seizure of the brain."),
-    ],
-)
-def test_the_subject_is_taken_off(text, told):
-    assert without_subject(text, {"seizure", "fit (of the brain)"}) == told
+@pytest.mark.parametrize(("text", "rest"), cases("subjects.tsv", HERE))
+def test_the_subject_is_taken_off(text, rest):
+    assert without_subject(text, {"seizure", "fit (of the brain)"}) == rest
 
 
 def test_shortened():
@@ -136,3 +79,31 @@ def test_small_batches_give_the_same(small, monkeypatch):
     assert parts[1] == whole[1]
     assert parts[0].tolist() == whole[0].tolist() == sorted(whole[0].tolist())
     assert len(whole[1]) == 4
+
+
+# --- what no text may show -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("held_out", "text", "found"), cases("withheld.tsv", HERE))
+def test_whole_words(held_out, text, found):
+    assert Withheld({clean(held_out)}, None, 1).is_in(text) is bool(found)
+
+
+def test_words_are_cleaned():
+    assert words("Type-2 (ADULT), 10⁹") == ["type", "2", "adult", "10", "9"]
+
+
+LETTERS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), max_size=7).map(" ".join)
+
+
+@given(st.sets(LETTERS, max_size=4), LETTERS)
+def test_against_a_search_of_each_string(held_out, text):
+    expected = any(f" {string} " in f" {text} " for string in held_out if string)
+    assert Withheld(held_out, None, 1).is_in(text) is expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6), st.integers(0, 5), st.integers(0, 5))
+def test_pairs_in_either_order(pairs, head, tail):
+    withheld = Withheld((), np.array(pairs, np.int32).reshape(-1, 2), 6)
+    found = withheld.joins(np.array([head], np.int32), np.array([tail], np.int32))
+    assert found.tolist() == [(head, tail) in pairs or (tail, head) in pairs]

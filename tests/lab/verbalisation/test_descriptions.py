@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita_lab.verbalisation import descriptions as module
+from alphita_lab.verbalisation.definitions import Withheld
 from alphita_lab.verbalisation.descriptions import descriptions, readable, shape, tell, templates
-from alphita_lab.verbalisation.withheld import Withheld
+from tests.lab.verbalisation.conftest import HERE
+from tests.terminology.conftest import cases
 
 NOTHING = Withheld((), None, 100)
 
@@ -25,24 +27,7 @@ def told(terminology, most=3, seed=0, withheld=NOTHING, counts=None):
     return found
 
 
-@pytest.mark.parametrize(
-    ("label", "words", "kind"),
-    [
-        ("has_phenotype", "has phenotype", "verb"),
-        ("hasFindingSite", "has finding site", "verb"),
-        ("RO:adjacent_to", "adjacent to", "preposition"),
-        ("positively_regulates", "positively regulates", "verb"),
-        ("Finding site (attribute)", "finding site", "noun"),
-        ("diagnosis", "diagnosis", "noun"),
-        ("contraindications", "contraindications", "noun"),
-        ("active_ingredients", "active ingredients", "noun"),
-        ("Routes of use", "routes of use", "noun"),
-        ("surrounds", "surrounds", "verb"),
-        ("may-be-treated-by", "may be treated by", "verb"),
-        ("in_some_place", "in some place", "preposition"),
-        ("IDO:0000664", "", "code"),
-    ],
-)
+@pytest.mark.parametrize(("label", "words", "kind"), cases("labels.tsv", HERE))
 def test_any_label_is_made_readable(label, words, kind):
     assert readable(label) == words
     assert shape(words) == kind

@@ -11,7 +11,8 @@ import pytest
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita_lab.verbalisation import generation
 from alphita_lab.verbalisation.generation import generate, read_generated, wrong
-from tests.terminology.conftest import read_rejects
+from tests.lab.verbalisation.conftest import HERE
+from tests.terminology.conftest import cases, read_rejects
 
 ASKED = [(f"T:{number:02}", f"prompt {number}") for number in range(1, 8)]
 
@@ -118,23 +119,9 @@ def test_empty_long_and_refused_answers_are_set_aside_and_counted(tmp_path):
     assert generate(again, ASKED, output) == {"answered": 6, "answered before": 1}
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        ("A pain in the neck.", None),
-        ("Sorrow that lasts.", None),
-        ("None of the teeth are there.", None),
-        ("I-cell disease is a storage disease.", None),
-        ("As an AI language model, I cannot.", "a refusal"),
-        ("I don’t know this concept.", "a refusal"),
-        ('"UNKNOWN"', "a refusal"),
-        ("N/A", "a refusal"),
-        ("\n", "empty"),
-        ("x" * 1501, "longer than 1,500 characters"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "problem"), cases("answers.tsv", HERE))
 def test_wrong_answers(answer, problem):
-    assert wrong(answer) == problem
+    assert wrong(answer) == (problem or None)
 
 
 def test_half_an_emoji_costs_no_answer(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 from alphita.errors import InputError, UsageError
 from alphita_lab.verbalisation import prompts as module
+from alphita_lab.verbalisation.definitions import Withheld
 from alphita_lab.verbalisation.prompts import estimate, prompt, prompts, read_prompts, write_prompts
-from alphita_lab.verbalisation.withheld import Withheld
 
 
 def fields(text: str) -> dict[str, str]:

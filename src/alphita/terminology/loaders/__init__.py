@@ -1,11 +1,4 @@
-"""Loaders: one file a format; its name is the word on the command line.
-
-Each module has
-
-- `DESCRIPTION: str`, one line for `--help`;
-- `Options`, a `Config` of what can be chosen (every option has a default that works);
-- `recognises(seen) -> dict | None`: whether a file or folder is of this format, from a first look at it; see `Loader`;
-- `load(paths, options, rejects) -> Tables`.
+"""Loaders: one file a format; its name is the word on the command line, `Loader` what each of them offers.
 
 A bad row goes to `rejects` with its file and line and never ends the work; a file that is not of the format at all, or
 from which nothing can be read, raises `InputError`. What a format has and a loader leaves out on purpose is counted in
@@ -31,24 +24,22 @@ PLUGINS = Group("alphita.loaders", ("DESCRIPTION", "Options", "recognises", "loa
 
 
 class Loader(Protocol):
-    """What every module of this folder offers."""
+    """What every module of this folder offers: a line for `--help`, and options that all have a default that works."""
 
     DESCRIPTION: str
     Options: type[Config]
 
     def recognises(self, seen: Look) -> dict[str, str] | None:
-        """Return the options with which `load` reads what was seen, or None: it is not of this format.
+        """Return the options with which `load` reads what was seen, or None if it is not of this format.
 
         It goes by content where `load` does, and by the files' names where `load` needs them. No file is read beyond
-        its first 64 KB, but workbooks. What recognises is not to take what another loader reads better: two that do are
-        an error in `detect`, which asks `products` and `table` only about what is no other's. A format that only adds
-        to a terminology has an option `onto`, and recognises its files all the same.
+        its first 64 KB, but workbooks. It must not take what another loader reads better: two that recognise a file are
+        an error in `detect`, which asks `products` and `table` only about what no other loader takes. A format that
+        only adds to a terminology has an option `onto`, and recognises its files all the same.
 
         Raises:
             InputError: it is of this format, and cannot be read as it was given; the remedy says what to give.
         """
         ...
 
-    def load(self, paths: Sequence[Path], options: Config, rejects: Rejects) -> Tables:
-        """Read the files into tables."""
-        ...
+    def load(self, paths: Sequence[Path], options: Config, rejects: Rejects) -> Tables: ...

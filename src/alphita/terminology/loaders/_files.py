@@ -12,7 +12,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 GZIP, ZIP = "gzip", "zip"
-GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PK\x03\x04"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_WHOLE_BYTES = 2**30
-ZIP_MAGIC = b"PK\x03\x04"
+# A longer line is not from a terminology; reading stops there.
+MAX_LINE_BYTES = 16 * 2**20
+BLOCK_BYTES = 8 * 2**20
+_LINES_AT_ONCE = 50_000
+# The number of the first line, and whole lines, each ended by a line feed.
+Block = tuple[int, str]
 # As UMLS calls its archives, too.
 ZIP_SUFFIXES = (".zip", ".nlm")
 
@@ -47,7 +53,6 @@ def open_bytes(path: Path, *, may_be_empty: bool = False) -> IO[bytes]:
 
 
 def read_block(file: IO[bytes], path: Path | str, size: int) -> bytes:
-    """Read up to `size` bytes; b"" at the end."""
     with reading(path):
         return file.read(size)
 
@@ -81,22 +86,18 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The file's own name, without folders and without ".gz"."""
         return (self.inside or self.path.name).rpartition("/")[2].removesuffix(".gz")
 
     @property
     def place(self) -> str:
-        """How it is named in rejects and errors."""
         return f"{self.path}/{self.inside}" if self.inside else str(self.path)
 
     @property
     def packing(self) -> str:
-        """How it is packed, if it is."""
         return ZIP if self.inside else GZIP
 
     @contextmanager
     def open(self, *, may_be_empty: bool = False) -> Iterator[IO[bytes]]:
-        """Open it for reading; gzip is unpacked."""
         with reading(self.place, packing=self.packing), ExitStack() as opened:
             if not self.inside:
                 yield opened.enter_context(open_bytes(self.path, may_be_empty=may_be_empty))
@@ -115,34 +116,34 @@ class Member:
 
 def members(paths: Sequence[Path]) -> list[Member]:
     """Return the files that the paths mean: those of a folder and its folders, of a zip archive, or the file itself."""
-    members_found: list[Member] = []
+    files: list[Member] = []
     for path in map(Path, paths):
         if path.is_fifo():
-            problem = "this is a pipe, and what is imported is read several times"
+            problem = "this is a pipe, and the import reads its input several times"
             raise InputError(problem, file=path, remedy="save it to a file first")
         if path.is_dir():
             for file in sorted(path.rglob("*")):
                 if file.is_file() and not file.name.startswith("."):
-                    members_found += _expanded(file)
+                    files += _expanded(file)
         else:
-            members_found += _expanded(path, must_exist=True)
-    return list(dict.fromkeys(members_found))
+            files += _expanded(path, must_exist=True)
+    return list(dict.fromkeys(files))
 
 
 def chosen(paths: Sequence[Path], endings: tuple[str, ...], dropped: Counter[str]) -> list[Member]:
     """Return the files to read: those named themselves, and of a folder or zip archive those whose names end so."""
-    found: list[Member] = []
+    chosen_files: list[Member] = []
     for path in map(Path, paths):
-        there = members([path])
-        wanted = (
-            there if there == [Member(path)] else [member for member in there if member.name.lower().endswith(endings)]
-        )
+        files = members([path])
+        wanted = files
+        if files != [Member(path)]:
+            wanted = [member for member in files if member.name.lower().endswith(endings)]
         if not wanted:
-            names = [member.name for member in there[:5]]
+            names = [member.name for member in files[:5]]
             raise InputError(f"no file in it ends in {' or '.join(endings)}; it has {names}", file=path)
-        dropped.update(f"file {member.name}" for member in there if member not in wanted)
-        found += wanted
-    return found
+        dropped.update(f"file {member.name}" for member in files if member not in wanted)
+        chosen_files += wanted
+    return chosen_files
 
 
 def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
@@ -161,15 +162,32 @@ def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
 
 
 def source(file: Path | Member, *, name: str, version: str | None = None, licence: str | None = None) -> dict[str, Any]:
-    """Return a manifest's entry for a source file."""
     member = file if isinstance(file, Member) else Member(file)
     shown = "/".join(filter(None, (member.path.name, member.inside)))
     sha256 = artefact.hash_file(member.path)
     return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}
 
 
+def sources(read: Sequence[Member], name: str, version: Callable[[Member], str | None]) -> list[dict[str, Any]]:
+    """Return the manifest's entries: one a file on disk, whatever was read of an archive."""
+    first: dict[Path, Member] = {}
+    for member in read:
+        first.setdefault(member.path, member)
+    return [source(path, name=name, version=version(member)) for path, member in first.items()]
+
+
+def release_date(member: Member) -> str | None:
+    """Return the date in a file's name, such as sct2_Concept_Snapshot_INT_20250101.txt, or None."""
+    dates = re.findall(r"(?<!\d)((?:19|20)\d{6})(?!\d)", member.name)
+    return dates[-1] if dates else None
+
+
+def _endless_line(place: str, line: int | None) -> InputError:
+    return InputError("a line of more than 16 MB: this is not a text file of the format", file=place, line=line)
+
+
 def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -> Iterator[bytes]:
-    """Yield what a file is read in anew, in blocks of whole lines, each ended by a line feed."""
+    """Yield the pieces of a file cut at the ends of lines, each block ended by a line feed."""
     rest, number = b"", 1
     for piece in pieces:
         if end := piece.rfind(b"\n") + 1:
@@ -178,27 +196,19 @@ def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -
             number += piece.count(b"\n") if counted else 0
         rest += piece[end:]
         if len(rest) > MAX_LINE_BYTES:
-            problem = "a line of more than 16 MB: this is not a text file of the format"
-            raise InputError(problem, file=place, line=number if counted else None)
+            raise _endless_line(place, number if counted else None)
     if rest:
         yield rest + b"\n"
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Tell whether some bytes are UTF-8."""
     try:
         return raw.isascii() or bool(raw.decode())
     except UnicodeDecodeError:
         return False
 
 
-# A line longer than this is not of a terminology; reading stops growing there.
-MAX_LINE_BYTES = 16 * 2**20
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
 def check_encoding(encoding: str) -> str:
-    """Return the codec's own name."""
     try:
         return codecs.lookup(encoding).name
     except LookupError:
@@ -212,10 +222,8 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
     if encoding.startswith(("utf-16", "utf-32")):
         yield from _wide_lines(member, encoding, rejects)
         return
-    number = 0
     with member.open() as opened:
-        for raw in _lines(opened, member):
-            number += 1
+        for number, raw in enumerate(_raw_lines(opened, member), 1):
             if number == 1:
                 if raw.startswith(UTF16):
                     raise InputError(
@@ -227,14 +235,13 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
                 yield number, line.rstrip("\r\n")
 
 
-def _lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
+def _raw_lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
     number = 0
     while True:
         with reading(member.place, number or None, packing=member.packing):
             raw = file.readline(MAX_LINE_BYTES)
         if len(raw) == MAX_LINE_BYTES:
-            problem = "a line of more than 16 MB: this is not a text file of the format"
-            raise InputError(problem, file=member.place, line=number + 1)
+            raise _endless_line(member.place, number + 1)
         if not raw:
             return
         # Bytes are split at LF, CRLF and CR alone.
@@ -256,7 +263,6 @@ def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tup
 
 
 def no_text(raw: bytes, encoding: str) -> str:
-    """Return why a line is no text, or ""."""
     if b"\0" in raw:
         return "a NUL byte in the line"
     try:
@@ -267,19 +273,13 @@ def no_text(raw: bytes, encoding: str) -> str:
 
 
 def _decoded(raw: bytes, number: int, member: Member, encoding: str, rejects: Rejects) -> str | None:
-    """Return a line as text; None: it is none, and reported."""
+    """Return a line as text; report a line that is none and return None."""
     problem = no_text(raw, encoding)
     if not problem:
         return raw.decode(encoding)
     remedy = "; name the right one: encoding=latin-1, say" if b"\0" not in raw else ""
-    shown = raw[:100].decode("ascii", "replace")
-    rejects.add(problem + remedy, file=member.place, line=number, value=shown)
+    rejects.add(problem + remedy, file=member.place, line=number, value=raw[:100].decode("ascii", "replace"))
     return None
-
-
-BLOCK_BYTES = 8 * 2**20
-_LINES_AT_ONCE = 50_000
-Block = tuple[int, str]
 
 
 class Split:
@@ -336,8 +336,8 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
             except UnicodeDecodeError:
                 text = "\0"
             if "\0" in text:
-                found = enumerate(raw.replace(b"\r\n", b"\n").split(b"\n")[:-1], number)
-                texts = ((at, _decoded(line, at, member, encoding, rejects)) for at, line in found)
+                numbered_lines = enumerate(raw.replace(b"\r\n", b"\n").split(b"\n")[:-1], number)
+                texts = ((at, _decoded(line, at, member, encoding, rejects)) for at, line in numbered_lines)
                 yield from _joined((at, line) for at, line in texts if line is not None)
             else:
                 yield number, text
@@ -367,7 +367,6 @@ def _next_block(file: IO[bytes], member: Member) -> bytes:
 
 
 def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[Block]:
-    """Put lines that follow one another into blocks."""
     lines = iter(lines)
     while some := list(islice(lines, _LINES_AT_ONCE)):
         start = 0

@@ -1,7 +1,4 @@
-"""A first look at a file or folder, by which a loader recognises what it can read.
-
-It is taken once for all loaders: the names of the files, and how each of them begins.
-"""
+"""A first look at a file or folder, taken once for all loaders: the names of the files, and the beginning of each."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ from pathlib import Path
 from typing import IO
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files, _table_rows
+from alphita.terminology.loaders import _files, _tables
 from alphita.terminology.loaders._files import Member
 
 HEAD_BYTES = 64 * 1024
-# No release has so many; a home folder has.
+# More than any release has; a home folder has more.
 MAX_FILES = 10_000
 _LINE_END = re.compile(r"\r{0,2}\n|\r")
-# A text has none, or a few by mistake.
-_NULS_OF_TEXT = 1 / 1000
+# The share of NUL bytes above which a file is binary; a text has none, or a few by mistake.
+_MAX_NULS = 1 / 1000
 
 
 class Beginning(Member):
@@ -53,7 +50,7 @@ class Beginning(Member):
     @property
     def is_binary(self) -> bool:
         """Whether it is no text."""
-        return not self.settings and self.head.count(0) > _NULS_OF_TEXT * len(self.head)
+        return not self.settings and self.head.count(0) > _MAX_NULS * len(self.head)
 
     @functools.cached_property
     def text(self) -> str:
@@ -72,19 +69,19 @@ class Beginning(Member):
     @property
     def is_table_file(self) -> bool:
         """Whether it is a workbook by its name, or a Parquet file: their rows are no text, and are read as a whole."""
-        return _table_rows.is_workbook(self) or self.head.startswith(_table_rows.PARQUET_MAGIC)
+        return _tables.is_workbook(self) or self.head.startswith(_tables.PARQUET_MAGIC)
 
-    def opened(self) -> _table_rows.Table | None:
+    def opened(self) -> _tables.Table | None:
         """Open it as loaders of tables do, a CSV or TSV file with its first rows alone; None: it is no table."""
-        format_ = _table_rows.Format("", '"', self.settings.get("encoding", "utf-8"), "")
+        format_ = _tables.Format(**self.settings)
         if self.is_table_file:
-            return _table_rows.opened(Member(self.path, self.inside), format_, Rejects(None), fractions=True)
-        is_table = any(sign in self.first_line for sign in _table_rows.DELIMITERS)
-        return _table_rows.opened(self, format_, Rejects(None)) if is_table else None
+            return _tables.opened(Member(self.path, self.inside), format_, Rejects(None), fractions=True)
+        is_table = any(sign in self.first_line for sign in _tables.DELIMITERS)
+        return _tables.opened(self, format_, Rejects(None)) if is_table else None
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; none where it is no table. For errors see `opened`."""
+        """The names of the columns; none where it is no table."""
         table = self.opened()
         return () if table is None else tuple(table.names)
 
@@ -105,16 +102,14 @@ class Look:
         """Return the files that a loader would read: the one that was given, or those whose names end so."""
         return [file for file in self.members if self.is_file or file.name.lower().endswith(endings)]
 
-    def settings(
-        self, is_it: Callable[[Beginning], bool], endings: tuple[str, ...], *, told: bool = True
-    ) -> dict[str, str] | None:
-        """Return the options for the first of those files, if they are `told` by it; None where there is none."""
-        file = self.first(is_it, endings)
-        return None if file is None else file.settings if told else {}
-
     def first(self, is_it: Callable[[Beginning], bool], endings: tuple[str, ...] = ("",)) -> Beginning | None:
         """Return the first of those files for which `is_it` holds."""
         return next((file for file in self.among(endings) if is_it(file)), None)
+
+    def settings(self, is_it: Callable[[Beginning], bool], endings: tuple[str, ...]) -> dict[str, str] | None:
+        """Return the options for the first of those files; None where there is none."""
+        file = self.first(is_it, endings)
+        return None if file is None else file.settings
 
 
 def look(path: Path) -> Look:

@@ -9,7 +9,6 @@ holds ROBOT's template, which states the language; and where nobody translated, 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, shorten
 from alphita.terminology import languages, model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -73,24 +72,16 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     base, columns = reading.open_base(options.onto, "babelon"), Columns(rejects)
     reader = _Reader(options, columns)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
-    tables = reading.tables_of(base)
-    _Adder(base, columns).add(reader.found)
-    frames = columns.frames()
-    tables.terms = reading.added(tables.terms, frames["terms"])
-    tables.definitions = reading.added(tables.definitions, frames["definitions"])
-    tables.sources += sources
-    tables.dropped = dict(Counter(tables.dropped) + columns.dropped)
-    return tables
+    _Adder(base, columns).add(reader.translations)
+    return _columns.added_to(base, columns, sources)
 
 
 def _header(lines: Iterator[tuple[int, str]]) -> tuple[int, list[str]]:
     """Return the line of the header and the names in it; no names where there is none."""
-    first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
-    return (
-        (0, [])
-        if first is None
-        else (first[0], [name.lower().replace(" ", "_") for name in textio.tab_cells(first[1])])
-    )
+    for number, line in lines:
+        if line.strip() and not line.startswith("#"):
+            return number, [name.lower().replace(" ", "_") for name in textio.tab_cells(line)]
+    return 0, []
 
 
 @dataclass
@@ -104,10 +95,10 @@ class _Translation:
     language: str
     status: str
     scope: str | None
-    label: bool = False
-    synonym_type: str = ""
-    reference: str = ""
-    from_synonyms: bool = False
+    label: bool
+    synonym_type: str
+    reference: str
+    from_synonyms: bool
 
 
 class _Reader:
@@ -115,10 +106,9 @@ class _Reader:
 
     def __init__(self, options: Options, columns: Columns) -> None:
         self.options, self.columns = options, columns
-        self.found: list[_Translation] = []
+        self.translations: list[_Translation] = []
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.member, self.columns.file = member, member.place
         lines = _files.lines(member, self.options.encoding, self.columns.rejects)
         place, header = _header(lines)
@@ -133,8 +123,6 @@ class _Reader:
         else:
             self._synonyms(rows)
         return _files.source(member, name=member.name.split(".")[0], version=version)
-
-    # --- Babelon -----------------------------------------------------------------------------------------------------
 
     def _babelon(self, rows: Iterator[tuple[int, dict[str, str]]]) -> str | None:
         version = None
@@ -172,19 +160,16 @@ class _Reader:
             return "machine"
         return status
 
-    # --- tables of synonyms ------------------------------------------------------------------------------------------
-
     def _synonyms(self, rows: Iterator[tuple[int, dict[str, str]]]) -> None:
         scope, language, separator = "exact", "", "|"
         for line, row in rows:
             if row["subject_id"] == "ID":
                 template = _TEMPLATE.fullmatch(row["translation_value"])
                 if template is None or template[1] not in SYNONYMS:
-                    self.columns.refuse(
-                        "not a ROBOT template of synonyms", line, "translation_value", row["translation_value"]
-                    )
-                    continue
-                scope, language, separator = SYNONYMS[template[1]], template[2] or "", template[3] or "|"
+                    problem = "not a ROBOT template of synonyms"
+                    self.columns.refuse(problem, line, "translation_value", row["translation_value"])
+                else:
+                    scope, language, separator = SYNONYMS[template[1]], template[2] or "", template[3] or "|"
                 continue
             language = row.get("translation_language") or language or self._own_language(line)
             status = self._synonym_status(row, line)
@@ -197,12 +182,8 @@ class _Reader:
         named = _NAMED.fullmatch(self.member.name)
         language = self.options.language or (named[1] if named else "")
         if not language:
-            raise InputError(
-                "nothing states the language of these synonyms",
-                file=self.member.place,
-                line=line,
-                remedy="name it: --set language=fr, say",
-            )
+            problem, remedy = "nothing states the language of these synonyms", "name it: --set language=fr, say"
+            raise InputError(problem, file=self.member.place, line=line, remedy=remedy)
         return language
 
     def _synonym_status(self, row: dict[str, str], line: int) -> str | None:
@@ -210,8 +191,6 @@ class _Reader:
             if row.get(column, "") in (*STATUSES, NOT_TRANSLATED):
                 return self._status(row[column], row.get("translator_expertise", ""), line)
         return self.options.status
-
-    # --- both --------------------------------------------------------------------------------------------------------
 
     def _translation(
         self,
@@ -225,34 +204,22 @@ class _Reader:
         label: bool = False,
         from_synonyms: bool = False,
     ) -> None:
-        concept = prefixes.normalize(row["subject_id"])
+        concept, tag = prefixes.normalize(row["subject_id"]), languages.normalize(language)
         limit = model.MAX_TEXT_CHARACTERS if scope is None else model.MAX_TERM_CHARACTERS
         if not concept:
             self.columns.refuse("a row without subject_id", line, "subject_id", None)
-        elif (tag := languages.normalize(language)) is None:
+        elif tag is None:
             self.columns.refuse(languages.UNKNOWN, line, "translation_language", language)
         elif string in EMPTY:
-            self.columns.refuse(
-                "no translation, though its status says that there is one", line, "translation_value", string
-            )
+            problem = "no translation, though its status says that there is one"
+            self.columns.refuse(problem, line, "translation_value", string)
         elif problem := model.too_long(string, limit):
             self.columns.refuse(problem, line, "translation_value", string)
         else:
-            self.found.append(
-                _Translation(
-                    self.member.place,
-                    line,
-                    concept,
-                    string,
-                    tag,
-                    status,
-                    scope,
-                    label,
-                    row.get("synonym_type", ""),
-                    row.get("translator") or row.get("contributor") or "",
-                    from_synonyms,
-                )
-            )
+            kind = row.get("synonym_type", "")
+            reference = row.get("translator") or row.get("contributor") or ""
+            facts = (concept, string, tag, status, scope, label, kind, reference, from_synonyms)
+            self.translations.append(_Translation(self.member.place, line, *facts))
 
 
 class _Adder:
@@ -268,11 +235,12 @@ class _Adder:
         best: dict[tuple[int, str, str, bool], _Translation] = {}
         for entry in translations:
             row = rows.get(entry.concept)
+            self.columns.file = entry.file
             if row is None:
-                self.columns.rejects.add(
-                    "no concept has this id", file=entry.file, line=entry.line, field="subject_id", value=entry.concept
-                )
-            elif self._is_wanted(row, entry):
+                self.columns.refuse("no concept has this id", entry.line, "subject_id", entry.concept)
+            elif reason := self._reason_to_drop(row, entry):
+                self.columns.dropped[reason] += 1
+            else:
                 key = (row, entry.language, entry.string, entry.scope is None)
                 if (other := best.get(key)) is not None:
                     self.columns.dropped["repeated rows"] += 1
@@ -282,85 +250,60 @@ class _Adder:
         named: set[tuple[int, str]] = set()
         # A better label of another file comes before the one read first.
         for (row, *_), entry in sorted(best.items(), key=lambda item: _rank(item[1])):
+            identifier = self.base.concept_id(row)
+            source, code = prefixes.parse_curie(identifier) or ("", identifier)
+            common = {"language": entry.language, "source": source, "reference": entry.reference or None}
+            self.columns.file = entry.file
             if entry.scope is None:
-                self._definition(row, entry)
-            else:
-                self._term(row, entry, named)
+                self.columns.put("definitions", entry.line, concept=str(row), text=entry.string, **common)
+                continue
+            kind = re.split(r"[#/]", entry.synonym_type)[-1]
+            self.columns.put(
+                "terms",
+                entry.line,
+                concept=str(row),
+                string=entry.string,
+                scope=entry.scope,
+                preferred=self._is_preferred(row, entry, named),
+                type=model.term_type(kind),
+                status=entry.status,
+                code=code,
+                term_type=kind or None,
+                **common,
+            )
 
-    def _is_wanted(self, row: int, entry: _Translation) -> bool:
+    def _reason_to_drop(self, row: int, entry: _Translation) -> str:
         if entry.scope is None:
             # A definition has no status, so what a machine wrote could not be told from the rest.
-            if entry.status == "machine":
-                self.columns.dropped["machine-translated definitions"] += 1
-                return False
-            return True
+            return "machine-translated definitions" if entry.status == "machine" else ""
         known = self._terms(row)
         if any(term["language"] == entry.language and term["string"] == entry.string for term in known):
-            self.columns.dropped["terms that the terminology has"] += 1
-            return False
-        if not entry.from_synonyms:
-            return True  # a label may well be the same word in both languages; its status says that it was translated
-        cleaned = clean(entry.string)
-        if any(term["language"] != entry.language and term["cleaned"] == cleaned for term in known):
-            self.columns.dropped["synonyms left untranslated"] += 1
-            return False
-        return True
+            return "terms that the terminology has"
+        # A label may well be the same word in both languages; its status says that it was translated.
+        if entry.from_synonyms:
+            cleaned = clean(entry.string)
+            if any(term["language"] != entry.language and term["cleaned"] == cleaned for term in known):
+                return "synonyms left untranslated"
+        return ""
 
     def _terms(self, row: int) -> list[dict[str, Any]]:
         """Return string, language, preferred, status and cleaned string of the base's terms of a concept."""
         if row not in self._known:
-            start, end = (int(place) for place in self.base.concept_terms[row : row + 2])
-            columns = self.base.terms.select(["string", "language", "preferred", "status"])
-            terms = columns.slice(start, end - start).to_pylist()
+            terms = _columns.terms_of(self.base, row, "string", "language", "preferred", "status")
             self._known[row] = [term | {"cleaned": clean(term["string"])} for term in terms]
         return self._known[row]
 
-    def _term(self, row: int, entry: _Translation, named: set[tuple[int, str]]) -> None:
-        known = self._terms(row)
+    def _is_preferred(self, row: int, entry: _Translation, named: set[tuple[int, str]]) -> bool:
+        known, key = self._terms(row), (row, entry.language)
         # The name that is shown must stay the base's own, so a translation is preferred only beside a safe one.
         safe = bool(known) and known[0]["preferred"] and known[0]["status"] == "official"
-        taken = (row, entry.language) in named or any(
-            term["preferred"] and term["language"] == entry.language for term in known
-        )
-        preferred = entry.label and safe and not taken
-        if entry.label and (row, entry.language) in named:
+        taken = any(term["preferred"] and term["language"] == entry.language for term in known)
+        if entry.label and key in named:
             self.columns.dropped["further labels of a concept, kept as synonyms"] += 1
+        preferred = entry.label and safe and not taken and key not in named
         if preferred:
-            named.add((row, entry.language))
-        kind = re.split(r"[#/]", entry.synonym_type)[-1]
-        prefix, code = self._source(row)
-        self.columns.add(
-            "terms",
-            concept=str(row),
-            string=entry.string,
-            language=entry.language,
-            scope=entry.scope,
-            preferred=preferred,
-            type=model.term_type(kind),
-            status=entry.status,
-            source=prefix,
-            code=code,
-            term_type=kind or None,
-            reference=entry.reference or None,
-            file=entry.file,
-            line=entry.line,
-        )
-
-    def _definition(self, row: int, entry: _Translation) -> None:
-        self.columns.add(
-            "definitions",
-            concept=str(row),
-            text=entry.string,
-            language=entry.language,
-            source=self._source(row)[0],
-            reference=entry.reference or None,
-            file=entry.file,
-            line=entry.line,
-        )
-
-    def _source(self, row: int) -> tuple[str, str]:
-        identifier = self.base.concept_id(row)
-        return prefixes.parse_curie(identifier) or ("", identifier)
+            named.add(key)
+        return preferred
 
 
 def _rank(entry: _Translation) -> tuple[int, bool, bool, int, str]:

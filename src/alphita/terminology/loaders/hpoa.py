@@ -22,7 +22,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -43,21 +43,10 @@ ASPECTS = {
     "H": "has_past_medical_history",
 }
 ONSET = "HP:0003674"
-# HPO's terms of frequency, and what share of the patients each stands for at least.
-FREQUENCIES = {
-    "HP:0040280": "obligate",
-    "HP:0040281": "very_frequent",
-    "HP:0040282": "frequent",
-    "HP:0040283": "occasional",
-    "HP:0040284": "very_rare",
-    "HP:0040285": "excluded",
-}
-_SHARES = {
-    "obligate": Fraction(1),
-    "very_frequent": Fraction(80, 100),
-    "frequent": Fraction(30, 100),
-    "occasional": Fraction(5, 100),
-}
+# HPO's terms of frequency, from HP:0040280 on, and the share of the patients from which each holds.
+_WORDS = ("obligate", "very_frequent", "frequent", "occasional", "very_rare", "excluded")
+FREQUENCIES = {f"HP:{number:07}": word for number, word in enumerate(_WORDS, 40280)}
+_SHARES = dict(zip(_WORDS, (Fraction(1), Fraction(80, 100), Fraction(30, 100), Fraction(5, 100)), strict=False))
 _RATIO = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _CURIE = re.compile(r"[^\s:]+:\S+")
@@ -87,14 +76,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     base, columns = reading.open_base(options.onto, "hpoa"), Columns(rejects)
     reader = _Reader(options, columns)
     sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, columns.dropped)]
-    tables = reading.tables_of(base)
-    _Adder(base, options, columns).add(reader.found)
-    frames = columns.frames()
-    for name in ("concepts", "terms", "relations", "properties"):
-        setattr(tables, name, reading.added(getattr(tables, name), frames[name]))
-    tables.sources += sources
-    tables.dropped = dict(Counter(tables.dropped) + columns.dropped)
-    return tables
+    _Adder(base, options, columns).add(reader.annotations)
+    return _columns.added_to(base, columns, sources)
 
 
 def _header(lines: Iterator[tuple[int, str]], remarks: dict[str, str]) -> tuple[int, list[str]]:
@@ -126,10 +109,9 @@ class _Reader:
 
     def __init__(self, options: Options, columns: Columns) -> None:
         self.options, self.columns = options, columns
-        self.found: list[_Annotation] = []
+        self.annotations: list[_Annotation] = []
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.columns.file = member.place
         lines = _files.lines(member, self.options.encoding, self.columns.rejects)
         remarks: dict[str, str] = {}
@@ -144,52 +126,42 @@ class _Reader:
 
     def _row(self, line: int, row: dict[str, str]) -> None:
         disease, term = prefixes.normalize(row["databaseid"]), prefixes.normalize(row["hpoid"])
-        aspect = row.get("aspect", "") or "P"
-        for field, value in (("database_id", disease), ("hpo_id", term)):
-            if not _CURIE.fullmatch(value) or len(value) > 1000:
-                self.columns.refuse("not an id such as OMIM:154700", line, field, value)
+        aspect, name, qualifier = row.get("aspect", "") or "P", row["diseasename"], row.get("qualifier", "")
+        for field, value, problem in (
+            ("database_id", disease, _wrong_id(disease)),
+            ("hpo_id", term, _wrong_id(term)),
+            ("qualifier", qualifier, "" if qualifier in ("", "NOT") else "the qualifier must be NOT or nothing"),
+            ("aspect", aspect, "" if aspect in ASPECTS else f"unknown aspect; it must be one of {[*ASPECTS]}"),
+            ("disease_name", name, model.too_long(name)),
+        ):
+            if problem:
+                self.columns.refuse(problem, line, field, value)
                 return
-        if row.get("qualifier", "") not in ("", "NOT"):
-            self.columns.refuse("the qualifier must be NOT or nothing", line, "qualifier", row["qualifier"])
-            return
-        if aspect not in ASPECTS:
-            self.columns.refuse(f"unknown aspect; it must be one of {[*ASPECTS]}", line, "aspect", aspect)
-            return
-        if problem := model.too_long(row["diseasename"]):
-            self.columns.refuse(problem, line, "disease_name", row["diseasename"])
-            return
         for column in ("sex", "modifier"):
             if row.get(column):
                 self.columns.dropped[f"{column} of an annotation"] += 1
-        self.found.append(
-            _Annotation(
-                self.columns.file,
-                line,
-                disease,
-                row["diseasename"],
-                term,
-                ASPECTS[aspect],
-                row.get("qualifier") == "NOT",
-                row.get("frequency", ""),
-                prefixes.normalize(row.get("onset", "")),
-            )
-        )
+        negated, frequency, onset = qualifier == "NOT", row.get("frequency", ""), row.get("onset", "")
+        facts = (disease, name, term, ASPECTS[aspect], negated, frequency, prefixes.normalize(onset))
+        self.annotations.append(_Annotation(self.columns.file, line, *facts))
+
+
+def _wrong_id(identifier: str) -> str:
+    is_id = _CURIE.fullmatch(identifier) and len(identifier) <= _columns.MAX_ID_CHARACTERS
+    return "" if is_id else "not an id such as OMIM:154700"
 
 
 def frequency_class(written: str) -> str | None:
     """Return HPO's word for a frequency ("HP:0040283", "3/20", "15%"); None where it cannot be read."""
     if written in FREQUENCIES:
         return FREQUENCIES[written]
-    if found := _RATIO.fullmatch(written):
-        part, whole = int(found[1]), int(found[2])
-        if part > whole or whole == 0:
-            return None
-        share = Fraction(part, whole)
-    elif found := _PERCENT.fullmatch(written):
-        share = Fraction(found[1]) / 100
-        if share > 1:
-            return None
+    if match := _RATIO.fullmatch(written):
+        part, whole = int(match[1]), int(match[2])
+        share = Fraction(part, whole) if whole else Fraction(2)
+    elif match := _PERCENT.fullmatch(written):
+        share = Fraction(match[1]) / 100
     else:
+        return None
+    if share > 1:
         return None
     if share == 0:
         return "excluded"
@@ -203,9 +175,8 @@ class _Adder:
         self.base, self.options, self.columns = base, options, columns
 
     def add(self, annotations: list[_Annotation]) -> None:
-        """Fill the columns."""
-        asked = {id_ for entry in annotations for id_ in (entry.disease, entry.term, entry.onset) if id_}
-        self.rows = reading.rows_of(self.base, asked)
+        ids = {id_ for entry in annotations for id_ in (entry.disease, entry.term, entry.onset) if id_}
+        self.rows = reading.rows_of(self.base, ids)
         self.n = self.base.n_concepts
         self.is_named = {
             row for row in self.rows.values() if self.base.concept_terms[row] < self.base.concept_terms[row + 1]
@@ -219,68 +190,68 @@ class _Adder:
         )
         self.names = commonest(uses)
         for entry in annotations:
+            self.columns.file, self.line = entry.file, entry.line
             self._annotation(entry)
 
     def _annotation(self, entry: _Annotation) -> None:
         term = self.terms[entry.term]
         if term is None:
-            self._refuse("no concept has this id; is the terminology an older HPO?", entry, "hpo_id", entry.term)
+            self._refuse("no concept has this id; is the terminology an older HPO?", "hpo_id", entry.term)
             return
         frequency = frequency_class(entry.frequency) if entry.frequency else None
         if entry.frequency and frequency is None:
             problem = "unreadable frequency; the annotation is kept without it"
-            self._refuse(problem, entry, "frequency", entry.frequency)
+            self._refuse(problem, "frequency", entry.frequency)
         disease = self._disease(entry)
         if disease is None:
             return
         if entry.negated or frequency == "excluded":
             if self.options.negated:
-                self._relation(entry, disease, "lacks" + entry.relation.removeprefix("has"), term)
+                self._relation(disease, "lacks" + entry.relation.removeprefix("has"), term)
             else:
                 self.columns.dropped["annotations with NOT or of frequency 0"] += 1
             return
         relation = entry.relation
         if relation == "has_clinical_course" and term in self.onsets:
             relation = "has_onset"
-        self._relation(entry, disease, relation, term)
+        self._relation(disease, relation, term)
         if frequency is not None:
             if self.options.frequency:
-                self._relation(entry, disease, f"has_{frequency}_{relation.removeprefix('has_')}", term)
-            self._property(entry, disease, "frequency", f"{self.base.concept_id(term)} {entry.frequency}")
+                self._relation(disease, f"has_{frequency}_{relation.removeprefix('has_')}", term)
+            self._property(disease, "frequency", f"{self.base.concept_id(term)} {entry.frequency}")
         if entry.onset:
             self._onset(entry, disease, term)
 
     def _onset(self, entry: _Annotation, disease: int, term: int) -> None:
         onset = self.rows.get(entry.onset)
         if onset is None or onset >= self.base.n_concepts:
-            problem = "no concept has this id; the annotation is kept without its onset"
-            self._refuse(problem, entry, "onset", entry.onset)
+            self._refuse("no concept has this id; the annotation is kept without its onset", "onset", entry.onset)
             return
-        self._relation(entry, disease, "has_phenotype_onset", onset)
-        value = f"{self.base.concept_id(term)} {self.base.concept_id(onset)}"
-        self._property(entry, disease, "phenotype_onset", value)
+        self._relation(disease, "has_phenotype_onset", onset)
+        self._property(disease, "phenotype_onset", f"{self.base.concept_id(term)} {self.base.concept_id(onset)}")
 
     def _disease(self, entry: _Annotation) -> int | None:
         """Return the row of the disease, made new with the first annotation; names but the commonest are synonyms."""
         row = self.rows.get(entry.disease)
+        source, _, code = entry.disease.partition(":")
         if row is None:
             if not entry.name:
-                self._refuse("a disease without a name", entry, "disease_name", entry.disease)
+                self._refuse("a disease without a name", "disease_name", entry.disease)
                 return None
             row, self.n = self.n, self.n + 1
             self.rows[entry.disease] = row
-            self.columns.add("concepts", id=entry.disease, source=self._source(entry), retired=False, **_place(entry))
+            self.columns.put("concepts", self.line, id=entry.disease, source=source, retired=False)
         if entry.name and not self._has_name(row, entry):
-            self.columns.add(
+            self.columns.put(
                 "terms",
+                self.line,
                 concept=str(row),
                 string=entry.name,
                 language=self.options.language,
                 scope="exact",
                 preferred=row not in self.is_named and entry.name == self.names[entry.disease],
-                source=self._source(entry),
-                code=entry.disease.partition(":")[2],
-                **_place(entry),
+                source=source,
+                code=code,
             )
         return row
 
@@ -289,27 +260,18 @@ class _Adder:
             return True
         if row >= self.base.n_concepts:
             return False
-        start, end = (int(place) for place in self.base.concept_terms[row : row + 2])
-        known = self.base.terms.select(["string", "language"]).slice(start, end - start).to_pylist()
+        known = _columns.terms_of(self.base, row, "string", "language")
         return {"string": entry.name, "language": self.options.language} in known
 
-    def _relation(self, entry: _Annotation, head: int, label: str, tail: int) -> None:
+    def _relation(self, head: int, label: str, tail: int) -> None:
         # One disease has the same annotation from several publications.
         if self.columns.is_new("relations", str(head), label, str(tail)):
-            self.columns.add(
-                "relations", head=str(head), relation=label, tail=str(tail), source="HPOA", **_place(entry)
-            )
+            ends = {"head": str(head), "tail": str(tail)}
+            self.columns.put("relations", self.line, **ends, relation=label, source="HPOA")
 
-    def _property(self, entry: _Annotation, row: int, name: str, value: str) -> None:
+    def _property(self, row: int, name: str, value: str) -> None:
         if self.columns.is_new("properties", str(row), name, value):
-            self.columns.add("properties", concept=str(row), name=name, value=value, source="HPOA", **_place(entry))
+            self.columns.put("properties", self.line, concept=str(row), name=name, value=value, source="HPOA")
 
-    def _source(self, entry: _Annotation) -> str:
-        return entry.disease.partition(":")[0]
-
-    def _refuse(self, problem: str, entry: _Annotation, field: str, value: str) -> None:
-        self.columns.rejects.add(problem, file=entry.file, line=entry.line, field=field, value=value)
-
-
-def _place(entry: _Annotation) -> dict[str, Any]:
-    return {"file": entry.file, "line": entry.line}
+    def _refuse(self, problem: str, field: str, value: str) -> None:
+        self.columns.refuse(problem, self.line, field, value)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.terminology import languages, model
-from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders import _columns, _files, _tables
+from alphita.terminology.loaders._columns import Sieve
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import Sieve, listed
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"
@@ -27,17 +28,42 @@ DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with par
 SOURCE = "LOINC"
 AXES = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP")
 STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
-HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
-PART = ("PartNumber", "PartTypeName", "PartName", "PartDisplayName")
-PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
 TERMS = ("loinc.csv", "loinctablecore.csv")
-OTHERS = (*TERMS, "mapto.csv", "part.csv", "consumername.csv")
-# There the release has a second Loinc.csv, of the terms of panels alone.
+PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
+HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
+_NAMES = ("SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2")
+_OTHERS = ("CLASS", "CLASSTYPE", "STATUS", "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE")
+_TERMS = ("LOINC_NUM LONG_COMMON_NAME", (*AXES, *_NAMES, *_OTHERS))
+_LINKS = ("LoincNumber PartNumber", ("PartName", "PartTypeName", "Property"))
+_EDGES = ("IMMEDIATE_PARENT CODE", ("CODE_TEXT",))
+# File -> the columns that it must have, and those that it may have.
+COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
+    **dict.fromkeys(TERMS, _TERMS),
+    **dict.fromkeys(PART_LINKS, _LINKS),
+    **dict.fromkeys(HIERARCHIES, _EDGES),
+    "part.csv": ("PartNumber PartName", ("PartTypeName", "PartDisplayName", "Status")),
+    "consumername.csv": ("LoincNumber ConsumerName", ()),
+    "mapto.csv": ("LOINC MAP_TO", ()),
+    "variant": (
+        "LOINC_NUM",
+        (*AXES, "SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName"),
+    ),
+}
+# Names in the tables: term type, column in English and in a linguistic variant, and what else they are.
+NAMES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("LONG_COMMON_NAME", "LONG_COMMON_NAME", "LONG_COMMON_NAME", {}),
+    ("DisplayName", "DisplayName", "LinguisticVariantDisplayName", {}),
+    ("CONSUMER_NAME", "CONSUMER_NAME", "ConsumerName", {"type": "layperson"}),
+    ("FSN", "FSN", "FSN", {}),
+    ("SHORTNAME", "SHORTNAME", "SHORTNAME", {"type": "abbreviation"}),
+)
+# In this folder the release has a second Loinc.csv, of the terms of panels alone.
 PANELS = "panelsandforms"
 # deAT24LinguisticVariant.csv
 _VARIANT = re.compile(r"([a-z]{2})([A-Z]{2})\d*LinguisticVariant\.csv")
 _LOINC = r"^[0-9]{1,8}-[0-9]$"
 _PART = r"^LP[0-9]{1,9}-[0-9]$"
+_PART_NUMBER = _columns.matching("PartNumber", _PART, "not a part number")
 
 
 class Options(Config):
@@ -56,16 +82,13 @@ class Options(Config):
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: Loinc.csv or LoincTableCore.csv, with the columns that are needed."""
     file = seen.first(lambda file: file.name.lower() in TERMS and _folder(file) != PANELS)
-    return None if file is None or not {"LOINC_NUM", "LONG_COMMON_NAME"} <= {*_names(file.first_line)} else {}
+    names = {name.strip(' "').upper() for name in file.first_line.split(",")} if file is not None else set()
+    return {} if {"LOINC_NUM", "LONG_COMMON_NAME"} <= names else None
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
     return _Reader(_files.members(paths), options, rejects).read()
-
-
-def _names(header: str) -> list[str]:
-    return [name.strip(' "').upper() for name in header.split(",")]
 
 
 def _folder(member: Member) -> str:
@@ -85,7 +108,7 @@ class _Reader:
         self.used: list[Member] = []
         self.files: dict[str, Member] = {}
         self.variants: list[tuple[str, Member]] = []
-        wanted = _language_option(options.languages)
+        wanted = _columns.only_languages(options.languages)
         for member in sorted(members, key=_depth):
             name = member.name.lower()
             if variant := _VARIANT.fullmatch(member.name):
@@ -94,7 +117,7 @@ class _Reader:
                     self.variants.append((tag, member))
                 else:
                     self.sieve.count("linguistic variants that were not wanted", 1)
-            elif name in (*HIERARCHIES, *PART_LINKS, *OTHERS) and name not in self.files and _folder(member) != PANELS:
+            elif name in COLUMNS and name not in self.files and _folder(member) != PANELS:
                 self.files[name] = member
             else:
                 self.sieve.count("files of the release that are not read", 1)
@@ -106,112 +129,80 @@ class _Reader:
             )
 
     def read(self) -> Tables:
-        """Read all files that were found, the terms' own first."""
-        loinc = self._loinc()
-        parts = self._parts()
-        links = self._links()
-        edges = self._edges()
-        found_parts = self._all_parts(parts, links, edges)
+        loinc, parts = self._loinc(), self._parts()
+        links = pl.concat([self.sieve.check(self._first([name]), _PART_NUMBER) for name in PART_LINKS])
+        # The same hierarchy in another file of an older form says nothing new.
+        edges = self._first(HIERARCHIES)
+        edges = self.sieve.check(edges, ("CODE", pl.col("CODE") == "", "an empty code"))
+        parts = _all_parts(parts, links, edges)
         deprecated = loinc.select("concept", retired=pl.col("STATUS") == "DEPRECATED")
-        concepts = pl.concat([deprecated, found_parts.select("concept", "retired")])
-        self.known = concepts["concept"].implode()
+        concepts = pl.concat([deprecated, parts.select("concept", "retired")])
+        definitions = loinc.filter(_given("DefinitionDescription"))
+        upwards = edges.filter(_given("IMMEDIATE_PARENT"))
+        is_a = _edges(upwards, "CODE", pl.lit(model.IS_A).alias("relation"), "IMMEDIATE_PARENT")
         tables = Tables(
             concepts=concepts.select("retired", id="concept", source=pl.lit(SOURCE)),
-            terms=self._terms(loinc, found_parts),
-            relations=pl.concat([self._link_relations(links), self._is_a(edges)]),
+            terms=self._terms(loinc, parts),
+            relations=pl.concat([_link_relations(links), is_a]),
             definitions=_with_source(
-                loinc.filter(_given("DefinitionDescription")).select(
-                    "concept", "file", "line", text="DefinitionDescription", language=pl.lit("en")
-                )
+                definitions.select("concept", "file", "line", text="DefinitionDescription", language=pl.lit("en"))
             ),
-            semantic_types=self._semantic_types(loinc, found_parts),
+            semantic_types=_semantic_types(loinc, parts),
             replacements=self._replacements(concepts),
-            properties=self._properties(loinc),
+            properties=_properties(loinc),
         )
-        tables.sources = _release.sources(self.used, "LOINC", _version)
+        tables.sources = _files.sources(self.used, "LOINC", _version)
         tables.dropped = dict(self.sieve.dropped)
         return tables
 
-    # --- files -------------------------------------------------------------------------------------------------------
-
-    def _table(self, member: Member, columns: Sequence[str], optional: Sequence[str] = ()) -> pl.DataFrame:
-        """Return the columns of a file as stripped strings, with file and line; optional ones are "" where lacking."""
+    def _table(self, member: Member, kind: str) -> pl.DataFrame:
         self.used.append(member)
-        return _release.read_quoted(member, columns, self.sieve.rejects, optional=optional)
+        needed, optional = COLUMNS[kind]
+        return _tables.read_quoted(member, needed.split(), self.sieve.rejects, optional=optional)
+
+    def _first(self, names: Sequence[str]) -> pl.DataFrame:
+        """Return the first of the files that is there, or no rows."""
+        for name in names:
+            if member := self.files.get(name):
+                return self._table(member, name)
+        needed, optional = COLUMNS[names[0]]
+        schema = {**dict.fromkeys([*needed.split(), *optional], pl.String), "file": pl.Categorical, "line": pl.Int64}
+        return pl.DataFrame(schema=schema)
 
     def _loinc(self) -> pl.DataFrame:
-        member = self.files.get("loinc.csv") or self.files["loinctablecore.csv"]
-        names = (*AXES, "SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2")
-        others = ("CLASS", "CLASSTYPE", "STATUS", "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE")
-        frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], [*names, *others])
-        number = pl.col("LOINC_NUM")
-        frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.str.contains(_LOINC), "not a LOINC number")
-        frame = self.sieve.refuse(frame, "LOINC_NUM", ~number.is_first_distinct(), "this number was defined before")
-        frame = frame.with_columns(STATUS=pl.col("STATUS").str.to_uppercase().replace("", "ACTIVE"))
-        unknown = ~pl.col("STATUS").is_in(STATUSES)
-        frame = self.sieve.refuse(frame, "STATUS", unknown, f"must be one of {list(STATUSES)}")
+        frame = self.sieve.check(
+            self._first(TERMS).with_columns(STATUS=pl.col("STATUS").str.to_uppercase().replace("", "ACTIVE")),
+            _columns.matching("LOINC_NUM", _LOINC, "not a LOINC number"),
+            ("LOINC_NUM", ~pl.col("LOINC_NUM").is_first_distinct(), "this number was defined before"),
+            _columns.one_of("STATUS", STATUSES, f"must be one of {list(STATUSES)}"),
+        )
         if frame.is_empty():
-            raise InputError("no usable term in this file", file=member.place)
+            raise InputError("no usable term in this file", file=self.used[0].place)
         return frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
 
     def _parts(self) -> pl.DataFrame:
-        """Return the parts that Part.csv defines: concept, code, type, names, retired."""
-        member = self.files.get("part.csv")
-        if member is None:
-            return _no_rows(*PART).with_columns(retired=pl.lit(False))
-        frame = self._table(member, ["PartNumber", "PartName"], ["PartTypeName", "PartDisplayName", "Status"])
-        number = pl.col("PartNumber")
-        frame = self.sieve.refuse(frame, "PartNumber", ~number.str.contains(_PART), "not a part number")
-        frame = self.sieve.refuse(frame, "PartNumber", ~number.is_first_distinct(), "this part was defined before")
-        status = pl.col("Status").str.to_uppercase()
-        return frame.select(*PART, "file", "line", retired=status.is_in(["DEPRECATED", "INACTIVE"]))
-
-    def _links(self) -> pl.DataFrame:
-        columns = ["LoincNumber", "PartNumber"]
-        optional = ["PartName", "PartTypeName", "Property"]
-        frames = []
-        for name in PART_LINKS:
-            if member := self.files.get(name):
-                frame = self._table(member, columns, optional)
-                bad = ~pl.col("PartNumber").str.contains(_PART)
-                frames.append(self.sieve.refuse(frame, "PartNumber", bad, "not a part number"))
-        return pl.concat(frames) if frames else _no_rows(*columns, *optional)
-
-    def _edges(self) -> pl.DataFrame:
-        columns = ["IMMEDIATE_PARENT", "CODE"]
-        optional = ["CODE_TEXT"]
-        for name in HIERARCHIES:
-            if member := self.files.get(name):
-                frame = self._table(member, columns, optional)
-                # The same hierarchy in another file of an older form says nothing new.
-                return self.sieve.refuse(frame, "CODE", pl.col("CODE") == "", "an empty code")
-        return _no_rows(*columns, *optional)
-
-    def _all_parts(self, parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
-        """Return the parts of Part.csv and those that only links or the hierarchy name, once each."""
-        in_edges = edges.filter(pl.col("CODE").str.contains(_PART))
-        in_edges = in_edges.with_columns(PartNumber="CODE", PartName="CODE_TEXT", PartTypeName=pl.lit(""))
-        said = {"PartDisplayName": pl.lit(""), "retired": pl.lit(False)}
-        named = [frame.with_columns(**said).select(parts.columns) for frame in (links, in_edges)]
-        every_part = pl.concat([parts, *named])
-        every_part = every_part.unique("PartNumber", keep="first", maintain_order=True)
-        return every_part.with_columns(concept=_curie("PartNumber"), code="PartNumber")
-
-    # --- terms -------------------------------------------------------------------------------------------------------
+        """Return the parts that Part.csv defines: number, names, type, retired."""
+        repeated = ~pl.col("PartNumber").is_first_distinct()
+        frame = self._first(["part.csv"])
+        frame = self.sieve.check(frame, _PART_NUMBER, ("PartNumber", repeated, "this part was defined before"))
+        return frame.with_columns(retired=pl.col("Status").str.to_uppercase().is_in(["DEPRECATED", "INACTIVE"]))
 
     def _terms(self, loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-        english = [*self._names(loinc, "en"), *self._consumer_names()]
+        consumer = self._first(["consumername.csv"])
+        consumer = consumer.with_columns(concept=_curie("LoincNumber"), code="LoincNumber")
+        terms = [
+            *_names_in(loinc, "en"),
+            _terms(consumer, "ConsumerName", "en", term_type="CONSUMER_NAME", type="layperson"),
+        ]
         if self.options.related_names != "none":
-            english.append(_related(loinc, "en"))
-        english += [
+            terms.append(_related(loinc, "en"))
+        terms += [
             _terms(parts, "PartDisplayName", "en", term_type="PartDisplayName", preferred=True),
             _terms(parts, "PartName", "en", term_type="PartName"),
+            *(frame for tag, member in self.variants for frame in self._variant(tag, member)),
         ]
-        terms = pl.concat(english)
-        for tag, member in self.variants:
-            terms = pl.concat([terms, self._variant(tag, member)])
         same = ["concept", "language", "string"]
-        once = self.sieve.once(terms, same, "names equal to another one of the same term")
+        once = self.sieve.once(pl.concat(terms), same, "names equal to another one of the same term")
         # Some variants repeat the English name where there is no translation.
         exact = once.filter((pl.col("language") == "en") & (pl.col("scope") == "exact")).select("concept", "string")
         untranslated = once.filter(pl.col("language") != "en").join(exact, on=["concept", "string"], how="semi")
@@ -220,101 +211,59 @@ class _Reader:
             once = once.join(untranslated.select(same), on=same, how="anti", maintain_order="left")
         return _with_source(once)
 
-    def _names(self, frame: pl.DataFrame, language: str) -> list[pl.DataFrame]:
-        """Return the names that the English table has, and the linguistic variants but for the display's name."""
-        own = language == "en"
-        axes = pl.concat_str(AXES, separator=":").str.strip_chars_end(":")
-        # A name of fewer axes than the first two says nothing.
-        named = frame.with_columns(FSN=pl.when(_given(AXES[0]) & _given(AXES[1])).then(axes).otherwise(pl.lit("")))
-        return [
-            _terms(frame, "LONG_COMMON_NAME", language, term_type="LONG_COMMON_NAME", preferred=own),
-            _terms(frame, "DisplayName" if own else "LinguisticVariantDisplayName", language, term_type="DisplayName"),
-            _terms(
-                frame, "CONSUMER_NAME" if own else "ConsumerName", language, term_type="CONSUMER_NAME", type="layperson"
-            ),
-            _terms(named, "FSN", language, term_type="FSN"),
-            _terms(frame, "SHORTNAME", language, term_type="SHORTNAME", type="abbreviation"),
-        ]
-
-    def _consumer_names(self) -> list[pl.DataFrame]:
-        member = self.files.get("consumername.csv")
-        if member is None:
-            return []
-        frame = self._table(member, ["LoincNumber", "ConsumerName"])
-        frame = frame.with_columns(concept=_curie("LoincNumber"), code="LoincNumber")
-        return [_terms(frame, "ConsumerName", "en", term_type="CONSUMER_NAME", type="layperson")]
-
-    def _variant(self, tag: str, member: Member) -> pl.DataFrame:
-        language, _, _ = tag.partition("-")
+    def _variant(self, tag: str, member: Member) -> list[pl.DataFrame]:
+        language = tag.partition("-")[0]
         if language not in languages.table():
-            raise InputError(f"its name says the language {language!r}, which is not known", file=member.place)
-        names = ("SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName")
-        frame = self._table(member, ["LOINC_NUM"], [*AXES, *names])
-        frame = frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
-        terms = self._names(frame, tag)
-        if self.options.related_names == "all":
-            terms.append(_related(frame, tag))
-        return pl.concat(terms)
-
-    # --- the rest ----------------------------------------------------------------------------------------------------
-
-    def _link_relations(self, links: pl.DataFrame) -> pl.DataFrame:
-        """Return term -> part, called by the property that links them: "component", "system", "analyte_core", ..."""
-        # http://loinc.org/property/analyte-core; where a file has no such column, the part's type.
-        word = pl.when(_given("Property")).then(pl.col("Property").str.extract(r"([^/]+)/*$")).otherwise("PartTypeName")
-        labels = links.select(word=word)["word"].fill_null("")
-        names = {label: model.snake_case(label) or "part" for label in labels.unique().to_list()}
-        relation = labels.replace_strict(names, return_dtype=pl.String) if names else labels
-        return _with_source(
-            links.select(
-                "file",
-                "line",
-                head=_curie("LoincNumber"),
-                relation=relation.alias("relation"),
-                tail=_curie("PartNumber"),
-            )
-        )
-
-    def _is_a(self, edges: pl.DataFrame) -> pl.DataFrame:
-        edges_up = edges.filter(_given("IMMEDIATE_PARENT"))
-        return _with_source(
-            edges_up.select(
-                "file", "line", head=_curie("CODE"), relation=pl.lit(model.IS_A), tail=_curie("IMMEDIATE_PARENT")
-            )
-        )
-
-    def _semantic_types(self, loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-        classes = loinc.filter(_given("CLASS")).select("concept", semantic_type="CLASS", code="CLASSTYPE")
-        kinds = parts.filter(_given("PartTypeName")).select(
-            "concept", semantic_type="PartTypeName", code=pl.lit("part")
-        )
-        typed = pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None))
-        return _with_source(typed)
+            raise InputError(f"unknown language {language!r} in its name", file=member.place)
+        frame = self._table(member, "variant").with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
+        related = [_related(frame, tag)] if self.options.related_names == "all" else []
+        return [*_names_in(frame, tag), *related]
 
     def _replacements(self, concepts: pl.DataFrame) -> pl.DataFrame:
         """Return what MapTo.csv names: one target replaces a deprecated term; several are to be chosen from."""
-        member = self.files.get("mapto.csv")
-        if member is None:
-            return model.empty("replacements")
-        frame = self._table(member, ["LOINC", "MAP_TO"]).with_columns(concept=_curie("LOINC"), object=_curie("MAP_TO"))
-        for column, field in (("concept", "LOINC"), ("object", "MAP_TO")):
-            unknown = ~pl.col(column).is_in(self.known)
-            frame = self.sieve.refuse(frame, field, unknown, "no concept has this number")
+        known = concepts["concept"].implode()
+        problem = "no concept has this number"
+        frame = self._first(["mapto.csv"]).with_columns(concept=_curie("LOINC"), object=_curie("MAP_TO"))
+        frame = self.sieve.check(
+            frame,
+            ("LOINC", ~pl.col("concept").is_in(known), problem),
+            ("MAP_TO", ~pl.col("object").is_in(known), problem),
+        )
         frame = frame.unique(["concept", "object"], keep="first", maintain_order=True)
         frame = frame.join(concepts.select("concept", "retired"), on="concept", maintain_order="left")
         follow = pl.col("retired") & (pl.len().over("concept") == 1)
         return _with_source(frame.select("concept", "object", "file", "line", model.predicate(follow)))
 
-    def _properties(self, loinc: pl.DataFrame) -> pl.DataFrame:
-        """Return the axes, the status where it is not ACTIVE, and the notice that third parties' content must carry."""
-        status = loinc.with_columns(STATUS=pl.col("STATUS").replace("ACTIVE", ""))
-        columns = {**{axis: axis.lower() for axis in AXES}, "STATUS": "status"}
-        columns["EXTERNAL_COPYRIGHT_NOTICE"] = "copyright_notice"
-        frames = [
-            status.filter(_given(column)).select("concept", "file", "line", name=pl.lit(name), value=column)
-            for column, name in columns.items()
-        ]
-        return _with_source(pl.concat(frames))
+
+def _all_parts(parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of Part.csv and those that only links or the hierarchy name, once each."""
+    in_edges = edges.filter(pl.col("CODE").str.contains(_PART))
+    in_edges = in_edges.with_columns(PartNumber="CODE", PartName="CODE_TEXT", PartTypeName=pl.lit(""))
+    columns = ["PartNumber", "PartTypeName", "PartName", "PartDisplayName", "file", "line", "retired"]
+    others = {"PartDisplayName": pl.lit(""), "retired": pl.lit(False)}
+    named = [frame.with_columns(**others).select(columns) for frame in (links, in_edges)]
+    every_part = pl.concat([parts.select(columns), *named])
+    every_part = every_part.unique("PartNumber", keep="first", maintain_order=True)
+    return every_part.with_columns(concept=_curie("PartNumber"), code="PartNumber")
+
+
+def _names_in(frame: pl.DataFrame, language: str) -> list[pl.DataFrame]:
+    """Return the names in the English table, or in a linguistic variant."""
+    own = language == "en"
+    axes = pl.concat_str(AXES, separator=":").str.strip_chars_end(":")
+    # A name of fewer axes than the first two says nothing.
+    frame = frame.with_columns(FSN=pl.when(_given(AXES[0]) & _given(AXES[1])).then(axes).otherwise(pl.lit("")))
+    return [
+        _terms(
+            frame,
+            english if own else variant,
+            language,
+            term_type=term_type,
+            preferred=own and term_type == "LONG_COMMON_NAME",
+            **more,
+        )
+        for term_type, english, variant, more in NAMES
+    ]
 
 
 def _terms(
@@ -348,6 +297,37 @@ def _related(frame: pl.DataFrame, language: str) -> pl.DataFrame:
     return _terms(split, "RELATEDNAMES2", language, term_type="RELATEDNAMES2", scope="related")
 
 
+def _edges(frame: pl.DataFrame, head: str, relation: pl.Expr, tail: str) -> pl.DataFrame:
+    return _with_source(frame.select("file", "line", relation, head=_curie(head), tail=_curie(tail)))
+
+
+def _link_relations(links: pl.DataFrame) -> pl.DataFrame:
+    """Return term -> part, called by the property that links them: "component", "system", "analyte_core", ..."""
+    # http://loinc.org/property/analyte-core; where a file has no such column, the part's type.
+    word = pl.when(_given("Property")).then(pl.col("Property").str.extract(r"([^/]+)/*$")).otherwise("PartTypeName")
+    links = links.with_columns(relation=word.fill_null(""))
+    names = {label: model.snake_case(label) or "part" for label in links["relation"].unique().to_list()}
+    return _edges(links, "LoincNumber", pl.col("relation").replace(names), "PartNumber")
+
+
+def _semantic_types(loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+    classes = loinc.filter(_given("CLASS")).select("concept", semantic_type="CLASS", code="CLASSTYPE")
+    kinds = parts.filter(_given("PartTypeName")).select("concept", semantic_type="PartTypeName", code=pl.lit("part"))
+    return _with_source(pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None)))
+
+
+def _properties(loinc: pl.DataFrame) -> pl.DataFrame:
+    """Return the axes, the status where it is not ACTIVE, and the notice that third parties' content must carry."""
+    status = loinc.with_columns(STATUS=pl.col("STATUS").replace("ACTIVE", ""))
+    columns = {axis: axis.lower() for axis in AXES}
+    columns |= {"STATUS": "status", "EXTERNAL_COPYRIGHT_NOTICE": "copyright_notice"}
+    frames = [
+        status.filter(_given(column)).select("concept", "file", "line", name=pl.lit(name), value=column)
+        for column, name in columns.items()
+    ]
+    return _with_source(pl.concat(frames))
+
+
 def _given(column: str) -> pl.Expr:
     return pl.col(column) != ""
 
@@ -360,24 +340,8 @@ def _with_source(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(source=pl.lit(SOURCE))
 
 
-def _no_rows(*columns: str) -> pl.DataFrame:
-    return pl.DataFrame(schema={**dict.fromkeys(columns, pl.String), "file": pl.Categorical, "line": pl.Int64})
-
-
 def _version(member: Member) -> str | None:
     """Return the version in the archive's or the folder's name: Loinc_2.78.zip, Loinc_2.78/LoincTable/Loinc.csv."""
-    for part in reversed(member.path.parts[-4:]):
-        if found := re.search(r"loinc[_-]?v?(\d+\.\d+)", part, re.IGNORECASE):
-            return found[1]
-    return None
-
-
-def _language_option(option: str) -> frozenset[str] | None:
-    """Return the wanted languages in lower case; None for all."""
-    words = [word.lower().replace("_", "-") for word in listed(option)]
-    if not words:
-        return None
-    for word in words:
-        if word != "none" and word.partition("-")[0] not in languages.table():
-            raise UsageError(f"option languages: {word!r} is not a language, such as de or fr-CA; or none")
-    return frozenset(words)
+    parts = reversed(member.path.parts[-4:])
+    matches = (re.search(r"loinc[_-]?v?(\d+\.\d+)", part, re.IGNORECASE) for part in parts)
+    return next((match[1] for match in matches if match), None)

@@ -10,7 +10,6 @@ is_a and relationship that hold in a context only, which the qualifiers gci_rela
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
@@ -67,12 +66,7 @@ class Options(Config):
         pattern="^(|exact|narrow|broad|related)$",
         description="scope of synonym lines that have none (OBO 1.2: related); empty: reject such lines",
     )
-    semantic_type: str = Field(
-        "",
-        pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
-        description="semantic types: 'namespace', or ids (HP:0000118,...) whose children are the types of everything "
-        "below them; empty: none, because OBO has none",
-    )
+    semantic_type: str = _columns.semantic_type("HP:0000118", ", because OBO has none")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -101,7 +95,6 @@ class _Reader:
         self.first_line: dict[str, str] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.member, self.columns.file = member, member.place
         self.header: dict[str, list[str]] = {}
         self.typedefs: dict[str, str] = {}
@@ -134,17 +127,12 @@ class _Reader:
                     self._header(clauses)
                 kind, start, clauses, seen = stanza[1], number, [], True
                 continue
-            match = _TAG.fullmatch(line)
-            if match is not None:
+            if match := _TAG.fullmatch(line):
                 clauses.append((number, match[1], match[2].rstrip()))
                 seen = True
             elif not seen:
-                raise InputError(
-                    "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'",
-                    file=self.member.place,
-                    line=number,
-                    value=line,
-                )
+                problem = "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'"
+                raise InputError(problem, file=self.member.place, line=number, value=line)
             else:
                 self.columns.refuse("not of the form 'tag: value'", number, None, line)
         if kind:
@@ -172,8 +160,6 @@ class _Reader:
         licence = next((url for url in licences if url.startswith("http")), licences[0] if licences else None)
         return _files.source(self.member, name=name, version=version, licence=licence)
 
-    # --- one stanza --------------------------------------------------------------------------------------------------
-
     def _term(self, start: int, clauses: Clauses) -> None:
         identifier = next((value for _, tag, value in clauses if tag == "id"), "")
         concept = prefixes.normalize(_plain(identifier))
@@ -185,8 +171,7 @@ class _Reader:
             return
         self.first_line[concept] = f"{self.member.name}:{start}"
         prefix, _, local = concept.rpartition(":")
-        self.source, self.code = prefix, local
-        self.concept = concept
+        self.concept, self.source, self.code = concept, prefix, local
         self.n_names = 0
         retired = any(tag == "is_obsolete" and value.startswith("true") for _, tag, value in clauses)
         self.columns.put("concepts", start, id=concept, source=prefix, retired=retired)
@@ -205,9 +190,8 @@ class _Reader:
         if self.options.semantic_type == "namespace" and not own and (default := self.header.get("default-namespace")):
             self._add("semantic_types", start, semantic_type=_plain(default[0]))
         if self.n_names == 0 and not retired:
-            self.columns.refuse(
-                "a [Term] without name; the concept is kept and shown by its id", start, "name", concept
-            )
+            problem = "a [Term] without name; the concept is kept and shown by its id"
+            self.columns.refuse(problem, start, "name", concept)
 
     def _name(self, line: int, _tag: str, value: str) -> None:
         value = _unescape(_uncommented(value))
@@ -219,15 +203,20 @@ class _Reader:
         self.n_names = 1
         self._add_term(line, string=value, scope="exact", preferred=True)
 
-    def _synonym(self, line: int, tag: str, value: str) -> None:
-        quoted = _QUOTED.match(value)
-        if quoted is None:
-            self.columns.refuse('a synonym must begin with a string in quotes: synonym: "…" EXACT []', line, tag, value)
-            return
+    def _quoted(self, line: int, tag: str, value: str, problem: str, limit: int) -> tuple[str, str]:
+        """Return the string in quotes that a value begins with, and what follows; ("", "") after a report."""
+        if (quoted := _QUOTED.match(value)) is None:
+            self.columns.refuse(problem, line, tag, value)
+            return "", ""
         string = _unescape(quoted[1])
-        if not self.columns.fits(string, line, tag):
+        return (string, value[quoted.end() :]) if self.columns.fits(string, line, tag, limit) else ("", "")
+
+    def _synonym(self, line: int, tag: str, value: str) -> None:
+        problem = 'a synonym must begin with a string in quotes: synonym: "…" EXACT []'
+        string, rest = self._quoted(line, tag, value, problem, model.MAX_TERM_CHARACTERS)
+        if not string:
             return
-        words, bracket, reference = value[quoted.end() :].partition("[")
+        words, bracket, reference = rest.partition("[")
         scope, *kinds = [*words.split(), ""][:3]
         if tag in OLD_SYNONYMS:
             scope = OLD_SYNONYMS[tag]
@@ -236,8 +225,8 @@ class _Reader:
         elif self.options.missing_scope and (not scope or scope in self.synonym_types):
             scope, kinds = self.options.missing_scope, [scope]
         else:
-            wanted = "a synonym without a scope (EXACT, BROAD, NARROW or RELATED); missing_scope=related would take it"
-            self.columns.refuse(wanted, line, tag, value)
+            problem = "a synonym without a scope (EXACT, BROAD, NARROW or RELATED); missing_scope=related would take it"
+            self.columns.refuse(problem, line, tag, value)
             return
         kind = kinds[0] if kinds else ""
         self._add_term(
@@ -254,15 +243,11 @@ class _Reader:
         self._add("terms", line, language=self.options.language, code=self.code, **values)
 
     def _def(self, line: int, tag: str, value: str) -> None:
-        quoted = _QUOTED.match(value)
-        if quoted is None:
-            self.columns.refuse("a definition must be in quotes", line, tag, value)
-            return
-        text = _unescape(quoted[1])
-        if not self.columns.fits(text, line, tag, model.MAX_TEXT_CHARACTERS):
-            return
-        reference = _BRACES.sub("", value[quoted.end() :]).strip().removeprefix("[").removesuffix("]").strip()
-        self._add("definitions", line, text=text, language=self.options.language, reference=reference or None)
+        problem = "a definition must be in quotes"
+        text, rest = self._quoted(line, tag, value, problem, model.MAX_TEXT_CHARACTERS)
+        if text:
+            reference = _BRACES.sub("", rest).strip().removeprefix("[").removesuffix("]").strip()
+            self._add("definitions", line, text=text, language=self.options.language, reference=reference or None)
 
     def _is_a(self, line: int, _tag: str, value: str) -> None:
         self.relation_lines.append((self.concept, model.IS_A, prefixes.normalize(_plain(value)), line))
@@ -301,8 +286,6 @@ class _Reader:
     def _add(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
         self.columns.put(table, line, concept=self.concept, source=self.source, **values)
 
-    # --- relations ---------------------------------------------------------------------------------------------------
-
     def _typedef(self, clauses: Clauses) -> None:
         values = {tag: value for _, tag, value in reversed(clauses)}
         if "id" in values and "name" in values:
@@ -311,15 +294,13 @@ class _Reader:
 
     def _relations(self) -> None:
         """Add the relations, each under its id if that speaks, else under its name: BFO:0000050 -> part_of."""
-        labels = {name: name for _, name, _, _ in self.relation_lines}
-        named = {label: model.snake_case(self.typedefs.get(label, "")) for label in labels if ":" in label}
-        taken = Counter(named.values())
-        for label, name in named.items():
-            if name and taken[name] == 1 and name not in labels:
-                labels[label] = name
+        labels = {label for _, label, _, _ in self.relation_lines}
+        names = _columns.relation_labels(
+            {label: self.typedefs.get(label, "") if ":" in label else "" for label in labels}
+        )
         for head, label, tail, line in self.relation_lines:
             source = head.rpartition(":")[0]
-            self.columns.put("relations", line, head=head, relation=labels[label], tail=tail, source=source)
+            self.columns.put("relations", line, head=head, relation=names.get(label, label), tail=tail, source=source)
 
 
 # tag -> table, column that the id goes to, and what else is in the row.
@@ -331,18 +312,13 @@ _REFERENCES: dict[str, tuple[str, str, dict[str, str]]] = {
 }
 _CLAUSES: dict[str, Any] = {
     "name": _Reader._name,
-    "synonym": _Reader._synonym,
     "def": _Reader._def,
     "is_a": _Reader._is_a,
     "relationship": _Reader._relationship,
-    "xref": _Reader._xref,
-    "xref_analog": _Reader._xref,
+    **dict.fromkeys(("synonym", *OLD_SYNONYMS), _Reader._synonym),
+    **dict.fromkeys(("xref", "xref_analog"), _Reader._xref),
     **dict.fromkeys(_REFERENCES, _Reader._reference),
-    "subset": _Reader._property,
-    "comment": _Reader._property,
-    "namespace": _Reader._property,
-    "property_value": _Reader._property,
-    **dict.fromkeys(OLD_SYNONYMS, _Reader._synonym),
+    **dict.fromkeys(("subset", "comment", "namespace", "property_value"), _Reader._property),
 }
 
 
@@ -366,4 +342,4 @@ def _plain(value: str) -> str:
 
 
 def _unescape(value: str) -> str:
-    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value) if "\\" in value else value
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), value) if "\\" in value else value

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _columns, _files
 from alphita.terminology.loaders._columns import Columns, type_by_branches
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -50,17 +49,12 @@ class Options(Config):
     language: Language = Field(
         "en", description="BCP-47 tag of labels, synonyms and definitions; the format states none"
     )
-    semantic_type: str = Field(
-        "",
-        pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
-        description="semantic types: 'namespace', or ids (DOID:4,...) whose children are the types of everything "
-        "below them; empty: none",
-    )
+    semantic_type: str = _columns.semantic_type("DOID:4")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: a JSON object with graphs, or with nodes that have labels."""
-    return seen.settings(lambda file: _GRAPHS.match(file.text) is not None, ENDINGS, told=False)
+    return None if seen.first(lambda file: _GRAPHS.match(file.text) is not None, ENDINGS) is None else {}
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -79,12 +73,11 @@ class _Reader:
         self.first_file: dict[str, str] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.file, self.file_name = member.place, member.name
         content = _json(member)
         graphs = content.get("graphs", [content]) if isinstance(content, dict) else None
         if not isinstance(graphs, list) or not any(isinstance(_get(graph, "nodes"), list) for graph in graphs):
-            raise InputError('no OBO graph: {"graphs": [{"nodes": […], "edges": […]}]} is wanted', file=self.file)
+            raise InputError('no OBO graph: expected {"graphs": [{"nodes": […], "edges": […]}]}', file=self.file)
         self.concepts: dict[str, dict[str, Any]] = {}
         self.labels: dict[str, str] = {}
         self.left_out: set[str] = set()
@@ -107,8 +100,6 @@ class _Reader:
                     self.columns.dropped[axioms] += count
         return _files.source(member, name=self.name, version=version, licence=licence)
 
-    # --- nodes -------------------------------------------------------------------------------------------------------
-
     def _property_names(self, graph: Any) -> None:  # noqa: ANN401 - JSON
         for node in _list(_get(graph, "nodes")):
             if _get(node, "type") == "PROPERTY":
@@ -124,7 +115,7 @@ class _Reader:
             if identifier is None:
                 continue
             concept = prefixes.normalize(identifier)
-            if not concept or len(concept) > 1000 or any(sign.isspace() for sign in concept):
+            if not _columns.is_id(concept):
                 self._refuse("not an id: empty, too long, or with a space in it", "id", identifier)
                 continue
             kind = node.get("type")
@@ -145,8 +136,7 @@ class _Reader:
                 self._concept(concept, node)
 
     def _concept(self, concept: str, node: dict[str, Any]) -> None:
-        parsed = prefixes.parse_curie(concept)
-        self.concept, (self.source, self.code) = concept, parsed or (self.name, concept)
+        self._enter(concept)
         meta = node.get("meta") or {}
         if not isinstance(meta, dict):
             self._refuse("must be an object", "meta", str(meta))
@@ -169,6 +159,9 @@ class _Reader:
                     self._add("properties", name=name, value=_fragment(text) if name == "subset" else text)
         for place, value in self._entries(meta, "basicPropertyValues"):
             self._property_value(value, place)
+
+    def _enter(self, concept: str) -> None:
+        self.concept, (self.source, self.code) = concept, prefixes.parse_curie(concept) or (self.name, concept)
 
     def _label(self, label: Any) -> None:  # noqa: ANN401 - JSON
         if label is None or (string := self._string(label, "lbl", model.MAX_TERM_CHARACTERS)) is None:
@@ -197,29 +190,19 @@ class _Reader:
         if string is None:
             return
         kind = _get(synonym, "synonymType")
-        written, name = self._synonym_type(kind) if isinstance(kind, str) and kind else (None, None)
-        self._term(
-            string=string,
-            scope=scope,
-            preferred=False,
-            type=name,
-            term_type=written,
-            reference=self._references(synonym),
-        )
-
-    def _synonym_type(self, kind: str) -> tuple[str, str | None]:
-        """Return a synonym type as the file has it, made short, and in the word used here."""
-        short = _fragment(kind) if "#" in kind else prefixes.normalize(kind)
-        name = self.properties.get(kind) or SYNONYM_TYPES.get(short) or _fragment(kind)
-        return short, model.term_type(name)
+        short = name = None
+        if isinstance(kind, str) and kind:
+            short = _fragment(kind) if "#" in kind else prefixes.normalize(kind)
+            name = model.term_type(self.properties.get(kind) or SYNONYM_TYPES.get(short) or _fragment(kind))
+        reference = self._references(synonym)
+        self._term(string=string, scope=scope, preferred=False, type=name, term_type=short, reference=reference)
 
     def _property_value(self, value: Any, place: str) -> None:  # noqa: ANN401 - JSON
         predicate = self._string(_get(value, "pred"), place)
         if predicate is None:
             return
         name = _fragment(predicate)
-        readable = name in _PROPERTIES or name in MAPPINGS
-        if not readable:
+        if name not in _PROPERTIES and name not in MAPPINGS:
             self.columns.dropped[f"property {name}"] += 1
             return
         target = self._string(_get(value, "val"), place, model.MAX_TEXT_CHARACTERS)
@@ -236,8 +219,6 @@ class _Reader:
         else:
             self._add("replacements", predicate=_PROPERTIES[name], object=prefixes.normalize(target))
 
-    # --- edges -------------------------------------------------------------------------------------------------------
-
     def _unlabelled(self) -> None:
         """Report classes without a label that are in use, and close the list of what this file defines."""
         for concept, row in self.concepts.items():
@@ -251,10 +232,10 @@ class _Reader:
     def _edges(self, graph: Any, place: str) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - JSON
         for number, edge in enumerate(_list(_get(graph, "edges"))):
             self.place = f"{place}[{number}]"
-            found = [self._string(_get(edge, key), key) for key in ("sub", "pred", "obj")]
-            if None in found:
+            ends = [self._string(_get(edge, key), key) for key in ("sub", "pred", "obj")]
+            if None in ends:
                 continue
-            head, label, tail = (str(part) for part in found)
+            head, label, tail = map(str, ends)
             head, tail = prefixes.normalize(head), prefixes.normalize(tail)
             if {head, tail} & self.left_out:
                 self.columns.dropped["edge of a node that was left out"] += 1
@@ -263,16 +244,14 @@ class _Reader:
 
     def _relations(self, edges: list[tuple[str, str, str]]) -> None:
         """Add the relations, each under its label if that names no other: BFO_0000050 -> part_of."""
-        found = dict.fromkeys(label for _, label, _ in edges)
-        named = {label: model.snake_case(self.properties.get(label, "")) for label in found}
-        taken = Counter(named.values())
-        labels = {}
-        for label, name in named.items():
-            short = prefixes.normalize(label) if _NUMBERED.fullmatch(_fragment(label)) else _fragment(label)
-            labels[label] = name if name and taken[name] == 1 and name not in found else short
+        labels = dict.fromkeys(label for _, label, _ in edges)
+        names = _columns.relation_labels({label: self.properties.get(label, "") for label in labels})
+        for label in labels.keys() - names.keys():
+            is_number = _NUMBERED.fullmatch(_fragment(label))
+            names[label] = prefixes.normalize(label) if is_number else _fragment(label)
         for head, label, tail in edges:
             source = (prefixes.parse_curie(head) or (self.name, ""))[0]
-            self.columns.add("relations", head=head, relation=labels[label], tail=tail, source=source, file=self.file)
+            self.columns.add("relations", head=head, relation=names[label], tail=tail, source=source, file=self.file)
 
     def _equivalent(self, graph: Any, place: str) -> None:  # noqa: ANN401 - JSON
         for number, entry in enumerate(_list(_get(graph, "equivalentNodesSets"))):
@@ -284,12 +263,10 @@ class _Reader:
             if owner is None:
                 self._refuse("a set of equivalent nodes none of which is in the file", "nodeIds", str(first))
                 continue
-            self.concept, self.source = owner, (prefixes.parse_curie(owner) or (self.name, ""))[0]
+            self._enter(owner)
             for other in known:
                 if other != owner:
                     self._add("xrefs", predicate="owl:equivalentClass", object=other)
-
-    # --- pieces ------------------------------------------------------------------------------------------------------
 
     def _entries(self, meta: dict[str, Any], field: str) -> Iterator[tuple[str, Any]]:
         for number, entry in enumerate(_list(meta.get(field))):
@@ -302,7 +279,7 @@ class _Reader:
     def _string(self, value: Any, field: str, limit: int = 1000) -> str | None:  # noqa: ANN401 - JSON
         """Return a string stripped; None, and a reject, where it is none or not to be stored."""
         if not isinstance(value, str):
-            self._refuse("a string is wanted", field, None if value is None else str(value))
+            self._refuse("must be a string", field, None if value is None else str(value))
         elif not value.strip():
             self._refuse("an empty string", field, None)
         elif problem := model.too_long(value, limit):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,10 +23,10 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders import _columns, _files, _tables
+from alphita.terminology.loaders._columns import Sieve, listed
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import Sieve, listed
 from alphita.terminology.model import Tables
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
 
@@ -33,9 +34,34 @@ DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv
 
 PREFIX = "OMOP"
 FEW_VALUES = ("domain_id", "vocabulary_id", "concept_class_id")
-VALID = ("valid_start_date", "valid_end_date")
 NAMES = ("concept_name", "concept_code", "standard_concept")
-CONCEPT_COLUMNS = ("concept_id", *NAMES, *FEW_VALUES, *VALID, "invalid_reason")
+_VALID = ("valid_start_date", "valid_end_date", "invalid_reason")
+# File -> the columns that are read.
+COLUMNS = {
+    "concept": ("concept_id", *NAMES, *FEW_VALUES, *_VALID),
+    "concept_synonym": ("concept_id", "concept_synonym_name", "language_concept_id"),
+    "concept_relationship": ("concept_id_1", "concept_id_2", "relationship_id", *_VALID),
+    "relationship": ("relationship_id", "reverse_relationship_id"),
+    "vocabulary": ("vocabulary_id",),
+}
+_REASON = _columns.one_of("invalid_reason", ["", "D", "U"], "must be D, U or empty")
+_DATES = (
+    _columns.date("valid_start_date"),
+    _columns.date("valid_end_date"),
+    (
+        "valid_end_date",
+        pl.col("valid_start_date") > pl.col("valid_end_date"),
+        "valid_end_date lies before valid_start_date",
+    ),
+)
+CONCEPT_CHECKS = (
+    _columns.matching("concept_id", r"^(0|[1-9][0-9]{0,17})$", "not a number"),
+    *_columns.text("concept_name", "name"),
+    ("vocabulary_id", pl.col("vocabulary_id") == "", "an empty vocabulary"),
+    _columns.one_of("standard_concept", ["", "S", "C"], "must be S, C or empty"),
+    _REASON,
+    *_DATES,
+)
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
 LANGUAGES = {int(row["concept_id"]): row["tag"] for row in textio.packaged(__package__, "omop_languages.tsv")}
 
@@ -73,7 +99,7 @@ class Options(Config):
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: CONCEPT.csv, with its columns and tabs."""
     file = seen.first(lambda file: _kind(file) == "concept")
-    return None if file is None or not {*CONCEPT_COLUMNS} <= {*file.first_line.lower().split("\t")} else {}
+    return None if file is None or not {*COLUMNS["concept"]} <= {*file.first_line.lower().split("\t")} else {}
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -86,7 +112,7 @@ def _kind(member: Member) -> str:
 
 
 class _Reader:
-    """Reads the files, CONCEPT first, for all others name concepts by their OMOP id."""
+    """Reads the files, CONCEPT first, because all others name concepts by their OMOP id."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
         self.options, self.sieve = options, Sieve(rejects)
@@ -95,14 +121,12 @@ class _Reader:
         self.files: dict[str, Member] = {}
         for member in members:
             kind = _kind(member)
-            if kind in ("concept", "concept_synonym", "concept_relationship", "vocabulary", "relationship"):
-                if kind in self.files:
-                    raise UsageError(
-                        f"{member.place}: a second {kind.upper()}.csv; the first is {self.files[kind].place}"
-                    )
-                self.files[kind] = member
-            else:
+            if kind not in COLUMNS:
                 self.sieve.dropped[f"file {member.name}"] += 1
+            elif kind in self.files:
+                raise UsageError(f"{member.place}: a second {kind.upper()}.csv; the first is {self.files[kind].place}")
+            else:
+                self.files[kind] = member
         if "concept" not in self.files:
             raise InputError(
                 f"no CONCEPT.csv among the {len(members)} files",
@@ -111,17 +135,19 @@ class _Reader:
             )
 
     def read(self) -> Tables:
-        """Read all files that were found, CONCEPT first."""
         concepts = self._concepts()
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
         concepts = concepts.sort("concept_id")
+        names = concepts["vocabulary_id"].unique().cast(pl.String).to_list()
+        vocabulary = pl.col("vocabulary_id").cast(pl.String)
         concepts = concepts.with_columns(
-            row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefixes(concepts["vocabulary_id"])
+            row=pl.int_range(pl.len(), dtype=pl.Int32),
+            prefix=vocabulary.replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String),
         )
         self.ids: NDArray[np.int64] = concepts["concept_id"].to_numpy()
         self.retired = concepts["retired"].to_numpy()
-        concepts = self._with_curies(concepts)
+        concepts = _with_curies(concepts)
         self.curies = concepts["curie"]
         relations, replacements, xrefs = self._relationships()
         tables = Tables(
@@ -139,22 +165,16 @@ class _Reader:
             ),
         )
         version = self._version()
-        tables.sources = _release.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
+        tables.sources = _files.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
         tables.dropped = dict(self.sieve.dropped)
         return tables
 
-    # --- concepts ----------------------------------------------------------------------------------------------------
+    def _read(self, kind: str, **how: Any) -> pl.DataFrame:  # noqa: ANN401 - see `_tables.read_unquoted`
+        return _tables.read_unquoted(self.files[kind], COLUMNS[kind], self.sieve.rejects, **how)
 
     def _good_concepts(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats, `retired`, no dates."""
-        sieve, not_an_id = self.sieve, ~pl.col("concept_id").str.contains(r"^(0|[1-9][0-9]{0,17})$")
-        frame = sieve.refuse(frame, "concept_id", not_an_id, "not a number")
-        frame = sieve.strings(frame, "concept_name", "name")
-        frame = sieve.refuse(frame, "vocabulary_id", pl.col("vocabulary_id") == "", "an empty vocabulary")
-        unknown = ~pl.col("standard_concept").is_in(["", "S", "C"])
-        frame = sieve.refuse(frame, "standard_concept", unknown, "must be S, C or empty")
-        frame = self._dated(self._with_reason(frame))
-        return frame.select(
+        return self.sieve.check(frame, *CONCEPT_CHECKS).select(
             pl.col("concept_id").cast(pl.Int64),
             *NAMES,
             *(pl.col(few).cast(pl.Categorical) for few in FEW_VALUES),
@@ -164,52 +184,24 @@ class _Reader:
         )
 
     def _concepts(self) -> pl.DataFrame:
-        member, sieve = self.files["concept"], self.sieve
-
-        concepts = _release.read_unquoted(member, CONCEPT_COLUMNS, sieve.rejects, prepare=self._good_concepts)
+        sieve, concepts = self.sieve, self._read("concept", prepare=self._good_concepts)
         repeated = ~pl.col("concept_id").is_first_distinct()
-        concepts = sieve.refuse(concepts, "concept_id", repeated, "this id was defined before")
+        concepts = sieve.check(concepts, ("concept_id", repeated, "this id was defined before"))
         # "No matching concept": it would name whatever has no name.
         self.left_out: NDArray[np.int64] = np.zeros(1, np.int64)
         concepts = sieve.drop(concepts, pl.col("concept_id") == 0, "the concept 0")
         if self.vocabularies:
-            there = sorted(concepts["vocabulary_id"].unique().cast(pl.String).to_list())
+            present = sorted(concepts["vocabulary_id"].unique().cast(pl.String).to_list())
             for name in self.vocabularies:
-                if name not in there:
-                    raise UsageError(f"option vocabularies: no concept of {name!r}; the file has {there}")
+                if name not in present:
+                    raise UsageError(f"option vocabularies: no concept of {name!r}; the file has {present}")
             unwanted = ~concepts["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
             self._learn_languages(concepts)
             self.left_out = np.append(0, np.sort(concepts.filter(unwanted)["concept_id"].to_numpy()))
             concepts = sieve.drop(concepts, unwanted, "concepts of other vocabularies")
         if concepts.is_empty():
-            raise InputError("no usable concept in this file", file=member.place)
+            raise InputError("no usable concept in this file", file=self.files["concept"].place)
         return concepts
-
-    def _with_reason(self, frame: pl.DataFrame) -> pl.DataFrame:
-        unknown = ~pl.col("invalid_reason").is_in(["", "D", "U"])
-        return self.sieve.refuse(frame, "invalid_reason", unknown, "must be D, U or empty")
-
-    def _dated(self, frame: pl.DataFrame) -> pl.DataFrame:
-        frame = self.sieve.dates(frame, *VALID)
-        backwards = pl.col("valid_start_date") > pl.col("valid_end_date")
-        return self.sieve.refuse(frame, "valid_end_date", backwards, "valid_end_date lies before valid_start_date")
-
-    def _with_curies(self, concepts: pl.DataFrame) -> pl.DataFrame:
-        """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
-        # HPO's codes have their prefix in them already.
-        code = pl.col("concept_code").str.strip_prefix(pl.col("prefix") + pl.lit(":"))
-        concepts = concepts.with_columns(concept_code=code)
-        same = ["prefix", "concept_code"]
-        alone = pl.len().over(same) == 1
-        only_live = ~pl.col("retired") & ((~pl.col("retired")).sum().over(same) == 1)
-        usable = pl.col("concept_code").str.contains(r"^\S{1,200}$") & (alone | only_live)
-        curie = pl.when(usable).then(pl.col("prefix") + pl.lit(":") + pl.col("concept_code"))
-        return concepts.with_columns(
-            curie=curie.otherwise(_omop("concept_id")),
-            # source:code must be a CURIE of this concept: the OMOP id is one where the code is not.
-            source=pl.when(usable).then("prefix").otherwise(pl.lit(PREFIX)),
-            code=pl.when(usable).then("concept_code").otherwise(pl.col("concept_id").cast(pl.String)),
-        )
 
     def _semantic_types(self, concepts: pl.DataFrame) -> pl.DataFrame:
         columns = {"domain": DOMAIN, "class": "concept_class_id"}
@@ -224,8 +216,6 @@ class _Reader:
         ]
         return pl.concat(frames).filter(pl.col("semantic_type") != "")
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def _terms(self, concepts: pl.DataFrame) -> pl.DataFrame:
         names = concepts.select(
             concept="row",
@@ -233,57 +223,47 @@ class _Reader:
             language=pl.lit(self.options.language),
             preferred=pl.lit(True),
         )
-        terms = pl.concat([names, self._synonyms()])
+        parts = [names]
+        if "concept_synonym" in self.files:
+            parts.append(self._read("concept_synonym", prepare=self._good_synonyms))
         same = ("concept", "string", "language")
-        once = self.sieve.once(terms, same, "synonyms equal to the name or to another synonym")
-        rows = once["concept"]
-        return once.with_columns(
+        terms = self.sieve.once(pl.concat(parts), same, "synonyms equal to the name or to another synonym")
+        rows = terms["concept"]
+        return terms.with_columns(
             source=concepts["source"].cast(pl.Categorical).gather(rows), code=concepts["code"].gather(rows)
         )
 
     def _good_synonyms(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Check a block of synonyms, and turn it into terms."""
-        frame = self.sieve.strings(frame, "concept_synonym_name", "synonym")
+        frame = self.sieve.check(frame, *_columns.text("concept_synonym_name", "synonym"))
         frame = self._at_concepts(frame, "concept_id")
         language = pl.col("language_concept_id").cast(pl.Int64, strict=False)
         language = language.replace_strict(self.languages, default=None, return_dtype=pl.String)
-        frame = frame.with_columns(language=language)
         problem = "no language is known for this concept; the option languages can name it"
-        frame = self.sieve.refuse(frame, "language_concept_id", pl.col("language").is_null(), problem)
+        frame = frame.with_columns(language=language)
+        frame = self.sieve.check(frame, ("language_concept_id", pl.col("language").is_null(), problem))
         string = pl.col("concept_synonym_name").str.strip_chars()
         return frame.select(concept="concept_id", string=string, language="language", preferred=pl.lit(False))
-
-    def _synonyms(self) -> pl.DataFrame:
-        member = self.files.get("concept_synonym")
-        schema = {"concept": pl.Int32, "string": pl.String, "language": pl.String, "preferred": pl.Boolean}
-        if member is None:
-            return pl.DataFrame(schema=schema)
-
-        columns = ["concept_id", "concept_synonym_name", "language_concept_id"]
-        return _release.read_unquoted(member, columns, self.sieve.rejects, prepare=self._good_synonyms)
 
     def _learn_languages(self, concepts: pl.DataFrame) -> None:
         """Add the languages that have a concept of their own in this download: "Polish language" -> pl."""
         named = concepts.filter(pl.col("concept_name").str.contains(r"^[A-Z]\w+ language$"))
         for identifier, name in named.select("concept_id", "concept_name").iter_rows():
-            tag = languages.by_name().get(name.removesuffix(" language").lower())
-            if tag:
+            if tag := languages.by_name().get(name.removesuffix(" language").lower()):
                 self.languages.setdefault(identifier, tag)
-
-    # --- relationships -----------------------------------------------------------------------------------------------
 
     def _good_relationships(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops."""
         sieve, label = self.sieve, pl.col("relationship_id")
-        frame = self._with_reason(frame)
+        frame = sieve.check(frame, _REASON)
         frame = sieve.drop(frame, pl.col("invalid_reason") != "", "invalid relationships")
         frame = sieve.drop(frame, label.is_in(self.unwanted), "the other direction of relationships")
         itself = pl.col("concept_id_1") == pl.col("concept_id_2")
         frame = sieve.drop(frame, itself, "relationships of a concept to itself")
         if self.options.relations == "is_a":
             frame = sieve.drop(frame, ~label.is_in(["Is a", *POINTING]), "relationships other than is_a")
-        frame = self._dated(sieve.strings(frame, "relationship_id", "label"))
-        frame = self._at_concepts(self._at_concepts(frame, "concept_id_1"), "concept_id_2")
+        frame = sieve.check(frame, *_columns.text("relationship_id", "label"), *_DATES)
+        frame = self._at_concepts(frame, "concept_id_1", "concept_id_2")
         # Here, block by block, for labels as strings would be a GB or more in a whole download.
         words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
         words |= {name: name for name in POINTING}
@@ -296,12 +276,10 @@ class _Reader:
 
     def _relationships(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Return (relations, replacements of retired concepts, "Maps to" as cross-references)."""
-        member = self.files.get("concept_relationship")
-        if member is None:
+        if "concept_relationship" not in self.files:
             return model.empty("relations"), model.empty("replacements"), model.empty("xrefs")
         self.unwanted = self._unwanted()
-        columns = ["concept_id_1", "concept_id_2", "relationship_id", *VALID, "invalid_reason"]
-        rows = _release.read_unquoted(member, columns, self.sieve.rejects, prepare=self._good_relationships)
+        rows = self._read("concept_relationship", prepare=self._good_relationships)
         relations = rows.filter(~pl.col("points")).select(
             "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
         )
@@ -313,8 +291,7 @@ class _Reader:
         return relations, self._replacements(pointed), xrefs
 
     def _replacements(self, pointed: pl.DataFrame) -> pl.DataFrame:
-        """Return what to use for a retired concept: one successor replaces it; several are for a person to choose
-        from."""
+        """Return what to use for a retired concept: a single successor replaces it; several are for a person."""
         mine = pointed.filter(pl.Series(self.retired[pointed["head"].to_numpy()])).rename({"head": "concept"})
         succeeded = pl.col("label").is_in(REPLACED).any().over("concept")
         followed = pl.col("label").is_in(REPLACED) | ((pl.col("label") == "Maps to") & ~succeeded)
@@ -325,41 +302,50 @@ class _Reader:
         return model.successors(mine, replaces).with_columns(source=pl.lit(PREFIX))
 
     def _unwanted(self) -> list[str]:
-        """Return the relationships that say again, from the other end, what another one says."""
-        member = self.files.get("relationship")
-        if member is None:
-            return sorted(INVERSES)
-        rows = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.sieve.rejects)
-        unwanted = set(INVERSES)
-        kept = {"Is a", *POINTING}
-        for one, other in rows.select("relationship_id", "reverse_relationship_id").iter_rows():
-            if one != other and not {one, other} & unwanted:
+        """Return the relationships that repeat, from the other end, what another one states."""
+        unwanted, kept = set(INVERSES), {"Is a", *POINTING}
+        if "relationship" not in self.files:
+            return sorted(unwanted)
+        for label, inverse in self._read("relationship").select(COLUMNS["relationship"]).iter_rows():
+            if label != inverse and not {label, inverse} & unwanted:
                 # "Has ingredient" rather than "Ingredient of": from the whole to its part, as SNOMED CT states them.
-                unwanted.add(max((one, other), key=lambda name: (name not in kept, not name.startswith("Has "), name)))
+                order = {name: (name not in kept, not name.startswith("Has "), name) for name in (label, inverse)}
+                unwanted.add(max(order, key=order.__getitem__))
         return sorted(unwanted)
 
-    def _at_concepts(self, frame: pl.DataFrame, field: str) -> pl.DataFrame:
+    def _at_concepts(self, frame: pl.DataFrame, *fields: str) -> pl.DataFrame:
         """Replace OMOP ids by rows of the concepts; refuse those that no concept has."""
-        what = "synonyms and relationships of concepts that are left out"
-        return self.sieve.at_concepts(frame, field, self.ids, self.left_out, what)
+        reason = "synonyms and relationships of concepts that are left out"
+        return self.sieve.at_concepts(frame, fields, self.ids, self.left_out, reason)
 
     def _version(self) -> str | None:
         """Return the vocabularies' version, which VOCABULARY.csv gives for the vocabulary "None"."""
-        member = self.files.get("vocabulary")
-        if member is None:
+        if "vocabulary" not in self.files:
             return None
-        rows = _release.read_unquoted(member, ["vocabulary_id"], self.sieve.rejects, optional=["vocabulary_version"])
+        rows = self._read("vocabulary", optional=["vocabulary_version"])
         versions = rows.filter(pl.col("vocabulary_id") == "None")["vocabulary_version"].to_list()
         return versions[0] if versions and versions[0] else None
 
 
+def _with_curies(concepts: pl.DataFrame) -> pl.DataFrame:
+    """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
+    # HPO's codes have their prefix in them already.
+    code = pl.col("concept_code").str.strip_prefix(pl.col("prefix") + pl.lit(":"))
+    concepts = concepts.with_columns(concept_code=code)
+    same = ["prefix", "concept_code"]
+    only_live = ~pl.col("retired") & ((~pl.col("retired")).sum().over(same) == 1)
+    usable = pl.col("concept_code").str.contains(r"^\S{1,200}$") & ((pl.len().over(same) == 1) | only_live)
+    curie = pl.when(usable).then(pl.col("prefix") + pl.lit(":") + pl.col("concept_code"))
+    return concepts.with_columns(
+        curie=curie.otherwise(_omop("concept_id")),
+        # source:code must be a CURIE of this concept: the OMOP id is one where the code is not.
+        source=pl.when(usable).then("prefix").otherwise(pl.lit(PREFIX)),
+        code=pl.when(usable).then("concept_code").otherwise(pl.col("concept_id").cast(pl.String)),
+    )
+
+
 def _omop(column: str) -> pl.Expr:
     return pl.lit(f"{PREFIX}:") + pl.col(column).cast(pl.String)
-
-
-def _prefixes(vocabularies: pl.Series) -> pl.Series:
-    names = vocabularies.unique().cast(pl.String).to_list()
-    return vocabularies.cast(pl.String).replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String)
 
 
 def _prefix(vocabulary: str) -> str:

@@ -25,7 +25,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _table_rows
+from alphita.terminology.loaders import _columns, _files, _tables
 from alphita.terminology.loaders._columns import Columns, commonest
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -50,23 +50,23 @@ class Options(Config):
     prefix: str = Field("PRODUCT", pattern=r"[^\s:]+", description="prefix of the ids of products")
     value_prefix: str = Field("VALUE", pattern=r"[^\s:]+", description="prefix of the ids of values")
     language: Language = Field("en", description="BCP-47 tag of titles and values")
-    delimiter: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
-    quote: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
-    encoding: str = Field("utf-8", description="encoding of CSV and TSV files")
-    sheet: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
+    delimiter: str = _tables.DELIMITER
+    quote: str = _tables.QUOTE
+    encoding: str = _tables.ENCODING
+    sheet: str = _tables.SHEET
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: columns of titles, attribute names and values, under their default names."""
     defaults = Options()
     wanted = {defaults.title_column, defaults.attribute_column, defaults.values_column}
-    return seen.settings(lambda file: wanted <= {*map(model.snake_case, file.columns)}, _table_rows.ENDINGS)
+    return seen.settings(lambda file: wanted <= {*map(model.snake_case, file.columns)}, _tables.ENDINGS)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tables of products."""
     reader = _Reader(options, rejects)
-    files = _table_rows.chosen(paths, reader.format, reader.columns.dropped)
+    files = _tables.chosen(paths, reader.format, reader.columns.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
@@ -86,19 +86,18 @@ class _Reader:
         self.uses: Counter[tuple[str, str]] = Counter()
         # How each attribute is written where it comes first, by its label.
         self.written: dict[str, str] = {}
-        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
+        self.format = _tables.Format.of(options)
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.columns.file = member.place
-        table = _table_rows.opened(member, self.format, self.columns.rejects, fractions=True)
+        table = _tables.opened(member, self.format, self.columns.rejects, fractions=True)
         header = table.names
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(name) for name in header]
         self.places = {name: place for place, name in reversed(list(enumerate(names)))}
         self.places |= {name: place for place, name in reversed(list(enumerate(header)))}
         title = self._place("title_column")
-        id_place = self._found(self.options.id_column)
+        id_place = self._place_of(self.options.id_column)
         wide = self._wide(header, {title, id_place})
         attribute, values = (-1, -1) if wide else (self._place("attribute_column"), self._place("values_column"))
         used = {title, attribute, values, *(place for _, place in wide)} - {-1} | ({id_place} - {None})
@@ -106,8 +105,8 @@ class _Reader:
             if place not in used:
                 self.columns.dropped[f"column {name!r} of {member.name}"] += 1
         places = sorted(place for place in used if place is not None)
-        for line, found in table.rows(places):
-            cells = {place: cell.strip() for place, cell in zip(places, found, strict=True)}
+        for line, row in table.rows(places):
+            cells = {place: cell.strip() for place, cell in zip(places, row, strict=True)}
             product = self._product(line, cells[title], "" if id_place is None else self._filled(cells[id_place]))
             if product is None:
                 continue
@@ -118,7 +117,7 @@ class _Reader:
                 self.columns.refuse("no value", line, self.options.values_column, cells[values])
         return _files.source(member, name=member.name.split(".")[0])
 
-    def _found(self, name: str) -> int | None:
+    def _place_of(self, name: str) -> int | None:
         """Return the place of a column: the one of this very name, or else the first that is written alike."""
         return self.places.get(name.strip(), self.places.get(model.snake_case(name)))
 
@@ -127,7 +126,7 @@ class _Reader:
 
     def _place(self, option: str) -> int:
         name = getattr(self.options, option)
-        place = self._found(name)
+        place = self._place_of(name)
         if place is None:
             raise UsageError(
                 f"{self.columns.file}: no column {name!r} (option {option}); its columns are {self.names}; where each "
@@ -139,29 +138,27 @@ class _Reader:
         """Return names and places of the columns that are attributes."""
         if not self.options.attributes:
             return []
-        found = []
+        columns = []
         if self.options.attributes.strip() == "*":
-            found = [(name, at) for at, name in enumerate(header) if at not in others and model.snake_case(name)]
+            columns = [(name, at) for at, name in enumerate(header) if at not in others and model.snake_case(name)]
         else:
-            for name in filter(None, (part.strip() for part in self.options.attributes.split(","))):
-                place = self._found(name)
+            for name in _columns.listed(self.options.attributes):
+                place = self._place_of(name)
                 if place is None:
                     raise UsageError(
                         f"{self.columns.file}: no column {name!r} (option attributes); its columns are {self.names}"
                     )
-                found += [(name, at) for at, written in enumerate(header) if written == header[place]]
+                columns += [(name, at) for at, written in enumerate(header) if written == header[place]]
         # Columns of one name are one attribute; those that only look so as a relation's label are not.
         first: dict[str, str] = {}
-        for name, place in found:
+        for name, place in columns:
             written = first.setdefault(model.snake_case(name), header[place])
             if _spaced(written) != _spaced(header[place]):
                 raise UsageError(
                     f"{self.columns.file}: the columns {written!r} and {header[place]!r} would both be the attribute "
                     f"{model.snake_case(name)!r}; rename one of them"
                 )
-        return found
-
-    # --- rows --------------------------------------------------------------------------------------------------------
+        return columns
 
     def _product(self, line: int, title: str, code: str) -> str | None:
         """Return the id of the row's product, made new where it is seen for the first time."""
@@ -169,11 +166,9 @@ class _Reader:
             return None
         if not code:
             concept = _made_id(self.options.prefix, title)
-        elif prefixes.parse_curie(code):
-            concept = prefixes.normalize(code)
         else:
-            concept = prefixes.normalize(f"{self.options.prefix}:{code}")
-        if len(concept) > 1000 or any(sign.isspace() for sign in concept):
+            concept = prefixes.normalize(code if prefixes.parse_curie(code) else f"{self.options.prefix}:{code}")
+        if not _columns.is_id(concept):
             self.columns.refuse("not an id: too long, or with a space in it", line, self.options.id_column, code)
             return None
         self._concept(line, concept, title, model.PRODUCT)
@@ -182,7 +177,7 @@ class _Reader:
     def _attribute(self, line: int, product: str, name: str, cell: str) -> bool:
         """Add the relations of one attribute; return whether it has a value."""
         label = model.snake_case(name)
-        if not label or len(label) > 1000:
+        if not label or len(label) > _columns.MAX_ID_CHARACTERS:
             self.columns.refuse("not a name of an attribute", line, self.options.attribute_column, name)
             return True
         parts = cell.split(self.options.separator) if self.options.separator else [cell]

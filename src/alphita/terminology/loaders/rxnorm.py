@@ -16,8 +16,8 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import Rejects
-from alphita.terminology import model, prefixes
-from alphita.terminology.loaders import _rrf
+from alphita.terminology import model
+from alphita.terminology.loaders import _columns, _rrf
 from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
@@ -35,23 +35,20 @@ LAYOUTS = {
 }
 RXNORM = _rrf.Dialect(
     prefix="RXNORM",
+    licence="SAB=RXNORM is free; the other sources need the UMLS Metathesaurus License",
+    layouts=LAYOUTS,
     terms="RXNCONSO",
     relations="RXNREL",
     types="RXNSTY",
-    definitions="",
     sources="RXNSAB",
-    ranks="",
     atom_relations=True,
     retire_obsolete=True,
 )
-LICENCE = "SAB=RXNORM is free; the other sources need the UMLS Metathesaurus License"
 # RxNorm has no MRRANK. The normalised name of each kind of concept comes first, then short and other names.
 RANKS = (
     *("IN", "PIN", "MIN", "BN", "SCD", "SBD", "GPCK", "BPCK", "SCDC", "SBDC", "SCDF", "SBDF", "SCDG", "SBDG", "SCDFP"),
     *("SBDFP", "SCDGP", "DF", "DFG", "PSN", "SY", "TMSY", "ET"),
 )
-# The attribute that is an id elsewhere.
-NDC = "NDC"
 
 
 class Options(Config):
@@ -71,52 +68,36 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: RXNCONSO is there."""
-    return _rrf.recognised(seen, LAYOUTS, RXNORM.terms)
+    return RXNORM.recognises(seen)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
-    filters = _rrf.filters_of(options)
-    with _rrf.Release(paths, LAYOUTS, rejects) as release:
-        ranks = pl.DataFrame(
-            {"SAB": "RXNORM", "TTY": RANKS, "rank": pl.Series(range(len(RANKS), 0, -1), dtype=pl.Int32)}, strict=False
-        )
-        builder = _rrf.Builder(release, RXNORM, filters, rejects, ranks)
-        versions = builder.versions()
-        builder.terms.read("ENG")
+    ranks = {"SAB": "RXNORM", "TTY": RANKS, "rank": pl.Series(range(len(RANKS), 0, -1), dtype=pl.Int32)}
+    with _rrf.Release(paths, RXNORM, rejects) as release:
+        reader = _rrf.Reader(release, _rrf.Filters.of(options, ""), pl.DataFrame(ranks, strict=False))
+        versions = reader.read_versions()
+        reader.read_terms("ENG")
         if options.retired:
-            _read_retired(builder)
-        _read_attributes(builder, _rrf.listed(options.attributes))
-        builder.read_relations(options.relation_label, self_relations=options.self_relations)
-        sources = release.sources("RXNORM", versions.get("RXNORM"), LICENCE, versions)
-        return builder.tables(sources, list(LAYOUTS))
+            # Merged into one concept they are replaced; of one that was split, the parts are to be considered.
+            reader.read_retired("RXNCUI", "CARDINALITY", kinds=(), replaced=["1"])
+        _read_attributes(reader, _columns.listed(options.attributes))
+        reader.read_relations(options.relation_label, self_relations=options.self_relations)
+        return reader.tables(release.sources(versions.get("RXNORM"), versions))
 
 
-def _read_retired(builder: _rrf.Builder) -> None:
-    """Add the concepts of RXNCUI that are gone; merged into one they are replaced, split into several to consider."""
-    rows = builder.read_retired("RXNCUI", ["CUI1", "CARDINALITY", "CUI2"])
-    rows = rows.filter((pl.col("CUI2") != "") & (pl.col("CUI2") != pl.col("CUI1")))
-    builder.add_replacements(rows, pl.col("CARDINALITY") == "1")
-
-
-def _read_attributes(builder: _rrf.Builder, wanted: list[str]) -> None:
+def _read_attributes(reader: _rrf.Reader, wanted: list[str]) -> None:
     """Add the wanted attributes: NDC as cross-references, the others as properties."""
-    name = "RXNSAT"
-    for frame in builder.release.blocks(name, ["CUI", "ATN", "SAB", "ATV", "SUPPRESS"]) if wanted else ():
-        frame = builder.sieve.drop(frame, ~pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
-        frame = builder.filters.passed(name, frame, builder.sieve)
-        frame = builder.sieve.strings(frame, "ATV", "attribute", model.MAX_TEXT_CHARACTERS)
-        frame, places = builder.concept_rows(name, frame, "CUI")
-        source = pl.col("SAB").replace({source: prefixes.canonical(source) for source in frame["SAB"].unique()})
-        is_ndc = (frame["ATN"] == NDC).to_numpy()
-        code = pl.concat_str(pl.lit("NDC:"), pl.col("ATV").str.strip_chars())
+    name, sieve = "RXNSAT", reader.sieve
+    for frame in reader.release.blocks(name, ["CUI", "ATN", "SAB", "ATV", "SUPPRESS"]) if wanted else ():
+        frame = sieve.drop(frame, ~pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
+        frame = reader.filters.passed(name, frame, sieve)
+        frame = sieve.check(frame, *_columns.text("ATV", "attribute", model.MAX_TEXT_CHARACTERS))
+        frame, places = reader.at_concepts(name, frame)
+        source, value = _rrf.canonical_sources(frame), pl.col("ATV")
+        is_ndc = (frame["ATN"] == "NDC").to_numpy()
         ndc, other = frame.filter(pl.Series(is_ndc)), frame.filter(pl.Series(~is_ndc))
-        builder.add("xrefs", ndc, places[is_ndc], predicate=pl.lit(model.XREF), object=code, source=source)
-        builder.add(
-            "properties",
-            other,
-            places[~is_ndc],
-            name=pl.col("ATN").str.to_lowercase(),
-            value=pl.col("ATV"),
-            source=source,
-        )
+        code = pl.concat_str(pl.lit("NDC:"), value.str.strip_chars())
+        reader.add("xrefs", ndc, places[is_ndc], predicate=pl.lit(model.XREF), object=code, source=source)
+        kind = pl.col("ATN").str.to_lowercase()
+        reader.add("properties", other, places[~is_ndc], name=kind, value=value, source=source)

@@ -20,10 +20,10 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
-from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders import _columns, _files, _tables
+from alphita.terminology.loaders._columns import Sieve, listed
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
-from alphita.terminology.loaders._release import Sieve, listed
 from alphita.terminology.model import Tables
 
 SCTID = r"^[1-9][0-9]{5,17}$"
@@ -35,6 +35,20 @@ _KINDS = "Concept|Description|TextDefinition|Relationship|RelationshipConcreteVa
 _COMPONENT = re.compile(rf"x?sct2_({_KINDS})_{_RELEASE_TYPE}")
 _REFSET = re.compile(rf"x?der2_cRefset_\w*?(Association|Language){_RELEASE_TYPE}")
 _OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Association|Language)).*\.txt")
+
+
+# Kind -> its columns beyond id, effectiveTime and active, by what they hold. "id" is an SCTID.
+COLUMNS = {
+    "Concept": {},
+    "Description": {"conceptId": "id", "languageCode": "text", "typeId": "id", "term": "text"},
+    "TextDefinition": {"conceptId": "id", "languageCode": "text", "typeId": "id", "term": "text"},
+    "Relationship": dict.fromkeys(("sourceId", "destinationId", "typeId", "characteristicTypeId"), "id"),
+    "RelationshipConcreteValues": {"sourceId": "id", "value": "text", "typeId": "id", "characteristicTypeId": "id"},
+    "Association": dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id"),
+    "Language": dict.fromkeys(("refsetId", "referencedComponentId", "acceptabilityId"), "id"),
+}
+# Their members have UUIDs.
+REFERENCE_SETS = ("Association", "Language")
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -75,44 +89,44 @@ class Components:
                 sieve.rejects.add(problem, file=member.place)
         _check_kinds(self.files, members)
 
-    def read(self, kind: str, columns: dict[str, str], *, key: str = "sctid") -> pl.DataFrame:
+    def read(self, kind: str) -> pl.DataFrame:
         """Return the current version of each component of a kind."""
         members = self.files.get(kind, [])
         self.used += members
         if not members:
-            kinds = {name: pl.Int64 if what == "id" else pl.String for name, what in columns.items()}
-            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds}
+            types = {name: pl.Int64 if what == "id" else pl.String for name, what in COLUMNS[kind].items()}
+            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **types}
             return pl.DataFrame(schema={**schema, "file": pl.Categorical, "line": pl.Int64})
-        versions = pl.concat([self._of_a_file(member, columns, key) for member in members])
+        versions = pl.concat([self._of_a_file(member, kind) for member in members])
         if len(members) == 1:
             return versions
         versions = versions.sort("effectiveTime", descending=True, maintain_order=True)
         return self.sieve.once(versions, ["id"], f"{kind}: other versions of a component in another file")
 
-    def live(self, kind: str, columns: dict[str, str], reason: str) -> pl.DataFrame:
-        """Return the active components of a kind, as `read`; the others are counted under `reason`."""
-        return self.sieve.drop(self.read(kind, columns), ~pl.col("active"), reason)
+    def live(self, kind: str, reason: str) -> pl.DataFrame:
+        """Return the active components of a kind; the others are counted under `reason`."""
+        return self.sieve.drop(self.read(kind), ~pl.col("active"), reason)
 
-    def _of_a_file(self, member: Member, columns: dict[str, str], key: str) -> pl.DataFrame:
-        sieve, is_member = self.sieve, key == "uuid"
+    def _of_a_file(self, member: Member, kind: str) -> pl.DataFrame:
+        columns, is_member = COLUMNS[kind], kind in REFERENCE_SETS
+        checks = [_columns.one_of("active", ["0", "1"], "must be 0 or 1"), _columns.date("effectiveTime")]
+        if not is_member:
+            checks.insert(0, _columns.matching("id", SCTID, NO_SCTID))
         # An id that is no number becomes one that no concept has, and is refused as such with the others.
-        ids = [
+        numbers = [
             pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name, what in columns.items() if what == "id"
         ]
         own = pl.col("id").hash() if is_member else pl.col("id").cast(pl.Int64)
 
         def shrunk(frame: pl.DataFrame) -> pl.DataFrame:
             """Check a block, and make ids numbers, so that millions of rows stay small."""
-            if not is_member:
-                frame = sieve.refuse(frame, "id", ~pl.col("id").str.contains(SCTID), NO_SCTID)
-            frame = sieve.refuse(frame, "active", ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1")
-            frame = sieve.dates(frame, "effectiveTime")
-            return frame.with_columns(pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1", *ids, own)
+            frame = self.sieve.check(frame, *checks)
+            return frame.with_columns(pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1", *numbers, own)
 
         names = ["id", "effectiveTime", "active", *columns]
-        frame = _release.read_unquoted(member, names, sieve.rejects, prepare=shrunk)
+        frame = _tables.read_unquoted(member, names, self.sieve.rejects, prepare=shrunk)
         field, repeated = "referencedComponentId" if is_member else "id", ~pl.col("id").is_first_distinct()
-        return sieve.refuse(frame, field, repeated, "its id was defined before in this file")
+        return self.sieve.check(frame, (field, repeated, "its id was defined before in this file"))
 
 
 DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
@@ -157,43 +171,41 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
 
 
 class _Reader:
-    """Reads the files of a release, kind by kind; concepts first, for all others name them."""
+    """Reads the files of a release, kind by kind; concepts first, because all others name them."""
 
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
         self.options, self.sieve = options, Sieve(rejects)
-        self.languages = _language_option(options.languages)
+        self.languages = _columns.only_languages(options.languages, regions=False)
         self.components = Components(members, self.sieve)
 
     def read(self) -> Tables:
-        """Read all snapshots that were found, concepts first."""
         concepts = self._concepts()
         self.ids = np.sort(concepts["id"].to_numpy())
         concepts = concepts.sort("id")
         self.active = concepts["active"].to_numpy()
         descriptions = self._descriptions()
         tables = Tables(
-            concepts=concepts.select(_curie("id").alias("id"), source=_source(), retired=~pl.col("active")),
+            concepts=concepts.select(_curie("id").alias("id"), source=pl.lit(SOURCE), retired=~pl.col("active")),
             terms=pl.DataFrame(),
         )
         tables.terms = self._terms(descriptions)
         tables.semantic_types = self._semantic_types(descriptions)
-        tables.definitions = self._definitions(descriptions)
+        definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
+        tables.definitions = definitions.select("concept", text="term", language="languageCode", source=pl.lit(SOURCE))
         labels = self._labels(descriptions)
         tables.relations = self._relations(labels)
         tables.properties = self._concrete_values(labels)
         tables.replacements, tables.xrefs = self._associations()
-        tables.sources = _release.sources(self.components.used, "SNOMED CT", _release.release_date)
+        tables.sources = _files.sources(self.components.used, "SNOMED CT", _files.release_date)
         tables.dropped = dict(self.sieve.dropped)
         return tables
 
-    def _at_concepts(self, frame: pl.DataFrame, field: str, kind: str) -> pl.DataFrame:
+    def _at_concepts(self, frame: pl.DataFrame, kind: str, *fields: str) -> pl.DataFrame:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
-        return self.sieve.at_concepts(frame, field, self.ids, self.left_out, f"{kind} of inactive concepts")
-
-    # --- concepts and terms ------------------------------------------------------------------------------------------
+        return self.sieve.at_concepts(frame, fields, self.ids, self.left_out, f"{kind} of inactive concepts")
 
     def _concepts(self) -> pl.DataFrame:
-        concepts = self.components.read("Concept", {})
+        concepts = self.components.read("Concept")
         self.left_out = np.empty(0, np.int64)
         if not self.options.inactive_concepts:
             self.left_out = concepts.filter(~pl.col("active"))["id"].to_numpy()
@@ -204,18 +216,18 @@ class _Reader:
 
     def _descriptions(self) -> pl.DataFrame:
         """Return the active descriptions and text definitions: id, concept (a row), languageCode, typeId, term."""
-        columns = {"conceptId": "id", "languageCode": "text", "typeId": "id", "term": "text"}
         frames = []
         limits = {"Description": model.MAX_TERM_CHARACTERS, "TextDefinition": model.MAX_TEXT_CHARACTERS}
+        unknown_type = ~pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
         for kind, limit in limits.items():
-            frame = self.components.live(kind, columns, f"inactive {kind.lower()}s")
-            frame = frame.with_columns(pl.col("languageCode").str.to_lowercase())
-            unknown = ~pl.col("languageCode").is_in(list(languages.table()))
-            frame = self.sieve.refuse(frame, "languageCode", unknown, "unknown language code")
-            known = pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
-            frame = self.sieve.refuse(frame, "typeId", ~known, "neither a name, a synonym nor a definition")
-            frame = self.sieve.strings(frame, "term", "string", limit)
-            frame = self._at_concepts(frame, "conceptId", kind)
+            frame = self.components.live(kind, f"inactive {kind.lower()}s")
+            frame = self.sieve.check(
+                frame.with_columns(pl.col("languageCode").str.to_lowercase()),
+                _columns.one_of("languageCode", [*languages.table()], "unknown language code"),
+                ("typeId", unknown_type, "neither a name, a synonym nor a definition"),
+                *_columns.text("term", "string", limit),
+            )
+            frame = self._at_concepts(frame, kind, "conceptId")
             frames.append(frame.select("id", pl.col("conceptId").alias("concept"), "languageCode", "typeId", "term"))
         return pl.concat(frames)
 
@@ -245,8 +257,8 @@ class _Reader:
         once = names.group_by("concept", "language", "string", maintain_order=True).agg(
             pl.col("is_name").any(), pl.col("is_name").all().alias("only_name"), pl.col("rank").min()
         )
-        repeated = len(names) - len(once)
-        self.sieve.count("strings equal to another of the concept (a name without its tag, say)", repeated)
+        reason = "strings equal to another of the concept (a name without its tag, say)"
+        self.sieve.count(reason, len(names) - len(once))
         # Best first, for that order is kept where preference does not tell them apart: it decides a concept's name.
         once = once.sort(
             "concept", "rank", ~pl.col("is_name"), pl.col("language") != "en", maintain_order=True, nulls_last=True
@@ -257,7 +269,7 @@ class _Reader:
             "string",
             "language",
             preferred=pl.col("rank").is_not_null(),
-            source=_source(),
+            source=pl.lit(SOURCE),
             code=codes,
             term_type=pl.when("only_name").then(pl.lit("FSN")).otherwise(pl.lit("SYN")),
         )
@@ -267,14 +279,15 @@ class _Reader:
         dialects = [_dialect(word) for word in listed(self.options.dialect)]
         if not dialects:
             return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
-        columns = {"refsetId": "id", "referencedComponentId": "id", "acceptabilityId": "id"}
-        members = self.components.read("Language", columns, key="uuid").filter(pl.col("active"))
+        members = self.components.read("Language").filter(pl.col("active"))
         refsets = members["refsetId"].unique()
         for dialect in dialects:
             if dialect not in refsets:
+                words = {identifier: word for word, identifier in DIALECTS.items()}
+                known = sorted(words.get(refset, str(refset)) for refset in refsets.to_list())
                 raise UsageError(
                     f"option dialect: no member of the language reference set {dialect} in these files; "
-                    f"they have {sorted(map(_dialect_name, refsets.to_list())) or 'no language reference set'}"
+                    f"they have {known or 'no language reference set'}"
                 )
         ranks = pl.DataFrame({"refsetId": dialects, "rank": range(len(dialects))}, schema_overrides={"rank": pl.Int32})
         preferred = members.filter(pl.col("acceptabilityId") == PREFERRED).join(ranks, on="refsetId")
@@ -290,13 +303,7 @@ class _Reader:
         names = self.sieve.drop(names, pl.col("tag").is_null(), "names without a tag: no semantic type")
         names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
-        return names.sort("concept").select("concept", semantic_type="tag", source=_source())
-
-    def _definitions(self, descriptions: pl.DataFrame) -> pl.DataFrame:
-        definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
-        return definitions.select("concept", text="term", language="languageCode", source=_source())
-
-    # --- graph -------------------------------------------------------------------------------------------------------
+        return names.sort("concept").select("concept", semantic_type="tag", source=pl.lit(SOURCE))
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
         """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
@@ -308,77 +315,65 @@ class _Reader:
             for row, term in english.select("concept", "term").iter_rows()
         }
         live = {int(self.ids[row]) for row in english["concept"].to_list() if self.active[row]}
-        every, taken = Counter(words.values()), Counter(words[concept] for concept in live)
+        all_uses, taken = Counter(words.values()), Counter(words[concept] for concept in live)
         labels = {
             concept: word
             for concept, word in words.items()
-            if word and (taken if concept in live else every)[word] == 1
+            if word and (taken if concept in live else all_uses)[word] == 1
         }
         return labels | {IS_A: model.IS_A}
 
     def _relations(self, labels: dict[int, str]) -> pl.DataFrame:
-        columns = dict.fromkeys(("sourceId", "destinationId", "typeId", "characteristicTypeId"), "id")
-        relationships = self._live("Relationship", columns)
-        relationships = self._at_concepts(relationships, "sourceId", "Relationship")
-        relationships = self._at_concepts(relationships, "destinationId", "Relationship")
+        relationships = self._live("Relationship")
+        relationships = self._at_concepts(relationships, "Relationship", "sourceId", "destinationId")
         return relationships.select(
             head="sourceId",
             relation=_label("typeId", labels, relationships),
             tail="destinationId",
-            source=_source().cast(pl.Categorical),
+            source=pl.lit(SOURCE).cast(pl.Categorical),
         )
 
     def _concrete_values(self, labels: dict[int, str]) -> pl.DataFrame:
         """Return attributes with a number or string for value, as properties: ("has_..._value", "500")."""
-        kind = "RelationshipConcreteValues"
-        columns = {"sourceId": "id", "value": "text", "typeId": "id", "characteristicTypeId": "id"}
-        values = self._live(kind, columns)
-        well_formed = pl.col("value").str.contains(r'^(#[-+]?[0-9]+(\.[0-9]+)?|"(?s:.+)"|true|false)$')
-        values = self.sieve.refuse(values, "value", ~well_formed, 'must be #number, "text", true or false')
-        values = self._at_concepts(values, "sourceId", kind)
+        kind, pattern = "RelationshipConcreteValues", r'^(#[-+]?[0-9]+(\.[0-9]+)?|"(?s:.+)"|true|false)$'
+        problem = 'must be #number, "text", true or false'
+        values = self.sieve.check(self._live(kind), _columns.matching("value", pattern, problem))
+        values = self._at_concepts(values, kind, "sourceId")
         text = pl.col("value").str.strip_prefix("#")
         text = pl.when(pl.col("value").str.starts_with('"')).then(text.str.slice(1, text.str.len_chars() - 2))
         return values.select(
             concept="sourceId",
             name=_label("typeId", labels, values),
             value=text.otherwise(pl.col("value").str.strip_prefix("#")),
-            source=_source(),
+            source=pl.lit(SOURCE),
         )
 
-    def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
+    def _live(self, kind: str) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""
-        relationships = self.components.live(kind, columns, "inactive relationships")
+        relationships = self.components.live(kind, "inactive relationships")
         return self.sieve.drop(relationships, pl.col("characteristicTypeId") == STATED, "stated relationships")
 
     def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
         kind = "Association"
-        columns = dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id")
-        associations = self.components.read(kind, columns, key="uuid").filter(pl.col("active"))
         component = pl.col("referencedComponentId")
-        associations = self.sieve.refuse(associations, "referencedComponentId", component < 0, NO_SCTID)
+        associations = self.components.read(kind).filter(pl.col("active"))
+        associations = self.sieve.check(associations, ("referencedComponentId", component < 0, NO_SCTID))
         # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.
         of_others = ~(component // 10 % 100).is_in([0, 10])
         associations = self.sieve.drop(associations, of_others, "associations of descriptions and other components")
-        associations = self._at_concepts(associations, "referencedComponentId", kind)
-        target = pl.col("targetComponentId")
         associations = associations.with_columns(object=_curie("targetComponentId"))
-        associations = self._at_concepts(associations, "targetComponentId", kind).rename(
-            {"referencedComponentId": "concept"}
-        )
+        associations = self._at_concepts(associations, kind, "referencedComponentId", "targetComponentId")
+        associations = associations.rename({"referencedComponentId": "concept"})
         associations = associations.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
-        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"), source=_source())
+        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"), source=pl.lit(SOURCE))
         retired = pl.Series(~self.active[associations["concept"].to_numpy()])
         known = pl.col("refsetId").is_in([*REPLACING, *TO_REVIEW])
         associations = associations.filter(retired & associations.select(known.alias("known"))["known"])
         replacing = pl.col("refsetId").is_in(REPLACING)
-        n_targets = target.filter(replacing).n_unique().over("concept")
+        n_targets = pl.col("targetComponentId").filter(replacing).n_unique().over("concept")
         replacements = model.successors(associations, replacing & (n_targets == 1))
-        return replacements.with_columns(source=_source()), xrefs
-
-
-def _source() -> pl.Expr:
-    return pl.lit(SOURCE)
+        return replacements.with_columns(source=pl.lit(SOURCE)), xrefs
 
 
 def _curie(column: str) -> pl.Expr:
@@ -392,15 +387,7 @@ def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
     return pl.col(column).replace_strict(types, names, return_dtype=pl.String).cast(pl.Categorical)
 
 
-def _language_option(option: str) -> frozenset[str]:
-    tags = frozenset(map(str.lower, listed(option)))
-    if unknown := sorted(tags - languages.table().keys()):
-        raise UsageError(f"option languages: {unknown[0]!r} is not a language such as en, es, fr")
-    return tags
-
-
 def _dialect(word: str) -> int:
-    """Return the id of a language reference set."""
     word = word.lower().replace("_", "-")
     if word in DIALECTS:
         return DIALECTS[word]
@@ -410,8 +397,3 @@ def _dialect(word: str) -> int:
         f"option dialect: unknown dialect {word!r}; choose from {sorted(DIALECTS)}, or give the id of a language "
         "reference set"
     )
-
-
-def _dialect_name(identifier: int) -> str:
-    names = {known: word for word, known in DIALECTS.items()}
-    return names.get(identifier, str(identifier))

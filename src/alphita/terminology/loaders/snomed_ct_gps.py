@@ -15,10 +15,10 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders import _columns, _files, _tables
+from alphita.terminology.loaders._columns import Sieve
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look
-from alphita.terminology.loaders._release import Sieve
 from alphita.terminology.loaders.snomed_ct import NO_SCTID, SCTID, SOURCE, TAG
 from alphita.terminology.model import Tables
 
@@ -70,7 +70,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         concepts=once.select(id=concept, source=pl.lit(SOURCE), retired=~pl.col("Active")),
         terms=_terms(once),
         semantic_types=tagged.select("concept", semantic_type="tag", source=pl.lit(SOURCE)),
-        sources=_release.sources(sets, "SNOMED CT Global Patient Set", _release.release_date),
+        sources=_files.sources(sets, "SNOMED CT Global Patient Set", _files.release_date),
         dropped=dict(sieve.dropped),
     )
 
@@ -82,18 +82,17 @@ def _is_set(file: Beginning) -> bool:
 
 def _rows(member: Member, sieve: Sieve) -> pl.DataFrame:
     """Return the good rows of a file: the four columns, names without blanks around them, `Active` as bool."""
-    frame = _release.read_unquoted(member, COLUMNS, sieve.rejects)
-    frame = frame.with_columns(pl.col("FSN", "USPreferredTerm").str.strip_chars())
+    frame = _tables.read_unquoted(member, COLUMNS, sieve.rejects)
     length = pl.max_horizontal(pl.col("FSN", "USPreferredTerm").str.len_chars())
-    for field, bad, problem in (
-        ("ConceptID", ~pl.col("ConceptID").str.contains(SCTID), NO_SCTID),
-        ("Active", ~pl.col("Active").is_in(["0", "1"]), "must be 0 or 1"),
+    frame = sieve.check(
+        frame.with_columns(pl.col("FSN", "USPreferredTerm").str.strip_chars()),
+        _columns.matching("ConceptID", SCTID, NO_SCTID),
+        _columns.one_of("Active", ["0", "1"], "must be 0 or 1"),
         # A retired concept may have no preferred term.
         ("FSN", length == 0, "neither a fully specified name nor a preferred term"),
         ("FSN", length > model.MAX_TERM_CHARACTERS, "longer than any term may be"),
         ("ConceptID", ~pl.col("ConceptID").is_first_distinct(), "its id was defined before in this file"),
-    ):
-        frame = sieve.refuse(frame, field, bad, problem)
+    )
     return frame.select("ConceptID", pl.col("Active") == "1", "FSN", "USPreferredTerm")
 
 

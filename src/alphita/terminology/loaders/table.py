@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _table_rows
+from alphita.terminology.loaders import _columns, _files, _tables
+from alphita.terminology.loaders._columns import Check
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Beginning, Look, import_command
-from alphita.terminology.loaders._table_rows import ENDINGS
+from alphita.terminology.loaders._tables import ENDINGS
 from alphita.terminology.model import Tables
 
 # What Python takes for white space, and polars does not in part.
@@ -64,7 +65,11 @@ class Ids:
             return f"{prefix}:{code}", prefix, code
         if not code or prefix not in self.spellings:
             code = cell
-        return f"{self.prefix}:{_TO_ENCODE.sub(_encoded, code)}", self.prefix, code
+
+        def encoded(match: re.Match[str]) -> str:
+            return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+        return f"{self.prefix}:{_TO_ENCODE.sub(encoded, code)}", self.prefix, code
 
     def of_all(self, cells: pl.Series) -> pl.DataFrame:
         """Return the columns id, prefix and code as `of` does; null where a cell must be shown to `of` by itself."""
@@ -97,7 +102,7 @@ def normalized(cells: pl.Series) -> pl.Series:
     parts = _parts(cells)
     known = {prefix: prefixes.canonical(prefix) for prefix in parts["prefix"].unique().drop_nulls()}
     prefix = pl.col("prefix").replace_strict(known, default=None, return_dtype=pl.String)
-    curies = parts.select(found=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["found"]
+    curies = parts.select(curie=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["curie"]
     if not curies.has_nulls():
         return curies
     return pl.Series(
@@ -127,10 +132,6 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
     )
 
 
-def _encoded(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
-
-
 TRUE = frozenset({"1", "true", "t", "yes", "y"})
 FALSE = frozenset({"", "0", "false", "f", "no", "n"})
 # In lower case, by the option that names the column.
@@ -142,38 +143,52 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 
 
-class Defaults:
-    """What stands in a column of cells, or else a default: where the cell is empty, or no such column is there."""
+def _limit(field: str) -> int:
+    return model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
+
+
+def _checks(cells: pl.DataFrame, tags: Mapping[str, str]) -> list[Check]:
+    """Return the checks of a row of terms; the problem of a cell that is too long is ""."""
+    unknown = [tag for tag, known in tags.items() if tag and not known]
+    boolean = "must be 1/0, true/false or yes/no"
+    allowed = {
+        "scope_column": f"must be one of {list(model.SCOPES)}",
+        "status_column": f"must be one of {list(model.STATUSES)}",
+        "language_column": languages.UNKNOWN,
+        "preferred_column": boolean,
+        "retired_column": boolean,
+    }
+    checks: list[Check] = []
+    for field, problem in allowed.items():
+        if field in cells.columns:
+            is_bad = ~pl.col(field).str.to_lowercase().is_in(list(ALLOWED.get(field, ())))
+            checks.append((field, pl.col(field).is_in(unknown) if field == "language_column" else is_bad, problem))
+    checks.append(("term_column", pl.col("term_column") == "", "an empty term"))
+    for field in cells.columns:
+        if field not in allowed and field != "line":
+            limit, cell = _limit(field), pl.col(field)
+            checks.append((field, (cell.str.len_bytes() > limit) & (cell.str.len_chars() > limit), ""))
+    return checks
+
+
+class _Defaults:
+    """The value of a cell, or else a default: where the cell is empty, or there is no such column."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = columns
 
     def __call__(self, field: str, default: str | pl.Expr | None, value: pl.Expr | None = None) -> pl.Expr:
-        """Return the value of the cells (by default the cell itself) where they have one, else the default."""
         other = default if isinstance(default, pl.Expr) else pl.lit(default, pl.String)
         if field not in self.columns:
             return other
         return pl.when(pl.col(field) == "").then(other).otherwise(pl.col(field) if value is None else value)
 
 
-def values_of(cells: pl.DataFrame, field: str) -> list[str]:
-    """Return the distinct values of a field; none where no such column is there."""
+def _values_of(cells: pl.DataFrame, field: str) -> list[str]:
     return cells[field].unique().to_list() if field in cells.columns else []
 
 
-def is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
-    """Tell which rows of terms must be checked one by one; some of them may turn out good."""
-    odd = [pl.col("term_column") == ""]
-    for field in cells.columns:
-        if field in ALLOWED:
-            odd.append(~pl.col(field).str.to_lowercase().is_in(list(ALLOWED[field])))
-        elif field == "language_column":
-            odd.append(pl.col(field).is_in([tag for tag, known in tags.items() if tag and not known]))
-        elif field != "line":
-            limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
-            odd.append(pl.col(field).str.len_bytes() > limit)
-    return cells.select(odd=pl.any_horizontal(odd))["odd"]
-
+# --- recognition -----------------------------------------------------------------------------------------------------
 
 Settings = dict[str, str]
 
@@ -196,25 +211,21 @@ def _recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
     tables = [file for file in files if file.columns]
     if not tables:
         return None
-    if stranger := next((file for file in files if file not in tables), None):
-        raise InputError("among tables, and none itself", file=stranger.place, remedy="give the table alone")
-    of_terms = [file for file in tables if not _is_relations(file.columns)]
+    if other := next((file for file in files if file not in tables), None):
+        raise InputError("not a table, but the other files are", file=other.place, remedy="give the table alone")
+    of_terms = [file for file in tables if not {"head", "tail"} <= {*file.columns} or "term" in file.columns]
     if not of_terms:
         remedy = f"give the terms too: alphita terminology import table TERMS {seen.path} -o X.terminology"
-        raise InputError("relations between concepts, and no terms", file=seen.path, remedy=remedy)
-    found = [_Columns(file, seen.path, defaults).settings() for file in of_terms]
-    for file, settings in zip(of_terms, found, strict=True):
-        if settings != found[0]:
+        raise InputError("relations between concepts, but no terms", file=seen.path, remedy=remedy)
+    first, *others = [_Columns(file, seen.path, defaults).settings() for file in of_terms]
+    for file, settings in zip(of_terms[1:], others, strict=True):
+        if settings != first:
             raise InputError(
-                f"{settings} would be the options for it, but {found[0]} for {of_terms[0].place}",
+                f"{settings} would be the options for it, but {first} for {of_terms[0].place}",
                 file=file.place,
                 remedy="give them one by one, or call the columns alike",
             )
-    return found[0]
-
-
-def _is_relations(names: Sequence[str]) -> bool:
-    return {"head", "tail"} <= set(names) and "term" not in names
+    return first
 
 
 class _Columns:
@@ -225,7 +236,6 @@ class _Columns:
         self.names = file.columns
 
     def settings(self) -> Settings:
-        """Return the options that the loader needs."""
         ids = [name for name in self.names if _compact(name) in IDS or _system(name)]
         if {*map(_compact, ids)} == {"id", "code"}:
             # The loader has an option for each of them.
@@ -238,20 +248,19 @@ class _Columns:
         return named | self._told_by_cells({**self.defaults, **columns}) | self.file.settings
 
     def _terms(self, system: str) -> list[str]:
-        """Return the columns that may hold the term, one where there is no doubt."""
         own = [name for name in self.names if _compact(name) == "term"]
         strong = [name for name in self.names if _compact(name) in TERMS or (system and _system_term(name) == system)]
         return own or strong or [name for name in self.names if _compact(name) in WEAK_TERMS]
 
     def _others(self, taken: set[str]) -> Settings:
         """Return columns that are called as the loader's own, in another writing."""
-        found = {}
+        others = {}
         for field, default in self.defaults.items():
             wanted = LANGUAGES if field == "language_column" else {_compact(default)}
             alike = [name for name in self.names if _compact(name) in wanted and name not in taken]
             if alike and default not in self.names:
-                found[field] = alike[0]
-        return found
+                others[field] = alike[0]
+        return others
 
     def _told_by_cells(self, columns: Settings) -> Settings:
         """Return the options that only the first rows tell: the prefix, and columns to leave out."""
@@ -262,12 +271,14 @@ class _Columns:
             for _, cells in itertools.islice(rows, _ROWS):
                 for field, cell in zip(checked, cells, strict=True):
                     first[field] |= {cell.strip(WHITE)} - {""}
-        found = {}
+        settings: Settings = {}
         if any(Ids("").of(cell) is None for cell in first["id_column"]):
-            found["prefix"] = _system(columns["id_column"]) or _prefix_of(self.path)
+            stem = _DATE.sub("", self.path.absolute().name.lstrip(".").split(".")[0])
+            own = re.sub(r"\W+", "_", stem).strip("_").upper()
+            settings["prefix"] = _system(columns["id_column"]) or own or "LOCAL"
         for field in ALLOWED:
             if first.get(field) and not ALLOWED[field] & {cell.lower() for cell in first[field]}:
-                found[field] = ""
+                settings[field] = ""
         tags = first.get("language_column", set())
         if tags and not any(map(languages.normalize, tags)):
             named = {field: columns[field] for field in ("id_column", "term_column")}
@@ -279,14 +290,14 @@ class _Columns:
                 value=min(tags),
                 remedy=f"write tags there, or leave the column out and say the language: {command}",
             )
-        return found
+        return settings
 
     def _unclear(self, ids: list[str], terms: list[str]) -> InputError:
         shown = [shorten(name, 40) for name in self.names[:_SHOWN]] + ["…"] * (len(self.names) > _SHOWN)
         problems = [
-            f"no column of {what}s" if not found else f"{' and '.join(map(repr, found))} may both be the {what}"
-            for what, found in (("id", ids), ("term", terms))
-            if len(found) != 1
+            f"no column of {what}s" if not names else f"{' and '.join(map(repr, names))} may both be the {what}"
+            for what, names in (("id", ids), ("term", terms))
+            if len(names) != 1
         ]
         command = import_command(
             "table", self.path, id_column=ids[0] if ids else "COLUMN", term_column=terms[0] if terms else "COLUMN"
@@ -299,7 +310,6 @@ class _Columns:
 
 
 def _compact(name: str) -> str:
-    """Return "Concept ID", "concept_id" and "ConceptId" as "conceptid"."""
     return model.snake_case(name).replace("_", "")
 
 
@@ -311,18 +321,13 @@ def _system(name: str) -> str:
 
 
 def _system_term(name: str) -> str:
-    found = re.fullmatch(r"(.+?)_?(?:name|term|label|description)", model.snake_case(name))
-    return _known(found[1]) if found else ""
+    match = re.fullmatch(r"(.+?)_?(?:name|term|label|description)", model.snake_case(name))
+    return _known(match[1]) if match else ""
 
 
 def _known(name: str) -> str:
     prefix = prefixes.canonical(name)
     return prefix if prefix in prefixes.table() else ""
-
-
-def _prefix_of(path: Path) -> str:
-    stem = _DATE.sub("", path.absolute().name.lstrip(".").split(".")[0])
-    return re.sub(r"\W+", "_", stem).strip("_").upper() or "LOCAL"
 
 
 DESCRIPTION = "CSV, TSV, Excel or Parquet with named columns"
@@ -367,16 +372,14 @@ class Options(Config):
     prefix: str = Field("", pattern="^[^:]*$", description="prefix for your own codes, whatever they look like: LOCAL")
     language: Language = Field("en", description="BCP-47 tag if there is no language column, or the cell is empty")
     relation: str = Field("related_to", description="label if there is no relation column, or the cell is empty")
-    delimiter: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
-    quote: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
-    encoding: str = Field("utf-8", description="encoding of CSV and TSV files")
-    sheet: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
+    delimiter: str = _tables.DELIMITER
+    quote: str = _tables.QUOTE
+    encoding: str = _tables.ENCODING
+    sheet: str = _tables.SHEET
 
 
 RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
 TERM_COLUMNS = tuple(name for name in Options.model_fields if name.endswith("_column") and name not in RELATION_COLUMNS)
-Row = dict[str, str]
-Check = Callable[[int, Row], bool]
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -387,7 +390,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read term and relation tables."""
     reader = _Reader(options, rejects)
-    files = _table_rows.chosen(paths, reader.format, reader.dropped)
+    files = _tables.chosen(paths, reader.format, reader.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.has_concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)
@@ -407,18 +410,17 @@ class _Reader:
         self.frames: dict[str, list[pl.DataFrame]] = {name: [] for name in KEYS}
         self.dropped: Counter[str] = Counter()
         self.has_concepts = False
-        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
+        self.format = _tables.Format.of(options)
 
     def read(self, member: Member) -> dict[str, Any]:
-        """Read one file; return its entry for the manifest."""
         self.file = member.place
-        table = _table_rows.opened(member, self.format, self.rejects)
+        table = _tables.opened(member, self.format, self.rejects)
         fields = self._fields(table.names)
         is_relations = "head_column" in fields and "term_column" not in fields
         for name in (table.names[place] for place in fields.values()):
             if table.names.count(name) > 1:
                 raise InputError(
-                    f"column {name!r} stands more than once in the header: {table.names}",
+                    f"column {name!r} appears more than once in the header: {table.names}",
                     file=self.file,
                     line=table.header_line,
                     field=name,
@@ -464,8 +466,8 @@ class _Reader:
         is_open = pl.col("preferred").is_null()
         first = pl.col("concept").is_first_distinct().over(is_open)
         # In this file or another.
-        said = pl.col("preferred").fill_null(False).any().over("concept")
-        tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
+        has_name = pl.col("preferred").fill_null(False).any().over("concept")
+        tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~has_name).otherwise("preferred"))
         tables = {name: self._distinct(frame, KEYS[name]) for name, frame in tables.items()}
         return tables | {"terms": self._one_preferred(tables["terms"])}
 
@@ -510,16 +512,14 @@ class _Reader:
                     f"if they are {known}'s, write {known}:"
                 )
 
-    # --- terms -------------------------------------------------------------------------------------------------------
-
     def _terms(self, cells: pl.DataFrame) -> None:
-        tags = {tag: languages.normalize(tag) or "" for tag in values_of(cells, "language_column")}
-        types = {name: model.term_type(name) for name in values_of(cells, "type_column")}
-        rows = self._identified(cells, "id_column", is_odd(cells, tags), self._row_is_good)
+        tags = {tag: languages.normalize(tag) or "" for tag in _values_of(cells, "language_column")}
+        types = {name: model.term_type(name) for name in _values_of(cells, "type_column")}
+        rows = self._identified(cells, "id_column", _checks(cells, tags))
         if rows.is_empty():
             return
         self.has_concepts = True
-        default = Defaults(rows.columns)
+        default = _Defaults(rows.columns)
         concept, prefix, language = pl.col("id_column.id"), pl.col("id_column.prefix"), self.options.language
         rows = rows.with_columns(
             default("language_column", language, pl.col("language_column").replace_strict(tags)).alias("language"),
@@ -575,34 +575,9 @@ class _Reader:
             is_a, prefix = pl.lit(model.IS_A).cast(_FEW), pl.col("id_column.prefix").cast(_FEW)
             self._add("relations", several, target, head=pl.col("concept"), relation=is_a, source=prefix)
 
-    def _row_is_good(self, line: int, row: Row) -> bool:
-        """Check the cells of a term row; report the first that is wrong."""
-        for field, allowed in (("scope_column", model.SCOPES), ("status_column", model.STATUSES)):
-            if (value := row.get(field, "").lower()) and value not in allowed:
-                self._refuse(f"must be one of {list(allowed)}", line, field, value)
-                return False
-        if (tag := row.get("language_column", "")) and languages.normalize(tag) is None:
-            self._refuse(languages.UNKNOWN, line, "language_column", tag)
-            return False
-        for field in ("preferred_column", "retired_column"):
-            if (value := row.get(field, "").lower()) not in TRUE | FALSE:
-                self._refuse("must be 1/0, true/false or yes/no", line, field, value)
-                return False
-        if not row["term_column"]:
-            self._refuse("an empty term", line, "term_column", None)
-            return False
-        for field, value in row.items():
-            limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
-            if problem := model.too_long(value, limit):
-                self._refuse(problem, line, field, value)
-                return False
-        return True
-
-    # --- relations ---------------------------------------------------------------------------------------------------
-
     def _relations(self, cells: pl.DataFrame) -> None:
         rows = self._identified(self._identified(cells, "head_column"), "tail_column")
-        default = Defaults(rows.columns)
+        default = _Defaults(rows.columns)
         self._add(
             "relations",
             rows,
@@ -613,14 +588,12 @@ class _Reader:
             file=pl.lit(self.file).cast(_FEW),
         )
 
-    # --- ids ---------------------------------------------------------------------------------------------------------
-
-    def _identified(
-        self, cells: pl.DataFrame, field: str, odd: pl.Series | None = None, check: Check = lambda line, row: True
-    ) -> pl.DataFrame:
+    def _identified(self, cells: pl.DataFrame, field: str, checks: Sequence[Check] = ()) -> pl.DataFrame:
         """Return the good rows, with the id, prefix and code of a field in the columns `FIELD.id`, ..."""
         ids = self.ids.of_all(cells[field])
-        is_odd = ids["id"].is_null() if odd is None else ids["id"].is_null() | odd
+        first_bad = pl.coalesce(*(pl.when(bad).then(number) for number, (_, bad, _) in enumerate(checks)), None)
+        problems = cells.with_columns(_problem=first_bad.cast(pl.Int32))["_problem"]
+        is_odd = ids["id"].is_null() | problems.is_not_null()
         rows = cells.hstack(ids.select(pl.all().name.prefix(f"{field}.")))
         if not is_odd.any():
             return rows
@@ -631,7 +604,12 @@ class _Reader:
                 self.has_concepts = True
             row = rows.row(place, named=True)
             curie = self._curie(row[field], row["line"], field)
-            if curie is None or not check(row["line"], {name: row[name] for name in cells.columns if name != "line"}):
+            if curie is None:
+                continue
+            if (number := problems[place]) is not None:
+                name, _, problem = checks[number]
+                value = row[name].lower() if name in ALLOWED else row[name] or None
+                self._refuse(problem or model.too_long(row[name], _limit(name)), row["line"], name, value)
                 continue
             self.has_concepts |= field == "id_column"
             good.append([*(row[name] for name in cells.columns), *curie])
@@ -643,19 +621,18 @@ class _Reader:
         if not cell:
             self._refuse("an empty id", line, field, None)
             return None
-        found = self.ids.of(cell)
-        if found is None:
-            if not self.has_concepts:
-                raise UsageError(
-                    f"{self.file}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
-                    "--set prefix=LOCAL"
-                )
+        curie = self.ids.of(cell)
+        if curie is None and not self.has_concepts:
+            raise UsageError(
+                f"{self.file}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
+                "--set prefix=LOCAL"
+            )
+        if curie is None:
             self._refuse("an id without prefix; give one with --set prefix=NAME", line, field, cell)
-            return None
-        if len(found[0]) > 1000 or any(sign.isspace() for sign in found[0]):
+        elif not _columns.is_id(curie[0]):
             self._refuse("not an id: too long, or with a space in it", line, field, cell)
             return None
-        return found
+        return curie
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
         self.rejects.add(problem, file=self.file, line=line, field=getattr(self.options, field), value=value)
@@ -665,8 +642,8 @@ class _Reader:
     ) -> None:
         """Add rows to a table: columns named as there, and others."""
         place = () if "file" in columns else ("file",)
-        frame = rows if keep is None else rows.with_columns(keep.alias("keep"))
-        found = frame.select(*names, *place, "line", *(["keep"] if keep is not None else []), **columns)
-        found = found if keep is None else found.filter("keep").drop("keep")
-        if len(found):
-            self.frames[table].append(found.select(sorted(found.columns)))
+        # `keep` looks at the rows' own columns, and others at all rows.
+        frame = rows.with_columns(keep=pl.lit(True) if keep is None else keep)
+        frame = frame.select(*names, *place, "line", "keep", **columns).filter("keep").drop("keep")
+        if len(frame):
+            self.frames[table].append(frame.select(sorted(frame.columns)))

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
 from pydantic import Field
 
 from alphita.config import Config
@@ -36,6 +35,9 @@ LAYOUTS = {
 }
 UMLS = _rrf.Dialect(
     prefix="UMLS",
+    licence="UMLS Metathesaurus License",
+    layouts=LAYOUTS,
+    layout_file="MRFILES",
     terms="MRCONSO",
     relations="MRREL",
     types="MRSTY",
@@ -43,7 +45,6 @@ UMLS = _rrf.Dialect(
     sources="MRSAB",
     ranks="MRRANK",
 )
-LICENCE = "UMLS Metathesaurus License"
 RELEASE_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d[A-C][A-C])(?![A-Za-z])")
 
 
@@ -63,31 +64,22 @@ class Options(Config):
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: MRCONSO is there."""
-    return _rrf.recognised(seen, LAYOUTS, UMLS.terms)
+    return UMLS.recognises(seen)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables."""
-    filters = _rrf.filters_of(options, options.languages)
-    with _rrf.Release(paths, LAYOUTS, rejects) as release:
-        release.read_layouts("MRFILES")
-        builder = _rrf.Builder(release, UMLS, filters, rejects)
-        versions = builder.versions()
-        builder.terms.read(options.preferred_language)
-        builder.read_definitions()
+    filters = _rrf.Filters.of(options, options.languages)
+    with _rrf.Release(paths, UMLS, rejects) as release:
+        reader = _rrf.Reader(release, filters)
+        versions = reader.read_versions()
+        reader.read_terms(options.preferred_language)
+        reader.read_definitions()
         if options.retired:
-            _read_retired(builder)
-        builder.read_relations(options.relation_label, self_relations=options.self_relations)
-        sources = release.sources("UMLS", _release_name(release), LICENCE, versions)
-        return builder.tables(sources, list(LAYOUTS))
-
-
-def _read_retired(builder: _rrf.Builder) -> None:
-    """Add the concepts of MRCUI that are gone: merged ones (SY) are replaced, others have concepts to consider."""
-    rows = builder.read_retired("MRCUI", ["CUI1", "REL", "CUI2"])
-    # Not SUBX (left out of this subset) and DEL (no reason to keep it).
-    rows = rows.filter((pl.col("CUI2") != "") & pl.col("REL").is_in(["SY", "RB", "RN", "RO"]))
-    builder.add_replacements(rows, pl.col("REL") == "SY")
+            # Merged concepts (SY) are replaced. Not SUBX (left out of this subset) and DEL (no reason to keep it).
+            reader.read_retired("MRCUI", "REL", kinds=["SY", "RB", "RN", "RO"], replaced=["SY"])
+        reader.read_relations(options.relation_label, self_relations=options.self_relations)
+        return reader.tables(release.sources(_release_name(release), versions))
 
 
 def _release_name(release: _rrf.Release) -> str | None:

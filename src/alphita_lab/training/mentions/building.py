@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
-from alphita.terminology.writing import write_arrow
+from alphita.terminology.model import write_arrow
 from alphita_lab.training.mentions.contexts import Context, Reservoir, sequences, windows
 from alphita_lab.training.mentions.settings import MentionSettings
 from alphita_lab.training.mentions.store import KIND, SEQUENCES, WINDOWS, Writer

@@ -1,38 +1,71 @@
-"""Tables of rows, in CSV, TSV, Excel and Parquet: frames of the wanted columns and each row's place in the file."""
+"""Tables of rows as frames of the wanted columns, with each row's place in the file.
+
+`opened` reads a user's CSV, TSV, Excel or Parquet file. `read_unquoted` and `read_quoted` read the bulk files of large
+releases, whose columns are known: SNOMED CT's RF2, OMOP's CSV, LOINC.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePath
+from typing import IO, Any
 
 import polars as pl
+from pydantic import Field
 
-from alphita import workbooks
+from alphita import textio, workbooks
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model
 from alphita.terminology.loaders import _files
-from alphita.terminology.loaders._files import Block, Member
+from alphita.terminology.loaders._files import UTF16, Block, Member
 
-# Of a row. Where each row opens a quote by mistake, so many are looked at again and again.
+# The most lines of a row: where each row opens a quote by mistake, that many are looked at again and again.
 MAX_LINES = 1_000
-# What stands between cells, the likelier first.
+ROWS_AT_ONCE = 200_000
+# What may separate cells, the likelier first.
 DELIMITERS = ",\t;|"
-# Before the first block, for a header of several lines has let some wait.
+# Names of table files in folders and archives.
+ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", *workbooks.SUFFIXES)
+PARQUET_MAGIC = b"PAR1"
+# Comes before the first block, because a header of several lines leaves some lines waiting.
 _NOTHING: Block = (0, "")
+
+# Options of loaders that read tables.
+DELIMITER: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
+QUOTE: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
+ENCODING: str = Field("utf-8", description="encoding of CSV and TSV files")
+SHEET: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How text files are written, and where in a workbook the table is; Parquet needs neither."""
+
+    delimiter: str = ""
+    quote: str = '"'
+    encoding: str = "utf-8"
+    sheet: str = ""
+
+    @classmethod
+    def of(cls, options: Any) -> Format:  # noqa: ANN401 - the options of any loader of tables
+        return cls(options.delimiter, options.quote, options.encoding, options.sheet)
 
 
 class Delimited:
     """A CSV or TSV file; see `Table` and `Format`."""
 
-    def __init__(self, member: Member, delimiter: str, quote: str, encoding: str, rejects: Rejects) -> None:
-        self.member, self.quote, self.rejects = member, quote, rejects
-        blocks = _files.blocks(member, encoding, rejects)
+    def __init__(self, member: Member, format_: Format, rejects: Rejects) -> None:
+        self.member, self.quote, self.rejects = member, format_.quote, rejects
+        delimiter = format_.delimiter
+        blocks = _files.blocks(member, format_.encoding, rejects)
         number, text = next(blocks, (0, ""))
         if not text:
             raise InputError("no readable line in this file", file=member.place)
@@ -62,23 +95,23 @@ class Delimited:
                 file=self.member.place,
                 line=number,
                 value=line,
-                remedy="the first line must name the columns; the option delimiter says what stands between cells",
+                remedy="the first line must name the columns; the option delimiter sets the separator of cells",
             )
         return header
 
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
-        """Yield the rows in frames."""
         places = sorted(set(places))
         for block in chain([_NOTHING], self.feed.blocks):
-            frame = self._at_once(block, places)
-            if frame is not None:
+            if (frame := self._at_once(block, places)) is not None:
                 yield frame
                 continue
+            # The lines that wait, and those beyond that the last row needs.
             self.feed.load(block)
-            yield self._row_by_row(places)
+            rows = list(self._rows())
+            columns = {str(place): [cells[place] for _, cells in rows] for place in places}
+            yield _frame(columns, [line for line, _ in rows])
 
     def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows one by one."""
         for block in chain([_NOTHING], self.feed.blocks):
             self.feed.load(block)
             for line, cells in self._rows():
@@ -91,20 +124,6 @@ class Delimited:
             return None
         raw = text.replace("\r\n", "\n").encode()
         return None if not raw or b"\r" in raw else self.split.frame(raw, first, places)
-
-    def _row_by_row(self, places: Sequence[int]) -> pl.DataFrame:
-        """Return the cells of the lines that wait, and of those that the last row needs beyond."""
-        lines: list[int] = []
-        columns: dict[str, list[str]] = {str(place): [] for place in places}
-        wanted = [(place, columns[str(place)]) for place in places]
-        for line, cells in self._rows():
-            lines.append(line)
-            for place, column in wanted:
-                column.append(cells[place])
-        schema = {**dict.fromkeys(columns, pl.String), "line": pl.Int64}
-        return pl.DataFrame({**columns, "line": lines}, schema=schema)
-
-    # --- rows, one by one --------------------------------------------------------------------------------------------
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         feed, n_cells = self.feed, len(self.names)
@@ -193,15 +212,12 @@ class Feed:
         self.taken: list[tuple[int, str]] = []
 
     def load(self, block: Block) -> None:
-        """Let the lines of a block wait."""
         self.waiting.extend(_files.numbered(block))
 
     def __iter__(self) -> Iterator[str]:
-        """Return itself."""
         return self
 
     def __next__(self) -> str:
-        """Return the next line, with its end."""
         while not self.waiting:
             self.load(next(self.blocks))
         if len(self.taken) == MAX_LINES:
@@ -230,24 +246,6 @@ def _delimiter(member: Member, header: str) -> str:
     return max(DELIMITERS, key=lambda sign: (header.count(sign), sign == ","))
 
 
-ROWS_AT_ONCE = 200_000
-# Names of such files, where they lie among others.
-ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", *workbooks.SUFFIXES)
-
-
-PARQUET_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True)
-class Format:
-    """How text files are written, and where in a workbook the table is; of Parquet nothing needs to be said."""
-
-    delimiter: str
-    quote: str
-    encoding: str
-    sheet: str
-
-
 def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> list[Member]:
     """Return the tables in files, folders and archives; see `_files.chosen`."""
     files = _files.chosen(paths, ENDINGS, dropped)
@@ -269,14 +267,7 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
         return _Workbook(member, format_.sheet)
     with member.open() as file:
         is_parquet = _files.read_block(file, member.place, 4) == PARQUET_MAGIC
-    return (
-        _Parquet(member, fractions)
-        if is_parquet
-        else Delimited(member, format_.delimiter, format_.quote, format_.encoding, rejects)
-    )
-
-
-# --- Parquet ---------------------------------------------------------------------------------------------------------
+    return _Parquet(member, fractions) if is_parquet else Delimited(member, format_, rejects)
 
 
 class _Parquet:
@@ -314,8 +305,7 @@ class _Parquet:
                 yield line, cells
 
     def _text(self, column: pl.Series, start: int) -> pl.Series:
-        """Return a column as text; numbers that pandas made floats, since others are missing, as the integers they
-        are."""
+        """Return a column as text; whole numbers that pandas stored as floats become integers again."""
         if column.dtype.is_float():
             column = column.fill_nan(None)
             broken = (column != column.round()).fill_null(False) | column.is_infinite().fill_null(False)
@@ -333,20 +323,14 @@ class _Parquet:
             raise self._unusable(column) from None
 
     def _unusable(self, column: pl.Series, *, row: int | None = None, value: float | None = None) -> InputError:
+        problem, field = f"a column of type {column.dtype}, but text or whole numbers are needed", int(column.name)
+        remedy = "write it as a column of strings"
         return InputError(
-            f"a column of type {column.dtype}, where text or whole numbers are wanted",
-            file=self.member.place,
-            line=row,
-            field=self.names[int(column.name)],
-            value=value,
-            remedy="write it as a column of strings",
+            problem, file=self.member.place, line=row, field=self.names[field], value=value, remedy=remedy
         )
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=self.member.place)
-
-
-# --- Excel -----------------------------------------------------------------------------------------------------------
 
 
 class _Workbook:
@@ -373,3 +357,159 @@ class _Workbook:
 # cells), in which case what is reported on the way comes in the order of the lines. A cell is a string, "" where it is
 # empty. Rows of a Parquet file are counted from 1, its names being row 0; those of a workbook as a spreadsheet does.
 Table = Delimited | _Parquet | _Workbook
+
+
+# --- the bulk files of releases: millions of lines with one delimiter and no quoting ---------------------------------
+
+BLOCK_BYTES = 32 * 2**20
+
+
+def read_unquoted(
+    member: Member,
+    columns: Sequence[str],
+    rejects: Rejects,
+    *,
+    optional: Sequence[str] = (),
+    prepare: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
+) -> pl.DataFrame:
+    """Read columns of a file with tabs, a header and no quoting; `prepare` is called for each block."""
+    with member.open() as file:
+        header = _header(file, member)
+        wanted = _places(header, columns, optional, member)
+        fewest = len(header) - (header[-1] == "")
+
+        def check(raw: bytes) -> str | None:
+            n_cells = raw.count(b"\t") + 1
+            wrong = "" if fewest <= n_cells <= len(header) else f"{n_cells} cells, but the header has {len(header)}"
+            return _files.no_text(raw, "UTF-8") or wrong if raw else None
+
+        lines = Lines(member.place, _files.Split("\t", len(header)), wanted, rejects, check, line=2, shown="ascii")
+        cells = _cells(wanted, (*columns, *optional), member)
+        pieces = iter(partial(file.read, BLOCK_BYTES), b"")
+        frames = [prepare(lines.frame(block).select(cells)) for block in _files.whole_lines(pieces, member.place)]
+    return pl.concat(frames or [prepare(_frame({name: [] for name in wanted}, []).select(cells))])
+
+
+def _places(header: Sequence[str], columns: Sequence[str], optional: Sequence[str], member: Member) -> dict[str, int]:
+    """Return the places of the columns that a header has, whatever their case."""
+    names = [name.strip().casefold() for name in header]
+    if missing := [name for name in columns if name.casefold() not in names]:
+        shown = [name[:40] for name in header[:20]]
+        problem, remedy = f"no column {missing[0]!r}; its first line has {shown}", "is it another kind of file?"
+        raise InputError(problem, file=member.place, line=1, remedy=remedy)
+    return {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
+
+
+def _cells(wanted: Mapping[str, int], names: Sequence[str], member: Member) -> list[pl.Expr]:
+    cells = [pl.col(name) if name in wanted else pl.lit("").alias(name) for name in names]
+    return [*cells, pl.lit(member.place, dtype=pl.Categorical).alias("file"), pl.col("line")]
+
+
+def _frame(columns: Mapping[str, list[str]], lines: list[int]) -> pl.DataFrame:
+    return pl.DataFrame({**columns, "line": lines}, schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64})
+
+
+def _header(file: IO[bytes], member: Member) -> list[str]:
+    raw = file.readline(2**20)
+    _refuse_utf16(raw, member)
+    if not raw.strip():
+        raise InputError("the file is empty" if not raw else "its first line is empty", file=member.place)
+    try:
+        line = raw.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError:
+        raise InputError("its first line is not UTF-8: not a file of the format", file=member.place, line=1) from None
+    return [name.strip() for name in line.rstrip("\r\n").split("\t")]
+
+
+def _refuse_utf16(raw: bytes, member: Member) -> None:
+    if raw.startswith(UTF16):
+        raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
+
+
+class Lines:
+    """Turns blocks of lines into frames of the wanted cells (column -> place, no place twice), and counts lines.
+
+    `check` returns what is wrong with a line, "" for a good one, None for a blank one. `line` is the number of the
+    first line, `shown` the encoding in which bad lines are reported.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        split: _files.Split,
+        wanted: Mapping[str, int],
+        rejects: Rejects,
+        check: Callable[[bytes], str | None],
+        *,
+        line: int,
+        shown: str,
+    ) -> None:
+        self.place, self.split, self.wanted, self.rejects = place, split, wanted, rejects
+        self.check, self.line, self.shown = check, line, shown
+        self.accepted = 0
+
+    def frame(self, block: bytes) -> pl.DataFrame:
+        if b"\r" in block:  # one byte is found far faster than two
+            block = block.replace(b"\r\n", b"\n")
+        first = self.line
+        self.line += block.count(b"\n")
+        frame = None
+        if b"\0" not in block and _files.is_utf8(block):
+            frame = self.split.frame(block, first, list(self.wanted.values()))
+        if frame is not None:
+            frame = frame.select(*(pl.col(str(place)).alias(name) for name, place in self.wanted.items()), "line")
+        else:
+            frame = self._good_lines(block, first)
+        self.accepted += len(frame)
+        return frame
+
+    def _good_lines(self, block: bytes, first: int) -> pl.DataFrame:
+        numbers, rows = [], []
+        for number, raw in enumerate(block.split(b"\n")[:-1], first):
+            if problem := self.check(raw):
+                shown = raw[:100].decode(self.shown, "replace")
+                self.rejects.add(problem, file=self.place, line=number, value=shown)
+            elif problem is not None:
+                numbers.append(number)
+                rows.append(raw.decode().split(self.split.delimiter))
+        return _frame({name: [row[place] for row in rows] for name, place in self.wanted.items()}, numbers)
+
+
+def read_quoted(
+    member: Member, columns: Sequence[str], rejects: Rejects, *, optional: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Read columns of a CSV file with quotes, their cells stripped; optional ones that it lacks are ""."""
+    with member.open() as file:
+        content = _files.read_whole(file, member.place)
+    _refuse_utf16(content, member)
+    records = textio.records(io.StringIO(_text(content, member, rejects), newline=""), ",")
+    try:
+        header = next(records).cells
+    except csv.Error as error:
+        raise InputError(f"its first line is no header: {error}", file=member.place, line=1) from None
+    if not header:
+        raise InputError("the file is empty", file=member.place)
+    wanted = _places(header, columns, optional, member)
+    lines: list[int] = []
+    cells: dict[str, list[str]] = {name: [] for name in wanted}
+    for record in records:
+        if record.problem:
+            rejects.add(record.problem, file=member.place, line=record.line, value=record.value)
+            continue
+        lines.append(record.line)
+        for name, place in wanted.items():
+            cells[name].append(record.cells[place].strip())
+    return _frame(cells, lines).select(_cells(wanted, (*columns, *optional), member))
+
+
+def _text(content: bytes, member: Member, rejects: Rejects) -> str:
+    """Return a file's text; lines that are not text are reported and left empty, so that lines keep their numbers."""
+    content = content.removeprefix(codecs.BOM_UTF8)
+    if b"\0" not in content and _files.is_utf8(content):
+        return content.decode()
+    lines = content.split(b"\n")
+    for number, raw in enumerate(lines):
+        if problem := _files.no_text(raw, "UTF-8"):
+            rejects.add(problem, file=member.place, line=number + 1, value=raw[:100].decode("ascii", "replace"))
+            lines[number] = b""
+    return b"\n".join(lines).decode()
