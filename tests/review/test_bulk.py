@@ -50,25 +50,6 @@ def test_accepts_what_is_open_and_sure_enough(reviews):
     assert reviews.bulk("codes", "ann", "again", threshold=0.9) == Bulk(0, 0, 0.0)
 
 
-def test_of_some_types(reviews):
-    done = reviews.bulk("codes", "ann", "b", threshold=0.0, types=["Disease", "none"])
-    assert [one.row for one in done.decisions] == [6]
-
-
-def test_is_undone_at_once(reviews):
-    say = Say(reviews)
-    before = say("ann", 4, "reject")
-    done = reviews.bulk("codes", "ann", "b", threshold=0.9)
-    after = say("ann", 2, "nil")
-    assert say.undo("ann") == (after,)
-    assert say.undo("ann") == done.decisions[::-1]
-    assert reviews.queue("codes", reviewer="ann")[0] == 6
-    assert say.undo("ann") == (before,)
-    # Sent again, it is still the one that was done, and undone.
-    assert reviews.bulk("codes", "ann", "b", threshold=0.9) == done
-    assert reviews.queue("codes", reviewer="ann")[0] == 7
-
-
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), float("inf")])
 def test_the_threshold_is_a_probability(reviews, threshold):
     for preview in (True, False):

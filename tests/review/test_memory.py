@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -27,20 +26,6 @@ def test_equal_after_cleaning(tmp_path):
         assert reviews.remembered("LAB", iter(["sore toe"])) == {"sore toe": said}
         assert reviews.remembered("RIS", asked) == {}
         assert reviews.remembered("LAB", []) == {}
-
-
-def test_only_what_is_settled(tmp_path):
-    with store(tmp_path, [row(1), row(2), row(3), row(4), row(5), row(6)]) as reviews:
-        say = Say(reviews)
-        say("ann", 1, "skip"), say("ann", 2, "flag"), say("ann", 3, "reject")
-        say("ann", 4, "accept"), say("bob", 4, "nil")
-        nil = say("ann", 5, "nil")
-        say("ann", 6, "accept"), say("bob", 6, "nil")
-        last = say("cy", 6, "adjudicate", HAND, relation="broad")
-        asked = [f"mention {number}" for number in range(1, 8)]
-        assert reviews.remembered("LAB", asked) == {"mention 5": nil, "mention 6": last}
-        say.undo("bob"), say.undo("bob")
-        assert set(reviews.remembered("LAB", asked)) == {"mention 4", "mention 5", "mention 6"}
 
 
 def test_the_newest_counts_and_a_project_can_be_asked_alone(tmp_path):
@@ -126,42 +111,6 @@ def test_remembering_uses_the_index(tmp_path):
             plan = [line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
     assert any("row_by_cleaned" in line for line in plan)
     assert [line for line in plan if line.startswith("SCAN") and "VIRTUAL TABLE" not in line] == []
-
-
-def test_a_source_is_forgotten_and_restored(tmp_path):
-    with store(tmp_path, [row(1), row(2)]) as reviews:
-        reviews.add_project(project("ris", source="RIS"))
-        reviews.add_rows("ris", [row(1)])
-        say, ris = Say(reviews), Say(reviews, "ris")
-        first, other = say("ann", 1, "accept"), ris("ann", 3, "accept")
-        assert reviews.forget(source="LAB", by="boss") == 1
-        assert reviews.forget(source="LAB", by="boss") == 0
-        assert reviews.remembered("LAB", ["mention 1"]) == {}
-        assert reviews.remembered("RIS", ["mention 1"]) == {"mention 1": other}
-        assert reviews.standing(1).state == "open"
-        assert list(reviews.history("codes")) == [replace(first, forgotten=True)]
-        assert reviews.progress("codes").decided == 0
-        # There is nothing left to undo, and what is decided later counts.
-        assert say.undo("ann") == ()
-        later = say("ann", 2, "accept")
-        assert reviews.remembered("LAB", ["mention 1", "mention 2"]) == {"mention 2": later}
-        assert reviews.forget(reviewer="ann", by="boss") == 2
-        assert reviews.restore(source="LAB", by="boss") == 0
-        assert reviews.restore(reviewer="ann", by="boss") == 3
-        assert list(reviews.history("codes")) == [first, later]
-        assert reviews.remembered("LAB", ["mention 1"]) == {"mention 1": first}
-
-
-def test_without_one_reviewer_the_others_count(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
-        say = Say(reviews)
-        say("ann", 1, "accept")
-        bob = say("bob", 1, "nil")
-        assert reviews.standing(1).state == "disagreed"
-        assert reviews.forget(reviewer="ann", by="boss") == 1
-        assert (reviews.standing(1).state, reviews.standing(1).decisions) == ("decided", (bob,))
-        assert reviews.forget(project="codes", by="boss") == 1
-        assert reviews.standing(1).decisions == ()
 
 
 def test_exactly_one_that_there_is(tmp_path):

@@ -9,6 +9,7 @@ from fhir.resources.operationoutcome import OperationOutcome as R5Outcome
 from fhir.resources.parameters import Parameters as R5
 from fhir.resources.R4B.operationoutcome import OperationOutcome as R4Outcome
 from fhir.resources.R4B.parameters import Parameters as R4
+from starlette.testclient import TestClient
 
 from alphita.review.files import coding_of, curie_of, source_system
 from alphita.review.records import Decision, Project
@@ -20,39 +21,12 @@ SYSTEM, AX = "urn:alphita:source:LAB", "urn:alphita:terminology:AX"
 URL = "urn:alphita:review:lab"
 SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 # http://hl7.org/fhir/issue-type
-ISSUE_TYPES = (
-    "invalid",
-    "structure",
-    "required",
-    "value",
-    "invariant",
-    "security",
-    "login",
-    "unknown",
-    "expired",
-    "forbidden",
-    "suppressed",
-    "processing",
-    "not-supported",
-    "duplicate",
-    "multiple-matches",
-    "not-found",
-    "deleted",
-    "too-long",
-    "code-invalid",
-    "extension",
-    "too-costly",
-    "business-rule",
-    "conflict",
-    "transient",
-    "lock-error",
-    "no-store",
-    "exception",
-    "timeout",
-    "incomplete",
-    "throttled",
-    "informational",
+_ISSUE_TYPES = (
+    "invalid structure required value invariant security login unknown expired forbidden suppressed processing "
+    "not-supported duplicate multiple-matches not-found deleted too-long code-invalid extension too-costly "
+    "business-rule conflict transient lock-error no-store exception timeout incomplete throttled informational"
 )
+ISSUE_TYPES = frozenset(_ISSUE_TYPES.split())
 
 
 @pytest.fixture
@@ -320,90 +294,9 @@ def test_several_maps_and_several_targets(lab, release):
     ]
 
 
-@pytest.mark.parametrize("release", BOTH)
-@pytest.mark.parametrize(
-    ("query", "issue"),
-    [
-        ({}, "required"),
-        ({"code": "L1"}, "required"),
-        ({"code": "L1", "system": ""}, "value"),
-        ({"code": "L1", "sourceCode": "L1", "system": SYSTEM}, "invalid"),
-        ({"code": "L1", "targetCode": "2", "system": SYSTEM}, "invalid"),
-        ({"targetCode": "2", "system": AX, "reverse": "true"}, "invalid"),
-        ({"code": "L1", "system": SYSTEM, "reverse": "yes"}, "value"),
-        ({"code": "L1", "system": SYSTEM, "targetsytem": AX}, "not-supported"),
-        ({"code": ["L1", "L2"], "system": SYSTEM}, "invalid"),
-        ({"coding": f"{SYSTEM}|L1"}, "invalid"),
-        ({"code": "L1", "system": SYSTEM, "targetSystem": AX, "targetsystem": AX}, "invalid"),
-    ],
-)
-def test_bad_questions(lab, release, query, issue):
-    document = get(lab, release, 400, **query)
-    assert document["issue"][0]["code"] == issue
-    assert document["issue"][0]["details"]["text"]
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        [{"name": "code", "valueInteger": 1}],
-        [{"name": "code", "valueCode": 1}],
-        [{"name": "code", "valueCode": " "}],
-        [{"valueCode": "L1"}],
-        ["code"],
-        "code",
-        [{"name": "coding", "valueCoding": {"code": "L1"}}],
-        [{"name": "coding", "valueCoding": {"code": 1, "system": SYSTEM}}],
-        [{"name": "codeableConcept", "valueCodeableConcept": {"text": "headach"}}],
-        [{"name": "codeableConcept", "valueCodeableConcept": {"coding": ["L1"]}}],
-        [{"name": "codeableConcept", "valueCodeableConcept": {"coding": [{"code": "L1"}, {"code": "L2"}]}}],
-        [{"name": "reverse", "valueBoolean": "true"}],
-        [{"name": "conceptMap", "resource": {"resourceType": "ConceptMap"}}],
-        [{"name": "coding", "valueCoding": {"code": "L1", "system": SYSTEM}}, {"name": "dependency", "part": []}],
-        [
-            {"name": "coding", "valueCoding": {"code": "1", "system": "s"}},
-            {"name": "sourceCoding", "valueCoding": {"code": "1", "system": "s"}},
-        ],
-    ],
-)
-def test_bad_parameters(lab, parameters):
-    body = {"resourceType": "Parameters", "parameter": parameters}
-    headers = {"Content-Type": "application/fhir+json"}
-    checked(lab.as_().post("/fhir/r4/ConceptMap/$translate", json=body, headers=headers), "r4", 400)
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
-        (b"{", "application/fhir+json", 400),
-        (b"", "application/json", 400),
-        (b"[" * 100_000, "application/json", 400),
-        (b"\xff", "application/json", 400),
-        (b'{"resourceType": "ConceptMap"}', "application/json", 400),
-        (b"<Parameters/>", "application/fhir+xml", 415),
-        (b"code=L1", "application/x-www-form-urlencoded", 415),
-    ],
-)
-def test_bad_bodies(lab, body, kind, status):
-    answer = lab.as_().post("/fhir/r5/ConceptMap/$translate", content=body, headers={"Content-Type": kind})
-    checked(answer, "r5", status)
-
-
-def test_an_error_does_not_repeat_what_was_asked(lab):
-    asked = {"code": "secret complaint", "system": "secret system"}
-    assert "secret" not in str(get(lab, "r4", **asked))
-    assert "secret" not in str(get(lab, "r4", 404, **asked, url="secret"))
-
-
-def test_who_is_not_let_in_and_what_is_not_there(lab):
-    from starlette.testclient import TestClient
-
+def test_who_is_not_let_in(lab):
     client = TestClient(lab.app, client=("127.0.0.1", 1))
     checked(client.get("/fhir/r4/ConceptMap/$translate", params={"code": "L1", "system": SYSTEM}), "r4", 401)
-    checked(lab.as_().get("/fhir/r4/ConceptMap/1"), "r4", 404)
-    checked(lab.as_().get("/fhir/r6/metadata"), "r5", 404)
-    checked(lab.as_().get("/fhir/r4/Patient/../../etc/passwd"), "r4", 404)
-    checked(lab.as_().delete("/fhir/r4/ConceptMap/$translate"), "r4", 404)
 
 
 def test_codings():
@@ -417,37 +310,3 @@ def test_codings():
     assert source_system("https://example.org/codes") == "https://example.org/codes"
     assert source_system("Lab of A/B") == "urn:alphita:source:Lab%20of%20A%2FB"
     assert source_system("ICD10CM") == "http://hl7.org/fhir/sid/icd-10-cm"
-
-
-@pytest.mark.parametrize(
-    ("document", "release", "fault"),
-    [
-        ({"parameter": [{"name": "result", "valueBoolean": True}]}, "r4", "result"),
-        ({"parameter": [{"name": "result", "valueBoolean": True, "valueCode": "x"}]}, "r4", "inv-1"),
-        (
-            {
-                "parameter": [
-                    {"name": "result", "valueBoolean": True},
-                    {"name": "match", "part": [{"name": "equivalence", "valueCode": "same"}]},
-                ]
-            },
-            "r4",
-            "code same",
-        ),
-        ({"parameter": [{"name": "name", "valueString": "x"}]}, "r4", "display"),
-        (
-            {
-                "parameter": [
-                    {"name": "name", "valueString": "x"},
-                    {"name": "display", "valueString": "x"},
-                    {"name": "definition", "valueString": "x"},
-                ]
-            },
-            "r4",
-            "definition",
-        ),
-        ({"resourceType": "OperationOutcome", "issue": [{"severity": "error", "code": "bad"}]}, "r4", "issue bad"),
-    ],
-)
-def test_each_rule_finds_its_fault(document, release, fault):
-    assert fault in faults({"resourceType": "Parameters", **document}, release)

@@ -11,7 +11,7 @@ from alphita.service import keys
 from alphita.service.failures import Refusal
 from alphita.service.limits import PAUSE
 from alphita.service.settings import Settings, is_loopback
-from tests.service.asking import client_of, code_of
+from tests.service.review_service import client_of, code_of
 
 TODAY = date(2030, 6, 15)
 

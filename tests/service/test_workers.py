@@ -15,12 +15,12 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index, build
 from alphita.options import Running
-from alphita.service import annotating, workers
+from alphita.service import workers
 from alphita.service.batching import Batcher
-from alphita.service.normalizing import Asked, Encoded, Question
+from alphita.service.normalizing import Asked, Encoded, Question, Work
 from alphita.service.workers import Opening, Worker, contents
 from tests.doubles import HashEncoder, small_terminology
-from tests.service.asking import client_of
+from tests.service.review_service import client_of
 from tests.waiting import SECONDS, wait_until
 
 QUESTIONS = [Question("seizur"), Question("head ache"), Question("cold")]
@@ -30,7 +30,7 @@ class OfHashes(Opening):
     """Opens an index whose encoder needs no model; a string with "deadly" ends the process, one with "bad" fails."""
 
     def __call__(self):
-        work = annotating.Work(Normalizer(Index.open(self.index), encoder=HashEncoder()))
+        work = Work(Normalizer(Index.open(self.index), encoder=HashEncoder()))
 
         def answer(kind, questions):
             if any("deadly" in question.string for question in questions):
@@ -55,7 +55,7 @@ def worker(opening):
 
 
 def test_it_answers_as_the_server_itself_does(worker, index_path):
-    own = annotating.Work(Normalizer(Index.open(index_path), encoder=HashEncoder()))
+    own = Work(Normalizer(Index.open(index_path), encoder=HashEncoder()))
     assert worker(Asked(3, True), QUESTIONS) == own(Asked(3, True), QUESTIONS)
     assert [vector.tolist() for vector in worker(Encoded(), QUESTIONS)] == [
         vector.tolist() for vector in own(Encoded(), QUESTIONS)

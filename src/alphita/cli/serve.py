@@ -85,7 +85,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
     from alphita.review.store import ReviewStore
-    from alphita.service import app, demo, logs
+    from alphita.service import app, logs, review_files
     from alphita.service.checking import Parts, confidence
     from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
@@ -94,7 +94,7 @@ def _run(spec: ServeSpec) -> None:
     if spec.demo:
         if to or mappings or spec.terminology:
             raise UsageError("--demo brings its own terminology and store; leave those out")
-        to, mappings = demo.SOURCE, demo.STORE
+        to, mappings = review_files.DEMO_TO, review_files.DEMO_STORE
     elif to is None:
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
     if spec.check:
@@ -121,7 +121,7 @@ def _run(spec: ServeSpec) -> None:
         normalizer.encoder()  # a damaged model is told of now, not with the first request
         opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
         if spec.demo:
-            demo.fill(demo.STORE, normalizer)
+            review_files.fill_demo(review_files.DEMO_STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
         if opened is not None and opened.content_hash != normalizer.index.manifest["terminology_hash"]:
             progress.say(

@@ -1,8 +1,4 @@
-"""Deciding and undoing, what decisions about a row say together, and which are in force.
-
-In force is of each reviewer, and of the adjudications together, the newest decision about a row that was neither undone
-nor forgotten.
-"""
+"""Deciding and undoing. In force is, per reviewer and for adjudications, the newest not undone or forgotten."""
 
 from __future__ import annotations
 
@@ -81,25 +77,11 @@ def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     return None if expected == n * n else (agreed - expected) / (n * n - expected)
 
 
-_STORED = (
-    "uid",
-    "project",
-    "row",
-    "reviewer",
-    "kind",
-    "concept_id",
-    "relation",
-    "comment",
-    "at",
-    "undoes",
-    "bulk",
-    "confidence",
-    "shown",
-    "terminology",
-    "release",
-    "model",
-    "concept_name",
+_COLUMN_NAMES = (
+    "uid project row reviewer kind concept_id relation comment at undoes bulk confidence shown terminology release "
+    "model concept_name"
 )
+_STORED = tuple(_COLUMN_NAMES.split())
 _KINDS: dict[str, type | UnionType] = {
     **dict.fromkeys(("uid", "project", "source", "reviewer", "kind", "comment", "at", "bulk"), str),
     **dict.fromkeys(("concept_id", "relation", "concept_name"), str | None),

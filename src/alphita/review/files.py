@@ -1,21 +1,8 @@
-"""Files of mappings: what `alphita normalize` wrote becomes the rows of a review, its decisions become a mapping set.
+"""Files of mappings -> the rows of a review, and a project's decisions -> a file of mappings.
 
-Mappings with the same code and the same string are one row of the review, wherever they stand in the file: their
-candidates are put together by rank, the frequencies of their rows are added.
-
-What they say was decided comes with the row, as decisions like all others:
-
-    approved    accept, choose or nil
-    rejected    reject, if it is the answer that was, in the file and in the store
-    flagged     flag
-    ignored     skip: nothing was said of what the row means
-
-A row means one concept here, so that one mapping of a row becomes a decision, and a further one only where another
-reviewer said the same; what the target gives of a row besides (a value, a unit) is not what it means. What is left out
-is counted. Reviewer, time and comment are those of the file; `Decision.uid` names it.
-
-In FHIR, a source whose URI nobody has said has the system `urn:alphita:source:NAME`, and such a CURIE prefix
-`urn:alphita:terminology:NAME`.
+Mappings with the same code and string are one row: candidates by rank, frequencies added. What they say was decided
+comes along: approved -> accept, choose or nil; rejected -> reject, if it is the answer's; flagged -> flag; ignored ->
+skip. A row means one concept, so further mappings are left out and counted.
 """
 
 from __future__ import annotations

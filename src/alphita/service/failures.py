@@ -1,7 +1,4 @@
-"""Errors in one shape: {"error": {"code", "message", "field"}}, and an OperationOutcome under /fhir.
-
-No message repeats what was sent: it may be patient data.
-"""
+"""Errors in one shape, under /fhir an OperationOutcome. No message repeats what was sent: it may be patient data."""
 
 from __future__ import annotations
 

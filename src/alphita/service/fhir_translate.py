@@ -1,17 +1,10 @@
-"""ConceptMap/$translate over the reviewed mappings of a store.
+"""ConceptMap/$translate over the final decisions of a store.
 
 Specification: http://hl7.org/fhir/R4/conceptmap-operation-translate.html and
-http://hl7.org/fhir/R5/conceptmap-operation-translate.html; the names of both are understood in both.
-
-Only what people have settled is served. A project is a ConceptMap: its canonical URL is that of `files.set_id`, its
-source system that of `codings.source_system`; a row without a code of its own is asked for by its string. In R4 an
-equivalence is that of the translation: asked in reverse, what the map calls wider is narrower. In R5 the relationship
-stays the map's, for its words name source and target. Value sets are not known here but for all codes of a system; R4's
-`source`, which only tells a server which map to take, is passed over.
-
-Where people settled on what the normaliser had answered, its confidence and decision come along: in R5 as properties of
-the match; in R4, whose matches have none, as extensions of it; and in R5 for NIL, which is no match, as extensions of
-the result.
+http://hl7.org/fhir/R5/conceptmap-operation-translate.html; the names of both are understood in both. A project is a
+ConceptMap (`files.set_id`, `files.source_system`). In R4 an equivalence is that of the translation: in reverse, wider
+is narrower; in R5 the relationship stays the map's. Where people agreed with the normalizer, its confidence and
+decision come along: in R5 as properties of the match, in R4 (and for NIL) as extensions.
 """
 
 from __future__ import annotations
@@ -23,47 +16,28 @@ from typing import Any, NamedTuple
 from alphita.mappings.formats import fhir_r4, fhir_r5
 from alphita.mappings.record import REVIEWED
 from alphita.review import files
-from alphita.review.memory import Settled, SettledMappings
-from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
+from alphita.review.memory import FinalMapping, FinalMappings
+from alphita.service.fhir_codes import Fault, Release, Values, coding, one, parameter, types_of
 
-KNOWN = {
-    "url": "uri",
-    "conceptMap": "ConceptMap",
-    "conceptMapVersion": "string",
-    "code": "code",
-    "system": "uri",
-    "version": "string",
-    "source": "uri",
-    "coding": "Coding",
-    "codeableConcept": "CodeableConcept",
-    "target": "uri",
-    "targetsystem": "uri",
-    "reverse": "boolean",
-    "dependency": "group",
-    "sourceCode": "code",
-    "sourceSystem": "uri",
-    "sourceVersion": "string",
-    "sourceScope": "uri",
-    "sourceCoding": "Coding",
-    "sourceCodeableConcept": "CodeableConcept",
-    "targetCode": "code",
-    "targetCoding": "Coding",
-    "targetCodeableConcept": "CodeableConcept",
-    "targetScope": "uri",
-    "targetSystem": "uri",
-}
+KNOWN = types_of(
+    "url:uri conceptMap:ConceptMap conceptMapVersion:string code:code system:uri version:string source:uri "
+    "coding:Coding codeableConcept:CodeableConcept target:uri targetsystem:uri reverse:boolean dependency:group "
+    "sourceCode:code sourceSystem:uri sourceVersion:string sourceScope:uri sourceCoding:Coding "
+    "sourceCodeableConcept:CodeableConcept targetCode:code targetCoding:Coding targetCodeableConcept:CodeableConcept "
+    "targetScope:uri targetSystem:uri"
+)
 REPEATED = ("dependency",)
 # What says what to translate, and for a code, what may give its system.
-ASKED_BY: dict[str, tuple[str, ...]] = {
+_SYSTEMS: dict[str, tuple[str, ...]] = {
     "code": ("system", "sourceSystem"),
-    "coding": (),
-    "codeableConcept": (),
     "sourceCode": ("system", "sourceSystem"),
-    "sourceCoding": (),
-    "sourceCodeableConcept": (),
     "targetCode": ("system", "targetSystem", "targetsystem"),
-    "targetCoding": (),
-    "targetCodeableConcept": (),
+}
+ASKED_BY = {
+    name: _SYSTEMS.get(name, ())
+    for start in ("", "source", "target")
+    for kind in ("code", "coding", "codeableConcept")
+    for name in [start + kind[0].upper() + kind[1:] if start else kind]
 }
 NOT_DONE = {
     "conceptMap": "translates by the maps of this service only",
@@ -78,13 +52,7 @@ Coding = tuple[str, str]
 
 
 class Asked(NamedTuple):
-    """What is asked.
-
-    Attributes:
-        codes: system and code; of several (a CodeableConcept) every one that has both is translated.
-        url: of the map; "" asks all.
-        wanted: system of the codes wanted, "" for any.
-    """
+    """The question: system and code of each coding, the map's url ("": all), the system wanted ("": any)."""
 
     codes: list[Coding]
     reverse: bool
@@ -95,7 +63,7 @@ class Asked(NamedTuple):
 class Match(NamedTuple):
     """One settled row that answers, the coding it leads to (None for NIL), and its display."""
 
-    row: Settled
+    row: FinalMapping
     found: Coding | None
     display: str | None
 
@@ -163,7 +131,7 @@ def _scope(values: Values, *names: str) -> str:
     return found.removesuffix(ALL_CODES)
 
 
-def matches(settled: SettledMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
+def matches(settled: FinalMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
     """Yield the settled rows that answer."""
     if question.url and question.url not in map(files.set_id, projects):
         raise Fault("not-found", "no reviewed map of this service has the url that was asked for", 404)
@@ -177,13 +145,13 @@ def _is(target: Coding) -> Callable[[str], bool]:
     return lambda curie: files.coding_of(curie) == target
 
 
-def _back(row: Settled, question: Asked) -> Iterator[Match]:
+def _back(row: FinalMapping, question: Asked) -> Iterator[Match]:
     systems = _systems(row)
     if question.wanted in ("", *systems):
         yield Match(row, (systems[0], row.code), row.mention or None)
 
 
-def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
+def _forward(row: FinalMapping, system: str, question: Asked) -> Iterator[Match]:
     if system not in _systems(row):
         return
     targets = [files.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
@@ -194,7 +162,7 @@ def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
         yield Match(row, None, None)
 
 
-def _systems(row: Settled) -> tuple[str, str]:
+def _systems(row: FinalMapping) -> tuple[str, str]:
     """Return what the source is known by, its URI first."""
     return files.source_system(row.source), row.source
 
@@ -203,7 +171,7 @@ def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[st
     """Return the Parameters resource: result, message, and each match once."""
     said: list[list[dict[str, Any]]] = []
     matches: list[dict[str, Any]] = []
-    nil: Settled | None = None
+    nil: FinalMapping | None = None
     has_match = False
     for match in found:
         if match.found is None:
@@ -242,7 +210,7 @@ def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, An
     return [*parts, parameter(origin, valueUri=files.set_id(match.row.project))]
 
 
-def _match(parts: list[dict[str, Any]], row: Settled, release: Release) -> dict[str, Any]:
+def _match(parts: list[dict[str, Any]], row: FinalMapping, release: Release) -> dict[str, Any]:
     """Return a match with what the normaliser had said."""
     if release == "r4":
         return parameter("match", **_extensions(row), part=parts)
@@ -253,12 +221,12 @@ def _match(parts: list[dict[str, Any]], row: Settled, release: Release) -> dict[
     return parameter("match", part=[*parts, *properties])
 
 
-def _extensions(row: Settled) -> dict[str, Any]:
+def _extensions(row: FinalMapping) -> dict[str, Any]:
     found = [{"url": uri, **value} for uri, value in _said(row)]
     return {"extension": found} if found else {}
 
 
-def _said(row: Settled) -> Iterator[tuple[str, dict[str, Any]]]:
+def _said(row: FinalMapping) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield uri and value of what the normaliser had said."""
     if row.confidence is not None:
         yield SAID + "confidence", {"valueDecimal": row.confidence}

@@ -1,7 +1,6 @@
-"""Who asks: API keys, each of one named reviewer; or a header that a proxy sets; or nobody but this machine.
+"""Who asks: API keys, each of one named reviewer; a header that a proxy sets; or nobody but this machine.
 
-A keys file is a table of lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`; so the keys
-themselves are written nowhere. Several lines may have one name, to change a key without a gap.
+A keys file has lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`, several per name.
 """
 
 from __future__ import annotations

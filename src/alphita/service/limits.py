@@ -1,9 +1,6 @@
-"""Who is let in from where, and how much a client may ask: connections, requests a second, bytes, seconds.
+"""Limits of connections, requests a second, bytes and seconds; and which sites may send requests.
 
-`Connection` bounds connections. `Origins` refuses what another site's page sends: it could read no answer, but have
-things written, or, by a name that it owns and points here, even read; so requests must call this server by one of its
-own names, and those that change something must come from its own page or from no page at all. `Limits` reads the whole
-body, within its limits, before the app begins, so that memory stays flat however many ask.
+`Limits` reads the whole body before the app begins, so that memory stays flat however many ask.
 """
 
 from __future__ import annotations
