@@ -37,7 +37,7 @@ def test_texts_of_files_folders_and_tables(tmp_path):
     (tmp_path / "x.csv").write_text('id,text\n7,"a\nb"\n8,\n', encoding="utf-8")
     (tmp_path / "x.jsonl").write_text('{"note": "c"}\n{"note": 3}\n', encoding="utf-8")
     assert list(Texts(tmp_path / "b.txt").documents()) == [Document("b", "One\r\ntwo", str(tmp_path / "b.txt"))]
-    assert [one.id for one in Texts(tmp_path).documents()] == ["b", "sub/a"]
+    assert [document.id for document in Texts(tmp_path).documents()] == ["b", "sub/a"]
     rows = list(Texts(tmp_path / "x.csv", id_column="id").documents())
     assert (rows[0].id, rows[0].text, rows[0].line) == ("7", "a\nb", 2)
     assert isinstance(rows[1], Unusable)
@@ -87,11 +87,11 @@ SCRAPS = st.sampled_from(WORDS.split("|"))
 def test_mentions_cues_and_modifiers_are_where_the_text_has_them(normalizer, pieces):
     text = "".join(pieces)
     annotator = _exact(normalizer)
-    for one in annotator.annotate([Document("1", text)])[0].annotations:
-        assert text[one.start : one.end] == one.mention
-        assert (one.pieces[0].start, one.pieces[-1].end) == (one.start, one.end)
-        assert all(text[cue.start : cue.end] == cue.cue for cue in one.context)
-        assert all(0 <= word.start < word.end <= len(text) for word in one.modifiers)
+    for annotation in annotator.annotate([Document("1", text)])[0].annotations:
+        assert text[annotation.start : annotation.end] == annotation.mention
+        assert (annotation.pieces[0].start, annotation.pieces[-1].end) == (annotation.start, annotation.end)
+        assert all(text[cue.start : cue.end] == cue.cue for cue in annotation.context)
+        assert all(0 <= word.start < word.end <= len(text) for word in annotation.modifiers)
 
 
 @functools.cache
@@ -116,7 +116,10 @@ def test_a_folder_of_brat_appears_whole_and_an_old_one_is_moved_aside(tmp_path, 
 def test_exact_gives_names_without_confidence_and_homonyms_for_review(normalizer):
     annotator = Annotator(normalizer, Settings(exact=True))
     (found,) = annotator.annotate([Document("1", "No cold, but short and curved fingers.")])
-    said = [(one.mention, one.concept_id, one.confidence, one.decision, one.said) for one in found.annotations]
+    said = [
+        (annotation.mention, annotation.concept_id, annotation.confidence, annotation.decision, annotation.said)
+        for annotation in found.annotations
+    ]
     assert said == [
         ("cold", "T:12", None, "review", ("negated",)),
         ("short and curved fingers", "HP:2", None, "accept", ("affirmed",)),

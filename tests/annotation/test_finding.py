@@ -120,8 +120,8 @@ def test_a_point_after_a_title_ends_no_sentence():
 
 def test_a_long_line_without_an_end_is_cut():
     sentences = sentences_of("seizure and fever " * 1000)
-    assert max(len(one.tokens) for one in sentences) == 400
-    assert sum(len(one.tokens) for one in sentences) == 3000
+    assert max(len(sentence.tokens) for sentence in sentences) == 400
+    assert sum(len(sentence.tokens) for sentence in sentences) == 3000
 
 
 ORGANS = ("cyst", "failure", "stone")
@@ -191,7 +191,7 @@ def test_borrowed_short_forms_and_words_that_other_names_hold_are_not_looked_for
 def test_what_is_only_alike_is_left_to_the_normalizer(named):
     normalizer = Normalizer(named, encoder=HashEncoder())
     exact = Annotator(normalizer, Settings(exact=True)).annotate([Document("1", "kidney cyst, kidney tumor")])
-    assert [one.mention for one in exact[0].annotations] == ["kidney cyst"]
+    assert [annotation.mention for annotation in exact[0].annotations] == ["kidney cyst"]
 
 
 def candidate(start, end, concept="A", confidence=0.5, certain=False, name=False, pieces=None):
@@ -250,7 +250,7 @@ def annotated(annotator: Annotator, text: str) -> Annotated:
     [found] = annotator.annotate([Document("", text)])
     for one in found.annotations:
         assert text[one.start : one.end] == one.mention
-        assert all(one.cue == text[one.start : one.end] for one in one.context)
+        assert all(context.cue == text[context.start : context.end] for context in one.context)
     return found
 
 
@@ -263,15 +263,15 @@ def read(found: Annotated, end: str) -> list[tuple[object, ...]]:
 
     return [
         (
-            words(one),
-            [words(piece) for piece in one.pieces],
-            one.concept_id,
-            one.decision,
-            one.method,
-            [(cue.category, words(cue)) for cue in one.context],
-            [(side.kind, side.value, words(side)) for side in one.modifiers],
+            words(annotation),
+            [words(piece) for piece in annotation.pieces],
+            annotation.concept_id,
+            annotation.decision,
+            annotation.method,
+            [(cue.category, words(cue)) for cue in annotation.context],
+            [(side.kind, side.value, words(side)) for side in annotation.modifiers],
         )
-        for one in found.annotations
+        for annotation in found.annotations
     ]
 
 

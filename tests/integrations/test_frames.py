@@ -56,7 +56,7 @@ def test_rows_are_those_answered_one_by_one_under_their_labels(normalizer, menti
     made = normalize_column(frame, "text", normalizer, top_k=top_k)
     index = data.draw(st.lists(st.sampled_from("abc"), min_size=size, max_size=size))
     missing = data.draw(st.sampled_from([None, np.nan, pd.NA]))
-    text = pd.Series([missing if one is None else one for one in mentions], index=index, dtype=object)
+    text = pd.Series([missing if mention is None else mention for mention in mentions], index=index, dtype=object)
     given_ = pd.DataFrame({"id": np.arange(size), "text": text}, index=index)
     before = given_.copy()
     labelled = normalize_column(given_, "text", normalizer, top_k=top_k)

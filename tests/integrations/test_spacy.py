@@ -64,13 +64,13 @@ def added(nlp, index_path, name="alphita", **config):
 
 def test_entities_get_concepts(ruled, index_path, normalizer):
     doc = added(ruled, index_path, top_k=2)("A cold, T2DM and headach.")
-    assert [(one.text, one.kb_id_, one._.concept_id) for one in doc.ents] == [
+    assert [(entity.text, entity.kb_id_, entity._.concept_id) for entity in doc.ents] == [
         ("cold", "T:3", "T:3"),
         ("T2DM", "T:7", "T:7"),
         ("headach", "T:2", "T:2"),
     ]
-    assert [one._.alphita for one in doc.ents] == normalizer.normalize(["cold", "T2DM", "headach"], top_k=2)
-    assert [len(one._.alphita.candidates) for one in doc.ents] == [2, 2, 2]
+    assert [entity._.alphita for entity in doc.ents] == normalizer.normalize(["cold", "T2DM", "headach"], top_k=2)
+    assert [len(entity._.alphita.candidates) for entity in doc.ents] == [2, 2, 2]
 
 
 def test_nil_and_what_was_not_looked_at(ruled, index_path):
@@ -87,7 +87,7 @@ def test_nil_and_what_was_not_looked_at(ruled, index_path):
         token.ent_kb_id_ = "OTHER:1"
     added(ruled, index_path).get_pipe("alphita")(doc)
     # NIL leaves another's id; an entity of several tokens stays whole.
-    assert [(one.text, one.kb_id_, one.id_) for one in doc.ents] == [
+    assert [(entity.text, entity.kb_id_, entity.id_) for entity in doc.ents] == [
         ("zzzz", "OTHER:1", ""),
         ("cold", "T:3", ""),
         ("common cold", "T:3", "ruled"),
@@ -105,7 +105,7 @@ def test_the_mentions_of_a_batch_are_looked_up_together(ruled, index_path, asked
     assert [len(mentions) for mentions, _ in asked] == [2 * min(batch, docs - start) for start in range(0, docs, batch)]
     assert len(asked) == calls
     assert [doc.text for doc in made] == texts
-    assert all([one.kb_id_ for one in doc.ents] == ["T:3", "T:7"] for doc in made)
+    assert all([entity.kb_id_ for entity in doc.ents] == ["T:3", "T:7"] for doc in made)
 
 
 def test_the_docs_text_is_the_context(ruled, index_path, asked):
@@ -130,7 +130,7 @@ def test_an_abbreviation_defined_elsewhere_in_the_doc_is_expanded(tmp_path, inde
     assert all(one._.alphita.method != "abbreviation" for doc in (defined, alone) for one in doc.ents)
     nlp.get_pipe("entity_ruler").add_patterns([{"label": "X", "pattern": "ES"}])
     defined, alone = nlp.pipe(["Epileptic seizure (ES) is feared. No ES today.", "No ES today."])
-    assert [(one._.alphita.method, one.kb_id_) for one in defined.ents] == [("abbreviation", "T:1")] * 2
+    assert [(entity._.alphita.method, entity.kb_id_) for entity in defined.ents] == [("abbreviation", "T:1")] * 2
     assert alone.ents[0]._.alphita.method != "abbreviation"
 
 
@@ -149,13 +149,13 @@ def test_spans_of_a_group_may_overlap(grouped):
     nlp, doc = grouped
     nlp(doc)
     group = doc.spans["sc"]
-    assert [(one.text, one.label_, one.kb_id_, one.id_, one._.concept_id) for one in group] == [
+    assert [(span.text, span.label_, span.kb_id_, span.id_, span._.concept_id) for span in group] == [
         ("common cold", "A", "T:3", "one", "T:3"),
         ("cold", "A", "T:3", "", "T:3"),
         ("headache", "B", "K:1", "", None),
     ]
     assert group.attrs == {"kept": 1}
-    assert [one.kb_id_ for one in doc.spans["other"]] == [""]
+    assert [span.kb_id_ for span in doc.spans["other"]] == [""]
     assert doc.ents == ()
 
 
@@ -246,12 +246,12 @@ def test_stored_docs_keep_their_results(ruled, index_path, store):
     else:
         stored = DocBin(docs=[doc], store_user_data=True).to_bytes()
         (again,) = DocBin().from_bytes(stored).get_docs(ruled.vocab)
-    assert [one._.alphita for one in again.ents] == [one._.alphita for one in doc.ents]
+    assert [entity._.alphita for entity in again.ents] == [entity._.alphita for entity in doc.ents]
     assert again.ents[0]._.alphita.candidates[0].homonyms == ("T:5", "T:4")
     assert again.ents[0].kb_id_ == "T:3"
     part = doc[:2].as_doc(copy_user_data=True)
-    assert [one._.concept_id for one in part.ents] == ["T:3"]
-    assert [one._.concept_id for one in Doc.from_docs([doc, doc]).ents] == ["T:3", None] * 2
+    assert [entity._.concept_id for entity in part.ents] == ["T:3"]
+    assert [entity._.concept_id for entity in Doc.from_docs([doc, doc]).ents] == ["T:3", None] * 2
 
 
 def _ignore(name, proc, docs, error):
@@ -290,7 +290,7 @@ def test_two_processes(ruled, index_path):
     finally:
         multiprocessing.set_start_method(before, force=True)
     assert [doc.text for doc in made] == texts
-    assert [[one._.concept_id for one in doc.ents] for doc in made] == [["T:3"], ["T:7"], [], [None, "T:3"]] * 3
+    assert [[entity._.concept_id for entity in doc.ents] for doc in made] == [["T:3"], ["T:7"], [], [None, "T:3"]] * 3
     assert nlp.get_pipe("alphita")._normalizer is None
 
 

@@ -153,13 +153,13 @@ def test_sent_twice_it_is_kept_once(reviews):
     assert reviews.decide(sent, seen=0) == first
     Say(reviews)("ann", 1, "nil")
     assert reviews.decide(sent) == first
-    assert [one.kind for one in reviews.history("codes")] == ["accept", "nil"]
+    assert [decision.kind for decision in reviews.history("codes")] == ["accept", "nil"]
     for other in ({"row": 2}, {"reviewer": "bob"}, {"kind": "choose"}, {"comment": "x"}, {"relation": "broad"}):
-        with pytest.raises(InputError, match="something else was done under this uid"):
+        with pytest.raises(InputError, match="used for another action"):
             reviews.decide(replace(sent, **other))
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match="another action"):
         reviews.undo("codes", "ann", "u")
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match="another action"):
         reviews.bulk("codes", "ann", "u", threshold=0.5)
 
 
@@ -167,11 +167,11 @@ def test_the_uid_of_an_undo_or_of_a_bulk_action_is_no_decisions(reviews):
     reviews.bulk("codes", "ann", "b", threshold=1.0)
     reviews.undo("codes", "ann", "x")
     for uid in ("b", "x"):
-        with pytest.raises(InputError, match="something else"):
+        with pytest.raises(InputError, match="another action"):
             reviews.decide(Decision(uid, "codes", 1, "ann", "accept", TOE))
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match="another action"):
         reviews.bulk("codes", "ann", "b", threshold=0.9)
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match="another action"):
         reviews.undo("codes", "bob", "x")
 
 
@@ -205,12 +205,12 @@ def test_two_connections_and_many_threads(reviews):
         assert failures == []
         history = list(reviews.history("codes"))
         assert list(second.history("codes")) == history
-        assert sorted(one.uid for one in history) == sorted(
+        assert sorted(decision.uid for decision in history) == sorted(
             f"{k} {t}" for k in range(n_threads // 2) for t in range(n_each)
         )
-        assert [one.id for one in history] == list(range(1, len(history) + 1))
+        assert [decision.id for decision in history] == list(range(1, len(history) + 1))
         for row in (1, 2, 3):
-            last = {one.reviewer: one for one in history if one.row == row}
+            last = {decision.reviewer: decision for decision in history if decision.row == row}
             assert set(reviews.standing(row).decisions) == set(last.values())
             assert second.standing(row) == reviews.standing(row)
 

@@ -38,8 +38,16 @@ def hours_ahead(hours):
 
 def told(reviews):
     return [
-        (one.row, one.reviewer, one.kind, one.concept_id, one.relation, one.comment, one.at)
-        for one in reviews.history("codes")
+        (
+            decision.row,
+            decision.reviewer,
+            decision.kind,
+            decision.concept_id,
+            decision.relation,
+            decision.comment,
+            decision.at,
+        )
+        for decision in reviews.history("codes")
     ]
 
 
@@ -64,9 +72,9 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         assert first.uid.endswith(":lab.usagi.csv")
         # A person looked at it: it was not accepted in bulk.
         assert first.bulk == ""
-        assert [one.status for one in reviews.mappings("codes")] == ["approved", "approved", "unreviewed"]
+        assert [mapping.status for mapping in reviews.mappings("codes")] == ["approved", "approved", "unreviewed"]
         # The target beyond the one that a row holds is among the candidates.
-        assert [one.concept_id for one in reviews.row(1).candidates] == ["OMOP:4329847", "OMOP:4181583"]
+        assert [candidate.concept_id for candidate in reviews.row(1).candidates] == ["OMOP:4329847", "OMOP:4181583"]
         assert reviews.add_rows("codes", rows) == Added(0, 3)
 
 
@@ -110,7 +118,7 @@ def test_what_a_reviewer_says_twice_of_a_row_is_put_together(tmp_path):
     with store(tmp_path) as reviews:
         assert reviews.add_rows("codes", read(tmp_path, *lines)).decided == 3
         assert told(reviews)[0] == (1, "ann", "accept", "HP:0000001", "exact", "seen; again", AT)
-        assert [one.reviewer for one in reviews.history("codes")] == ["ann", "bob", "imported"]
+        assert [decision.reviewer for decision in reviews.history("codes")] == ["ann", "bob", "imported"]
         assert reviews.standing(1).state == "decided"
 
 
@@ -155,7 +163,7 @@ def test_one_without_a_time_has_none_and_is_older_than_all_others(tmp_path):
         reviews.add_project(project("later"))
         reviews.add_rows("codes", read(tmp_path, mapping("toe", "HP:2", **SAID)))
         reviews.add_rows("later", read(tmp_path, undated))
-        assert [one.at for one in reviews.history("later")] == [""]
+        assert [decision.at for decision in reviews.history("later")] == [""]
         assert [one.reviewed_at for one in reviews.mappings("later")] == [None]
         assert reviews.remembered("LAB", ["toe"])["toe"].concept_id == "HP:2"
 

@@ -181,7 +181,7 @@ def test_what_is_exported(tmp_path):
         # What one filters on: what a person approved may be used, what one rejected or flagged may not.
         decisions = {"approved": "reviewed", "rejected": None, "flagged": None, "unreviewed": "accept"}
         assert all(one.decision == decisions[one.status] for one in found if one.row < 12)
-        said = {one.row: one.at for one in reviews.history("codes")}
+        said = {decision.row: decision.at for decision in reviews.history("codes")}
         assert all(one.rank == 1 and one.mention == f"mention {one.row}" for one in found)
         assert all(one.mention_code == (None if one.row == 12 else f"c{one.row}") for one in found)
         assert all(one.reviewed_at == said[one.row] for one in found if one.reviewer)
@@ -228,7 +228,7 @@ def test_each_reviewers_comment_is_kept_however_a_row_stands(tmp_path):
         said = ["ann: a; bob: b", "ann: a; cy: c", "reviewers disagree; ann: a; bob: b", "ann: a; bob: b", "ann: a"]
         assert [one.comment for one in exported(reviews)] == said
         assert reviews.remembered("LAB", ["mention 1"])["mention 1"].comment == said[0]
-        assert [one.comment for one in reviews.settled().values()] == said[:2]
+        assert [value.comment for value in reviews.settled().values()] == said[:2]
         say("ann", 5, "accept", comment="same"), say("bob", 5, "accept", comment="same")
         assert exported(reviews)[4].comment == "same"
 

@@ -41,7 +41,12 @@ def release(folder, name, concepts):
     """Write and open a terminology."""
     lines = ["format-version: 1.2", f"data-version: {name}", ""]
     for concept, label, synonyms, more in concepts:
-        lines += ["[Term]", f"id: {concept}", f"name: {label}", *(f'synonym: "{one}" EXACT []' for one in synonyms)]
+        lines += [
+            "[Term]",
+            f"id: {concept}",
+            f"name: {label}",
+            *(f'synonym: "{synonym}" EXACT []' for synonym in synonyms),
+        ]
         lines += [more, ""] if more else [""]
     source = folder / f"{name}.obo"
     source.write_text("\n".join(lines), encoding="utf-8")
@@ -84,18 +89,18 @@ def store(old, tmp_path):
 def test_every_decision_has_its_outcome_and_everything_else_stands(store, old, new, monkeypatch):
     monkeypatch.setattr(queueing, "AT_ONCE", 3)
     planned = migrate.plan(store, old, new)
-    assert {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes} == OUTCOMES
+    assert {change.mention: (change.fate, change.reason, change.new_concept) for change in planned.changes} == OUTCOMES
     assert planned.parts[0].standing == len(ROWS) - len(OUTCOMES)
-    assert {one.reason for one in planned.changes} | {"beside", "prefix", "no longer standard", "domain"} == set(
+    assert {change.reason for change in planned.changes} | {"beside", "prefix", "no longer standard", "domain"} == set(
         REASONS
     )
     assert len(decisions(store)) == len(ROWS)
-    details = {one.mention: one.detail for one in planned.changes}
+    details = {change.mention: change.detail for change in planned.changes}
     assert details["hayfever"] == "X:2 -> X:20 -> X:21"
     assert details["deaf"] == "the old name is a synonym now"
     assert details["no smell"] == "its replacement leads in a circle"
     assert details["coryza, acute"] == "'Coryza' is a term of these now"
-    names = {one.mention: (one.old_name, one.new_name) for one in planned.changes}
+    names = {change.mention: (change.old_name, change.new_name) for change in planned.changes}
     assert names["dizzy"] == ("Vertigo", "Spinning vertigo | Swaying vertigo")
     assert names["wax in ear"] == ("Wax plug", "Cerumen impaction")
 
@@ -122,9 +127,9 @@ def test_the_terminologys_own_comparison_tells_the_same(store, old, new):
         "removed": "removed",
         "renamed": "renamed",
     }
-    for one in migrate.plan(store, old, new).changes:
-        if one.reason in kinds:
-            assert (one.old_concept, kinds[one.reason]) in told, one
+    for change in migrate.plan(store, old, new).changes:
+        if change.reason in kinds:
+            assert (change.old_concept, kinds[change.reason]) in told, change
     assert told["X:5", "retired"] == "X:23 | X:24"
     assert told["X:3", "merged"] == "X:22"
 
@@ -150,7 +155,11 @@ def test_of_a_row_that_is_reopened_all_reviewers_look_again(store, old, new):
     say(store, 4, "choose", "X:1", "ben")
     say(store, 5, "choose", "X:2", "ben")
     planned = migrate.plan(store, old, new)
-    found = {(one.row, one.reviewer): (one.fate, one.reason) for one in planned.changes if one.row in (4, 5)}
+    found = {
+        (change.row, change.reviewer): (change.fate, change.reason)
+        for change in planned.changes
+        if change.row in (4, 5)
+    }
     assert found == {
         (4, "ana"): ("reopened", "renamed"),
         (4, "ben"): ("reopened", "beside"),
@@ -166,9 +175,9 @@ def test_reviewers_follow_each_for_themselves(store, old, new):
     say(store, 3, "choose", "X:2", "ben", comment="sure")
     migrate.apply(store, migrate.plan(store, old, new), by="eva")
     assert store.standing(2).concept_id == "X:21"
-    assert {one.reviewer for one in store.standing(2).decisions} == {"ana", "ben"}
+    assert {decision.reviewer for decision in store.standing(2).decisions} == {"ana", "ben"}
     assert store.standing(3).state == "disagreed"
-    comments = {one.reviewer: one.comment for one in store.standing(3).decisions}
+    comments = {decision.reviewer: decision.comment for decision in store.standing(3).decisions}
     assert comments["ben"] == "sure; migration: X:2 replaced in two; run by eva"
 
 
@@ -199,7 +208,9 @@ def test_the_next_release_finds_what_migration_decided(store, old, new, tmp_path
         [(c, n, s, m) for c, n, s, m in NEW if c != "X:21"] + [("X:31", "Allergy of the nose", [], "alt_id: X:21")],
     )
     planned = migrate.plan(store, new, third)
-    assert [(one.mention, one.reviewer, one.new_concept) for one in planned.changes] == [("hayfever", "ana", "X:31")]
+    assert [(change.mention, change.reviewer, change.new_concept) for change in planned.changes] == [
+        ("hayfever", "ana", "X:31")
+    ]
     migrate.apply(store, planned, by="eva")
     assert store.standing(2).concept_id == "X:31"
 
@@ -228,7 +239,7 @@ def test_a_release_under_another_prefix_is_followed_where_the_name_is_the_same(o
         say(store, 1, "accept", "X:1")
         say(store, 2, "accept", "X:4")
         planned = migrate.plan(store, old, new)
-    found = {one.mention: (one.fate, one.reason, one.new_concept) for one in planned.changes}
+    found = {change.mention: (change.fate, change.reason, change.new_concept) for change in planned.changes}
     assert found == {"glue": ("follows", "prefix", "Y:1"), "deaf": ("reopened", "renamed", "Y:4")}
 
 
@@ -259,14 +270,14 @@ def test_projects_are_migrated_each_for_itself(store, old, new):
 def test_what_came_after_a_decision_still_does_when_it_follows(store, old, new):
     say(store, 2, "flag", reviewer="bob")
     assert store.standing(2).state == "flagged"
-    (before,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    (before,) = (decision for decision in store.standing(2).decisions if decision.reviewer == "ana")
     # Of two mentions that are alike the newer decision is remembered.
     add(store, [row("Hayfever", candidate("X:9", "Hay fever"), code="z")], old.content_hash, "q")
     say(store, 3, "choose", "X:3")
     say(store, len(ROWS) + 1, "accept", "X:9")
     migrate.apply(store, migrate.plan(store, old, new), by="eva")
     assert store.standing(2).state == "flagged"
-    (moved,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    (moved,) = (decision for decision in store.standing(2).decisions if decision.reviewer == "ana")
     assert (moved.concept_id, moved.at) == ("X:21", before.at)
     assert store.remembered("LAB", ["hayfever"])["hayfever"].concept_id == "X:9"
 
@@ -294,7 +305,11 @@ def test_a_forgotten_decision_that_does_not_stand_is_not_restored(store, old, ne
     assert store.forget(reviewer="ana", by="eva") == len(ROWS)
     planned = migrate.plan(store, old, new)
     (part,) = planned.parts
-    lost = {one.id for one in decisions(store) if one.reviewer == "ana" and ROWS[one.row - 1][0] in OUTCOMES}
+    lost = {
+        decision.id
+        for decision in decisions(store)
+        if decision.reviewer == "ana" and ROWS[decision.row - 1][0] in OUTCOMES
+    }
     assert part.lost == lost
     assert undone.id not in part.lost
     assert planned.to_json(by="eva", at="", applied=False)["lost"] == len(OUTCOMES)
@@ -402,7 +417,10 @@ def test_a_concept_that_is_no_longer_standard_or_of_another_domain(tmp_path):
         for number in range(1, 6):
             say(store, number, "accept", f"SNOMEDCT:c{number}")
         planned = migrate.plan(store, old, new)
-        assert [(one.old_concept, one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes] == [
+        assert [
+            (change.old_concept, change.fate, change.reason, change.new_concept, change.detail)
+            for change in planned.changes
+        ] == [
             ("SNOMEDCT:c1", "reopened", "no longer standard", "SNOMEDCT:c3", ""),
             ("SNOMEDCT:c2", "reopened", "domain", "SNOMEDCT:c2", "Condition -> Observation"),
             ("SNOMEDCT:c5", "reopened", "no longer standard", "", ""),

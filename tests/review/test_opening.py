@@ -154,7 +154,7 @@ def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
         connection.commit()
         with ReviewStore.open(path) as reviews:
             assert [reviews.standing(number) for number in (1, 2, 3)] == now
-            assert [one.row.id for one in reviews.disagreements("codes")] == [1]
+            assert [standing.row.id for standing in reviews.disagreements("codes")] == [1]
             assert set(reviews.settled(source="LAB")) == {"mention 2"}
         assert connection.execute(meanings).fetchall() == new
         assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
@@ -340,7 +340,7 @@ def test_what_was_done_cannot_be_changed(tmp_path):
                 refused = pytest.raises(sqlite3.IntegrityError, match="only ever added to")
                 with closing(sqlite3.connect(reviews.path)) as other, refused:
                     other.execute(statement)
-        assert [one.concept_id for one in reviews.history("codes")] == [TOE]
+        assert [decision.concept_id for decision in reviews.history("codes")] == [TOE]
 
 
 KILLS = 10
@@ -357,10 +357,10 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
     """See that each acknowledged action is there once, in order, and that what follows from them fits."""
     with ReviewStore.open(path) as reviews:
         history = list(reviews.history("codes"))
-        uids = Counter(one.uid for one in history)
+        uids = Counter(decision.uid for decision in history)
         assert max(uids.values(), default=0) == 1
         for reviewer, last in acknowledged.items():
-            alone = [one for one in history if one.reviewer == reviewer and one.kind == "choose"]
+            alone = [decision for decision in history if decision.reviewer == reviewer and decision.kind == "choose"]
             expected = [number for number in range(last + 1) if kind(number) == "decide"]
             found = [int(one.comment) for one in alone]
             # One more may be stored whose acknowledgement did not come through.
@@ -368,13 +368,13 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
             assert found[len(expected) :] in ([], [last + 1])
             assert all(f"{reviewer} {number}" in uids for number in expected)
         in_force = {}
-        undone = {one.undoes for one in history}
+        undone = {decision.undoes for decision in history}
         for one in history:
             if one.kind != "undo" and one.id not in undone:
                 in_force[one.row, one.reviewer] = one.id
         for number in range(1, N_ROWS + 1):
             standing = reviews.standing(number)
-            assert {(number, one.reviewer): one.id for one in standing.decisions} == {
+            assert {(number, decision.reviewer): decision.id for decision in standing.decisions} == {
                 key: id for key, id in in_force.items() if key[0] == number
             }
     with closing(sqlite3.connect(path)) as connection:

@@ -31,7 +31,7 @@ def test_projects_are_kept_as_given(tmp_path):
         assert reviews.project(made.name) == made
         assert first == replace(project(), created_at=first.created_at)
         assert first.created_at.endswith("+00:00")
-        with pytest.raises(InputError, match="there is a project of this name"):
+        with pytest.raises(InputError, match="exists already"):
             reviews.add_project(made)
         for wrong in (project(" "), project("x", source="")):
             with pytest.raises(InputError, match="needs one"):

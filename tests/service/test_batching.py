@@ -25,9 +25,9 @@ class Upper:
     def __call__(self, kind: str, questions: Sequence[str], /) -> list[str]:
         self.threads.add(threading.current_thread().name)
         self.batches.append((kind, list(questions)))
-        if any("bad" in one for one in questions):
+        if any("bad" in question for question in questions):
             raise ValueError("bad")
-        return [f"{kind} {one.upper()}" for one in questions]
+        return [f"{kind} {question.upper()}" for question in questions]
 
 
 def batcher(work, *, cost=len, budget: int = 100, window: float = 0.0, capacity: int = 1_000, **more) -> Batcher:
@@ -55,10 +55,10 @@ def test_everyone_gets_their_own_answers_in_order(asked, budget):
         return found
 
     for (kind, questions, _), found in zip(asked, asyncio.run(run()), strict=True):
-        if any("bad" in one for one in questions):
+        if any("bad" in question for question in questions):
             assert isinstance(found, ValueError)
         else:
-            assert found == [f"{kind} {one.upper()}" for one in questions]
+            assert found == [f"{kind} {question.upper()}" for question in questions]
     for _, batch in work.batches:
         assert sum(map(len, batch)) <= budget or len(batch) == 1
     if not any("bad" in one for _, questions, _ in asked for one in questions):
@@ -86,7 +86,7 @@ def test_requests_that_come_at_once_are_answered_in_batches(budget, requests, ba
         return await asyncio.gather(*(asking.ask(kind, questions) for kind, *questions in map(str.split, requests)))
 
     answers = asyncio.run(run())
-    assert answers == [[f"{one[0]} {letter.upper()}" for letter in one.split()[1:]] for one in requests]
+    assert answers == [[f"{request[0]} {letter.upper()}" for letter in request.split()[1:]] for request in requests]
     assert [" ".join([kind, *questions]) for kind, questions in work.batches] == batches
 
 

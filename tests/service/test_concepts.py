@@ -74,7 +74,7 @@ def test_a_concept_is_the_same_from_index_and_terminology(look):
         replaced_by=[],
     )
     assert found.synonyms[0] == Synonym(string="Wobbling gait", language="en", scope="exact")
-    assert {(one.string, one.scope) for one in found.synonyms} == {
+    assert {(synonym.string, synonym.scope) for synonym in found.synonyms} == {
         ("Wobbling gait", "exact"),
         ("Wobbly walk", "exact"),
         ("Unsteadiness", "broad"),
@@ -85,7 +85,7 @@ def test_a_retired_concept_says_what_replaces_it(look):
     found = look("TOY:0000003")
     assert (found.id, found.name, found.retired) == ("TOY:0000003", "Staggering walk", True)
     assert found.replaced_by == ["TOY:0000002"]
-    assert {one.string for one in found.synonyms} == {"Staggering walk", "Staggers"}
+    assert {synonym.string for synonym in found.synonyms} == {"Staggering walk", "Staggers"}
 
 
 def test_an_alias_names_its_concept(look):

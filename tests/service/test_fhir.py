@@ -95,7 +95,7 @@ def test_lookup(lab, release):
     found = lookup(lab, release, code="2", system=AX)
     assert values(found, "name") == ["AX"]
     assert values(found, "display") == ["Ache of the head"]
-    assert {(one["language"], one["value"]) for one in values(found, "designation")} == {
+    assert {(value["language"], value["value"]) for value in values(found, "designation")} == {
         ("en", "Headache"),
         ("en", "Head pain"),
         ("de-AT", "Kopfschmerz"),
@@ -118,7 +118,7 @@ def test_what_is_wanted_of_it(lab, release):
     assert values(found, "property") == [{"code": "parent", "value": "1"}]
     for language in ("de-AT", "de"):
         found = lookup(lab, release, code="2", system=AX, property=[f"lang.{language}", "definition"])
-        assert [one["value"] for one in values(found, "designation")] == ["Kopfschmerz"]
+        assert [value["value"] for value in values(found, "designation")] == ["Kopfschmerz"]
     # A narrower language is spoken by who speaks the wider one.
     displays = dict.fromkeys(["de-AT", "de", "de-AT-1996"], "Kopfschmerz")
     displays |= dict.fromkeys(["fr", "en-GB"], "Ache of the head")
@@ -145,7 +145,7 @@ def test_a_known_system_and_its_version(tmp_path):
     found = fhir_codes.look_up(index, asked, "r4")
     assert values(found, "name") == ["Human Phenotype Ontology"]
     assert values(found, "version") == ["2026-01-01"]
-    assert [one["value"] for one in values(found, "designation")] == ["Toe pain"]
+    assert [value["value"] for value in values(found, "designation")] == ["Toe pain"]
     assert fhir_codes.look_up(index, {**asked, "version": ["2026-01-01"]}, "r4") == found
     with pytest.raises(fhir_codes.Fault, match="another version") as caught:
         fhir_codes.look_up(index, {**asked, "version": ["2001"]}, "r4")

@@ -49,15 +49,17 @@ def faults(document: dict, release: str) -> list[str]:
     if document["resourceType"] == "OperationOutcome":
         issues = document["issue"]
         found = [] if issues else ["no issue"]
-        found += [f"issue {one['code']}" for one in issues if one["code"] not in ISSUE_TYPES]
-        return found + [one["severity"] for one in issues if one["severity"] not in ("fatal", "error", "warning")]
+        found += [f"issue {issue['code']}" for issue in issues if issue["code"] not in ISSUE_TYPES]
+        return found + [issue["severity"] for issue in issues if issue["severity"] not in ("fatal", "error", "warning")]
     # inv-1: one of value, resource and part, and only one.
     entries = document["parameter"]
     for parent in entries:
         entries = [*entries, *parent.get("part", [])]
         entries += [part for child in parent.get("part", []) for part in child.get("part", [])]
     found = [
-        "inv-1" for one in entries if sum(key.startswith("value") or key in ("part", "resource") for key in one) != 1
+        "inv-1"
+        for entry in entries
+        if sum(key.startswith("value") or key in ("part", "resource") for key in entry) != 1
     ]
     names = [one["name"] for one in document["parameter"]]
     if "result" not in names:

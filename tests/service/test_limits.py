@@ -279,7 +279,7 @@ def test_every_answer_has_the_security_headers(normalizer):
             client.post("/normalize", json={}),
             client.get("/search?q=x"),
         ]
-    assert {one.status_code for one in answers} == {200, 404, 413, 405, 422}
+    assert {answer.status_code for answer in answers} == {200, 404, 413, 405, 422}
     for one in answers:
         assert "default-src 'none'" in one.headers["content-security-policy"]
         assert "unsafe" not in one.headers["content-security-policy"]
@@ -340,7 +340,7 @@ def test_fifty_clients_over_the_limit(index_path):
         for turn in range(REQUESTS):
             mentions = [f"headach {number} {turn} {place}" for place in range(3)]
             answers.append(await asking.post("/normalize", json={"mentions": mentions}))
-            refusals.extend(one for one in answers[-1:] if one.status_code == 503)
+            refusals.extend(answer for answer in answers[-1:] if answer.status_code == 503)
         return answers
 
     async def watch(asking: httpx.AsyncClient) -> None:
@@ -361,7 +361,7 @@ def test_fifty_clients_over_the_limit(index_path):
             return [*(one for some in answers for one in some), last]
 
     answers = asyncio.run(run())
-    counts = Counter(one.status_code for one in answers)
+    counts = Counter(answer.status_code for answer in answers)
     assert set(counts) == {200, 503}
     assert counts[503] == len(refusals) > CLIENTS
     assert answers[-1].status_code == 200

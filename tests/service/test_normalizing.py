@@ -48,7 +48,7 @@ def test_answers_are_the_normalisers(client, normalizer, top, explain):
         assert answer["similarity"] == pytest.approx(result.similarity, abs=1e-5)
         assert answer["explanation"] == (str(result.explanation) if explain else None)
         assert [one["concept_id"] for one in answer["candidates"]] == [
-            one.concept_id for one in result.candidates[:top]
+            candidate.concept_id for candidate in result.candidates[:top]
         ]
         assert all(set(one) == set(normalizing._CANDIDATE) for one in answer["candidates"])
 
@@ -99,7 +99,9 @@ def test_requests_at_once_each_get_their_own(normalizer):
             thread.join()
     assert len(found) == 20
     for mentions, answers in found.values():
-        assert [(one["mention"], one["concept_id"]) for one in answers] == [(one, expected[one]) for one in mentions]
+        assert [(answer["mention"], answer["concept_id"]) for answer in answers] == [
+            (mention, expected[mention]) for mention in mentions
+        ]
 
 
 def test_nothing_asked_nothing_answered(client):
@@ -117,7 +119,7 @@ def test_html_in_a_mention_comes_back_as_json_text(client):
 def test_an_encoder_that_fails_is_an_error_of_that_request_alone(index_path, caplog):
     class Failing(HashEncoder):
         def encode(self, strings):
-            if any("explode" in one for one in strings):
+            if any("explode" in string for string in strings):
                 raise RuntimeError("it exploded on " + strings[0])
             return super().encode(strings)
 

@@ -79,7 +79,7 @@ def saved(page: Any, lab: PageService, number: int) -> None:
     page.wait_for_function("() => !document.querySelector('.is-saving, .is-waiting')")
 
     def count() -> int:
-        return len([one for one in lab.decisions if one.kind != "undo"])
+        return len([decision for decision in lab.decisions if decision.kind != "undo"])
 
     # With the last open row's, no row is there to say that it is being saved.
     wait_until(lambda: count() >= number)
@@ -217,7 +217,7 @@ def test_a_decision_is_pending_until_the_server_has_it(browser):
         lab.failing = []
         ready(page)
         saved(page, lab, 2)
-        assert [one.kind for one in lab.decisions] == ["nil", "nil"]
+        assert [decision.kind for decision in lab.decisions] == ["nil", "nil"]
         expect(page.locator("#notices")).to_be_empty()
 
 
@@ -312,7 +312,7 @@ def test_two_reviewers_are_blind_and_then_settled(browser):
         expect(page.locator("#picker-concept h3")).to_have_text("pain of the knee")
         page.keyboard.press("Enter")
         expect(page.locator("#disagreements-body")).to_contain_text("No disagreements to settle")
-        settled = [one for one in lab.decisions if one.kind == "adjudicate"]
+        settled = [decision for decision in lab.decisions if decision.kind == "adjudicate"]
         assert [one.concept_id for one in settled] == [None, "T:0000030"]
         context.close()
 
@@ -360,7 +360,7 @@ def test_export_and_import(browser, tmp_path):
         expect(page.locator("#files-said")).to_contain_text("2 new rows")
         imported = lab.store.project("ward 7")
         assert (imported.source, imported.column) == ("LAB", "description")
-        assert {one.row.mention for one in lab.store.every("ward 7")} == {"ear ache", "knee"}
+        assert {standing.row.mention for standing in lab.store.every("ward 7")} == {"ear ache", "knee"}
 
 
 def test_twenty_thousand_rows_are_scrolled(browser):

@@ -106,7 +106,7 @@ def test_import(lab):
     )
     first, second = (one.row for one in lab.store.queue("new", order="row")[1])
     assert (first.code, first.mention, first.frequency, first.number, first.types) == ("A", "Fevr", 7, 1, ("Sign",))
-    assert [one.concept_id for one in first.candidates] == ["AX:4", "AX:2"]
+    assert [candidate.concept_id for candidate in first.candidates] == ["AX:4", "AX:2"]
     assert (second.mention, second.candidates[0].concept_id, second.confidence) == ("nothing", None, 0.5)
     assert send(lab).json()["known"] == 2
     assert lab.as_().get("/api/projects/new/rows", params={"type": "Sign"}).json()["total"] == 1
@@ -136,7 +136,7 @@ def test_an_import_leaves_what_another_reviewer_decided_here(lab):
     body = f"{head}1,{facts.code},{facts.mention},AX:4,approved,eve,{datetime.now(UTC).isoformat()}\n"
     said = send(lab, body, name="lab", source=lab.store.project("lab").source).json()
     assert (said["decided"], said["overtaken"]) == (0, 1)
-    assert [one.kind for one in lab.store.history("lab", row)] == ["nil"]
+    assert [decision.kind for decision in lab.store.history("lab", row)] == ["nil"]
 
 
 @pytest.mark.parametrize(("standard", "expected"), [(["S", None], [True, False]), ([None, None], [None, None])])
@@ -151,7 +151,7 @@ def test_an_index_tells_which_concepts_are_standard(standard, expected):
         }
     )
     known = review_files.omop_of(SimpleNamespace(segment=SimpleNamespace(concepts=table)))
-    assert [one.standard for one in known.values()] == expected
+    assert [value.standard for value in known.values()] == expected
 
 
 def test_imported_rows_have_a_place_in_the_order_of_learning(lab):
@@ -210,7 +210,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, index, limits, lines, sai
     answer = send(lab, body)
     assert answer.status_code == (422 if said else 201), answer.text
     assert said in answer.text
-    assert [one.name for one in lab.store.projects()] == (["lab"] if said else ["lab", "new"])
+    assert [project.name for project in lab.store.projects()] == (["lab"] if said else ["lab", "new"])
     lab.store.close()
 
 

@@ -34,13 +34,13 @@ def said(monkeypatch, index_path, tmp_path, capsys):
 
 
 def line(lines, part):
-    (found,) = [one for one in lines if one.split()[1] == part]
+    (found,) = [line for line in lines if line.split()[1] == part]
     return found
 
 
 def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     code, lines = said("--mappings", "reviews.sqlite")
-    assert (code, [one.split()[:2] for one in lines]) == (
+    assert (code, [line.split()[:2] for line in lines]) == (
         0,
         [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]],
     )
@@ -90,7 +90,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     keys.add(path, "bob")
     code, lines = said("--keys", path)
     assert code == 0
-    (told,) = [one for one in lines if one.startswith("note") and " keys " in one]
+    (told,) = [line for line in lines if line.startswith("note") and " keys " in line]
     assert f"ann's key {state}" in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 
@@ -100,7 +100,7 @@ def test_keys_that_have_all_expired(said, tmp_path, capsys):
     keys.add(path, "ann", datetime.now(UTC).date() - timedelta(days=1))
     code, lines = said("--keys", path)
     assert code == 1
-    (wrong,) = [one for one in lines if one.startswith("wrong  keys")]
+    (wrong,) = [line for line in lines if line.startswith("wrong  keys")]
     assert "nobody could ask" in wrong
     # Nor does it start, and says the same before it opens anything.
     assert alphita("serve", "--keys", path, "--to", "no.index") == 1

@@ -144,10 +144,10 @@ def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monk
     monkeypatch.setattr("alphita.quickstart.sample_path", lambda: sample)
     command.serve(demo=True, port=0)
     with ReviewStore.open(review_files.DEMO_STORE) as store:
-        assert [one.name for one in store.projects()] == [review_files.DEMO_PROJECT]
+        assert [project.name for project in store.projects()] == [review_files.DEMO_PROJECT]
         total, rows = store.queue(review_files.DEMO_PROJECT)
     assert total == 3
-    assert {one.row.mention for one in rows} == {"seizur", "head ache", "xyzzy"}
+    assert {row.row.mention for row in rows} == {"seizur", "head ache", "xyzzy"}
     # Asked for again, it goes on with the review that is there.
     assert review_files.fill_demo(review_files.DEMO_STORE, normalizer, sample) == 0
 
@@ -160,4 +160,4 @@ def test_the_demo_is_made_from_nothing(tmp_path, monkeypatch):
     assert review_files.fill_demo(tmp_path / "reviews.sqlite", normalizer) == len(set(mentions))
     with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
         _, rows = store.queue(review_files.DEMO_PROJECT)
-        assert all(0 <= one.row.confidence <= 1 for one in rows)
+        assert all(0 <= row.row.confidence <= 1 for row in rows)

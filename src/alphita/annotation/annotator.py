@@ -248,16 +248,16 @@ class Answers:
     def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return the concept that each span is a name of, by the index alone, without confidence; others are None."""
         found: list[Candidate | None] = []
-        for one in spans:
-            hit = one.hit
-            if hit is None or hit.level == Level.ALIKE or (hit.level == Level.ROOTS and " " not in one.asked):
+        for span in spans:
+            hit = span.hit
+            if hit is None or hit.level == Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
                 found.append(None)
                 continue
             if hit.row not in self._named:
-                self._named[hit.row] = self._name(one, hit.row)
+                self._named[hit.row] = self._name(span, hit.row)
             named = self._named[hit.row]
             if named is not None:
-                named = named._replace(pieces=one.pieces, asked=one.asked)
+                named = named._replace(pieces=span.pieces, asked=span.asked)
                 if hit.level == Level.ROOTS:
                     named = named._replace(decision="review", method=NEAREST)
             found.append(named)

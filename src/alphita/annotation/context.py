@@ -210,7 +210,9 @@ def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
 _WORDS = {
     "laterality": {
         "left": "left left-sided lt sinistra sinistro links linke linker linkes linken gauche izquierda izquierdo",
-        "right": "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha derecho",
+        "right": (
+            "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha derecho"
+        ),
         "bilateral": "bilateral bilaterally both bilaterale bilaterali beidseits beidseitig beidseitige bilaterales",
         "unilateral": "unilateral unilaterally monolaterale einseitig einseitige unilaterale",
     },

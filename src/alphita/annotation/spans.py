@@ -89,7 +89,7 @@ class Annotation:
     @property
     def said(self) -> tuple[str, ...]:
         """The categories of its context, in the order of `CATEGORIES`; `AFFIRMED` alone where there is none."""
-        found = {one.category for one in self.context}
+        found = {context.category for context in self.context}
         return tuple(one for one in CATEGORIES if one in found) or (AFFIRMED,)
 
 
@@ -122,7 +122,7 @@ class Lines(NamedTuple):
             return found
         start, end = self.given_place(found.start, found.end)
         context = [(one, self.given_place(one.start, one.end)) for one in found.context]
-        modifiers = [(one, self.given_place(one.start, one.end)) for one in found.modifiers]
+        modifiers = [(modifier, self.given_place(modifier.start, modifier.end)) for modifier in found.modifiers]
         return replace(
             found,
             start=start,

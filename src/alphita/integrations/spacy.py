@@ -239,7 +239,7 @@ def register(prefix: str = "") -> None:
 def _result(values: dict[str, Any]) -> Result | Annotation:
     if "context" in values:
         return annotation_of(values)
-    candidates = tuple(Candidate(**_with_tuples(one)) for one in values["candidates"])
+    candidates = tuple(Candidate(**_with_tuples(value)) for value in values["candidates"])
     return Result(**{**values, "candidates": candidates})
 
 

@@ -39,9 +39,9 @@ def settle(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
     for one in ordered:
         if one.kind == "adjudicate":
             return "decided", one
-    final = [one for one in ordered if one.kind in FINAL]
-    flags = [one for one in ordered if one.kind == "flag"]
-    if len({meaning(one) for one in final}) > 1:
+    final = [decision for decision in ordered if decision.kind in FINAL]
+    flags = [decision for decision in ordered if decision.kind == "flag"]
+    if len({meaning(decision) for decision in final}) > 1:
         return "disagreed", None
     if flags and (not final or _age(flags[-1]) > _age(final[-1])):
         return "flagged", None
@@ -50,12 +50,14 @@ def settle(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
 
 def comments(decisions: Iterable[Decision]) -> str:
     """Return what reviewers wrote beside their decisions about one row, oldest first, each under its name."""
-    return "; ".join(f"{one.reviewer}: {one.comment}" for one in sorted(decisions, key=_age) if one.comment)
+    return "; ".join(
+        f"{decision.reviewer}: {decision.comment}" for decision in sorted(decisions, key=_age) if decision.comment
+    )
 
 
 def with_comments(by: Decision, decisions: Collection[Decision]) -> Decision:
     """Return a decision with the comments of all decisions about its row; unnamed, where all are as its own."""
-    if {one.comment for one in decisions if one.comment} <= {by.comment}:
+    if {decision.comment for decision in decisions if decision.comment} <= {by.comment}:
         return by
     return replace(by, comment=comments(decisions))
 
@@ -199,12 +201,12 @@ def rebase(connection: sqlite3.Connection, project_name: str, by: str, uid: str,
     reopened_ids = [row.id for row in _rows(connection, project, change.reopen)]
     standing = f"d.kind <> 'undo' AND {NOT_UNDONE} ORDER BY d.id DESC"
     taken = [one for id in reopened_ids for one in select(connection, f"WHERE d.row = ? AND {standing}", id)]
-    reopened = {one.row for one in taken}
+    reopened = {decision.row for decision in taken}
     ids = json.dumps(sorted(set(change.lost)))
     forgotten = list(select(connection, f"JOIN json_each(?) i ON i.value = d.id WHERE {standing}", ids))
-    if wrong := [one for one in forgotten if not one.forgotten or one.project != project.name]:
+    if wrong := [decision for decision in forgotten if not decision.forgotten or decision.project != project.name]:
         raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")
-    for one in [*taken, *(one for one in forgotten if one.row not in reopened)]:
+    for one in [*taken, *(decision for decision in forgotten if decision.row not in reopened)]:
         insert(connection, project_id, _undo_of(one, project, by, uid=f"{uid}#undo#{one.id}", bulk=uid))
     refresh(connection, [*followed, *reopened_ids])
     note(connection, uid, "rebase", project_id, by, asked)
@@ -463,4 +465,4 @@ def _forgotten(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
 
 
 def _taken(uid: str) -> InputError:
-    return InputError("something else was done under this uid", field="uid", value=uid)
+    return InputError("this uid was used for another action", field="uid", value=uid)

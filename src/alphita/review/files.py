@@ -76,7 +76,7 @@ def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out:
             found[_reviewer(one)] = _filled(first, one)
         elif one.status == "ignored":
             left_out["ignored mappings, kept as skipped"] += 1
-    return tuple(_decision(one, project, file) for one in found.values())
+    return tuple(_decision(value, project, file) for value in found.values())
 
 
 def add_rows(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
@@ -252,7 +252,9 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
     """Put mappings into a table on disk that goes with its connection."""
     kept = sqlite3.connect("")
     fields = attrgetter(*COLUMNS)
-    packed = ((json.dumps([one.mention_code or "", one.mention]), json.dumps(fields(one))) for one in mappings)
+    packed = (
+        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping))) for mapping in mappings
+    )
     try:
         kept.execute("CREATE TABLE mapping (key TEXT, fields TEXT)")
         kept.executemany("INSERT INTO mapping VALUES (?, ?)", packed)
@@ -381,9 +383,9 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
 def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> ReviewRow:
     """Return one input row."""
     plain = ReviewRow(0, project, number, *key, 1)
-    for one in mappings:
-        check_reviewed(one)
-        rows.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
+    for mapping in mappings:
+        check_reviewed(mapping)
+        rows.check(replace(plain, frequency=_frequency(mapping), candidates=(mapping,)))
     candidates = in_order(mappings)
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
@@ -403,8 +405,8 @@ def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
 def _distinct(candidates: Iterable[Mapping]) -> tuple[Mapping, ...]:
     """Return candidates without those that name a concept again, or say again that there is none."""
     kept: dict[tuple[str | None, str], Mapping] = {}
-    for one in candidates:
-        kept.setdefault((one.concept_id, one.mapping_type), one)
+    for candidate in candidates:
+        kept.setdefault((candidate.concept_id, candidate.mapping_type), candidate)
     return tuple(kept.values())
 
 

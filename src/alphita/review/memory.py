@@ -127,10 +127,10 @@ def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
     """Return the mapping with the concept that was decided on, and what is known of it."""
     if by.concept_id == signed.concept_id:
         return signed
-    for one in row.candidates:
-        if one.concept_id is not None and one.concept_id == by.concept_id:
+    for candidate in row.candidates:
+        if candidate.concept_id is not None and candidate.concept_id == by.concept_id:
             kept = ("row", "mention", "mention_code", "rank", "frequency", "reviewer", "reviewed_at", "comment")
-            return replace(one, **{name: getattr(signed, name) for name in kept})
+            return replace(candidate, **{name: getattr(signed, name) for name in kept})
     blank = replace(
         _bare(row),
         frequency=signed.frequency,

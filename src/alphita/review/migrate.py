@@ -411,16 +411,16 @@ def facts(terminology: Terminology) -> dict[str, Any]:
 def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decision]]]:
     """Return the id of the newest decision, and the forgotten ones that restoring would bring back, by row."""
     newest, undone, forgotten = 0, set(), []
-    for one in store.history(project):
-        newest = one.id
-        if one.undoes is not None:
-            undone.add(one.undoes)
-        elif one.forgotten and one.kind in FINAL:
-            forgotten.append(one)
+    for decision in store.history(project):
+        newest = decision.id
+        if decision.undoes is not None:
+            undone.add(decision.undoes)
+        elif decision.forgotten and decision.kind in FINAL:
+            forgotten.append(decision)
     by_row: dict[int, list[Decision]] = {}
-    for one in forgotten:
-        if one.id not in undone:
-            by_row.setdefault(one.row, []).append(one)
+    for decision in forgotten:
+        if decision.id not in undone:
+            by_row.setdefault(decision.row, []).append(decision)
     return newest, by_row
 
 

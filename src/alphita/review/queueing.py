@@ -214,8 +214,8 @@ def standings(
 ) -> list[Standing]:
     """Return how rows of one project stand for who asks."""
     in_force: dict[int, list[Decision]] = defaultdict(list)
-    for one in deciding.in_force(connection, [row.id for row in some]):
-        in_force[one.row].append(one)
+    for decision in deciding.in_force(connection, [row.id for row in some]):
+        in_force[decision.row].append(decision)
     return [_standing(row, in_force[row.id], project, reviewer) for row in some]
 
 

@@ -53,7 +53,7 @@ def add_project(connection: sqlite3.Connection, project: Project) -> None:
         if not getattr(project, name).strip():
             raise InputError("a project needs one", field=name)
     if connection.execute("SELECT 1 FROM project WHERE name = ?", (project.name,)).fetchone():
-        raise InputError("there is a project of this name", field="name", value=project.name)
+        raise InputError("a project of this name exists already", field="name", value=project.name)
     values = (
         project.name,
         project.source,
@@ -83,7 +83,7 @@ def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
     """Return one project and its id."""
     found = connection.execute(f"SELECT id, {_PROJECT} FROM project WHERE name = ?", (name,)).fetchone()
     if found is None:
-        raise Unknown(registry.unknown("project", name, (one.name for one in projects(connection))))
+        raise Unknown(registry.unknown("project", name, (project.name for project in projects(connection))))
     return found[0], _project(found[1:])
 
 

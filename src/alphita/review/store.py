@@ -225,7 +225,11 @@ class ReviewStore:
         found = self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
         if reviewer is None or not self.project(project).blind:
             return found
-        return [row for row in found if any(one.reviewer == reviewer and one.kind in FINAL for one in row.decisions)]
+        return [
+            row
+            for row in found
+            if any(decision.reviewer == reviewer and decision.kind in FINAL for decision in row.decisions)
+        ]
 
     def mappings(self, project: str, *, settled_only: bool = False) -> Iterator[Mapping]:
         """Yield one mapping a row, in the order of the input, for the formats to write.

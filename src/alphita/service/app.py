@@ -46,7 +46,7 @@ NO_TELEMETRY: Any = {
     "auto_configure": False,
 }
 State = Literal["starting", "ready", "replaced", "failed", "stopping"]
-REPLACED = "the index, or its calibration, is no longer the one that the server opened; start the server again"
+REPLACED = "the index or its calibration has changed since the server started; start the server again"
 # Seconds between two looks at the index's folder.
 LOOK = 1.0
 

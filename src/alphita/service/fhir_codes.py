@@ -121,7 +121,7 @@ def one(values: Values, *names: str) -> Any:  # noqa: ANN401 - of the parameter'
     """Return the value of the one parameter that was given under any of its names, or None."""
     given = [name for name in names if name in values]
     if len(given) > 1:
-        raise Fault("invalid", f"{given[0]!r} and {given[1]!r} say the same; give one of them")
+        raise Fault("invalid", f"{given[0]!r} and {given[1]!r} have the same meaning; give one of them")
     return values[given[0]][0] if given else None
 
 
@@ -163,7 +163,7 @@ def _check(name: str, kind: str, value: object) -> None:
     else:
         fits = isinstance(value, str) and bool(value.strip())
     if not fits:
-        raise Fault("value", f"the parameter {name!r} is no {kind}")
+        raise Fault("value", f"the parameter {name!r} must be a {kind}")
 
 
 LOOKUP = types_of(
@@ -176,14 +176,14 @@ LOOKUP_REPEATED = ("property", "useSupplement")
 def look_up(index: Index, values: Values, release: Release) -> dict[str, Any]:
     """Return the Parameters resource of the concept that is asked for."""
     if "useSupplement" in values:
-        raise Fault("not-supported", "this service has no supplements: ask without 'useSupplement'")
+        raise Fault("not-supported", "this service has no supplements: leave out 'useSupplement'")
     curie = _asked_curie(values)
     row = int(index.concept_rows([curie])[0])
     concept = index.concept(row) if row >= 0 else None
     if concept is None:
-        raise Fault("not-found", "no concept of this service's index has this code", 404)
+        raise Fault("not-found", "this service's index has no concept with this code", 404)
     if prefixes.normalize(concept.id) != prefixes.normalize(curie):
-        raise Fault("not-found", f"this code is no longer in use or another name of a concept: use {concept.id}", 404)
+        raise Fault("not-found", f"this code is retired or an alias: use {concept.id}", 404)
     asked = values.get("property", [])
     prefix = concept.id.partition(":")[0]
     version = version_of(index, prefix)
@@ -220,7 +220,7 @@ def _asked_curie(values: Values) -> str:
         system, code = coding(whole, "coding")
     curie = files.curie_of(system, code)
     if curie is None:
-        raise Fault("not-found", "this service knows no concepts of this system", 404)
+        raise Fault("not-found", "this service has no concepts of this system", 404)
     return curie
 
 
@@ -305,7 +305,7 @@ def system_of(index: Index, url: str) -> str:
         system = url.removesuffix(suffix)
         if (suffix == "" or system != url) and _prefix(index, system) is not None:
             return system
-    raise Fault("not-found", "this service knows no such value set: give a system of its concepts, with ?fhir_vs", 404)
+    raise Fault("not-found", "unknown value set: give the URI of a code system of this service, with ?fhir_vs", 404)
 
 
 def same_system(left: str, right: str) -> bool:
@@ -487,15 +487,15 @@ def _verdict(index: Index, asked: Code, system: str | None, language: str | None
     # No message repeats a code or display, which may be a patient's.
     curie = files.curie_of(asked.system, asked.code)
     if curie is None:
-        return Verdict("this service knows no concepts of this system")
+        return Verdict("this service has no concepts of this system")
     if system is not None and not same_system(system, asked.system):
         return Verdict("the code is of another system")
     row = int(index.concept_rows([curie])[0])
     if row < 0:
-        return Verdict("no concept of this service's index has this code")
+        return Verdict("this service's index has no concept with this code")
     concept = index.concept(row)
     if prefixes.normalize(concept.id) != prefixes.normalize(curie):
-        return Verdict("this code is no longer in use, or another name of a concept: look it up")
+        return Verdict("this code is retired or an alias of another: look it up")
     version = version_of(index, concept.id.partition(":")[0])
     terms = terms_of(index, row)
     display = display_of(concept.name, terms, language)
@@ -503,5 +503,5 @@ def _verdict(index: Index, asked: Code, system: str | None, language: str | None
         return Verdict("this service's index has another version of this system", display, version)
     names = {clean(name) for name, _ in [(concept.name, ""), *terms]}
     if asked.display is not None and clean(asked.display) not in names:
-        return Verdict("the display is no name of this code", display, version)
+        return Verdict("the display is not a name of this code", display, version)
     return Verdict(None, display, version)

@@ -74,7 +74,7 @@ def asked(values: Values) -> Asked:
         if name in values:
             raise Fault("not-supported", f"the parameter {name!r} is not served: this service {why}")
     if "conceptMapVersion" in values:
-        raise Fault("not-found", "the maps of this service have no versions: ask without 'conceptMapVersion'", 404)
+        raise Fault("not-found", "maps of this service have no versions: leave out 'conceptMapVersion'", 404)
     kinds = [name for name in ASKED_BY if name in values]
     if len(kinds) != 1:
         said = f"{kinds[0]!r} and {kinds[1]!r} were given" if kinds else "none was given"
@@ -134,7 +134,7 @@ def _scope(values: Values, *names: str) -> str:
 def matches(settled: FinalMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
     """Yield the settled rows that answer."""
     if question.url and question.url not in map(files.set_id, projects):
-        raise Fault("not-found", "no reviewed map of this service has the url that was asked for", 404)
+        raise Fault("not-found", "this service has no reviewed map with this url", 404)
     for given in question.codes:
         for row in settled.by_concept(_is(given)) if question.reverse else settled.by_code(given[1]):
             if question.url in ("", files.set_id(row.project)):

@@ -258,7 +258,7 @@ class Origins:
     def _refusal(self, method: str, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
-            return Refusal(403, "wrong_host", "this server does not go by that name; see --allow-host")
+            return Refusal(403, "wrong_host", "this host name is not allowed; add it with --allow-host")
         if method in SAFE:
             return None
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")

@@ -216,7 +216,7 @@ class Watch:
         except Exception as error:
             LOGGER.error("failed", exc_info=error, extra={"fields": {"request": number, "route": route_of(scope)}})
             if not status:
-                await refuse(scope, receive, sending, Refusal(500, "internal", f"the log tells more of {number}"))
+                await refuse(scope, receive, sending, Refusal(500, "internal", f"see request {number} in the log"))
         finally:
             seconds = time.perf_counter() - start
             self.metrics.end(route_of(scope), scope["method"], status or CLIENT_GONE, seconds, state.get("refused"))

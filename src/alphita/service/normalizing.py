@@ -372,7 +372,7 @@ def check_strings(name: str, values: Sequence[str | None], most: int, characters
         if len(value) > characters:
             raise Refusal(422, "too_long", f"{len(value):,} characters, at most {characters:,}", field=field)
         if not value.isascii() and _SURROGATE.search(value):
-            raise Refusal(422, "no_text", "half of a surrogate pair is no text", field=field)
+            raise Refusal(422, "no_text", "it holds half of a surrogate pair, which is not text", field=field)
 
 
 def _check_top(top: int, settings: Settings) -> None:

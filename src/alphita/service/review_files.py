@@ -77,14 +77,14 @@ def add(
     concepts = Concepts.from_json(project.filters or (known.filters if known is not None else {}))
     if known is not None and known.source != project.source:
         raise InputError(
-            f"the project is there already, with codes of {known.source!r}",
+            f"the project exists already, with codes of {known.source!r}",
             field="source",
             value=project.source,
             remedy="give that source, or another name",
         )
     if known is not None and known.filters not in ({}, concepts.to_json()):
         raise InputError(
-            f"the project is there already, answered with {Concepts.from_json(known.filters)}",
+            f"the project exists already, answered with {Concepts.from_json(known.filters)}",
             field="filters",
             value=str(concepts),
             remedy="give those, none, or another name",
@@ -96,7 +96,7 @@ def add(
     found = iter(rows)
     first = next(found, None)
     if first is None:
-        raise InputError("there is not one row to review in this file")
+        raise InputError("the file has no rows to review")
     found = chain([first], found)
     if known is None:
         added = store.add_project(project, found, by=by)
@@ -122,7 +122,7 @@ def _allowed(row: ReviewRow, index: Index, allowed: Allowed, left_out: Counter[s
             return False
         return int(index.concept_rows([one.concept_id])[0]) >= 0
 
-    kept = tuple(one for one in row.candidates if not is_out(one))
+    kept = tuple(candidate for candidate in row.candidates if not is_out(candidate))
     if len(kept) < len(row.candidates):
         left_out["candidates that the project's filters leave out"] += len(row.candidates) - len(kept)
     return replace(row, candidates=kept)
@@ -245,7 +245,7 @@ def _unpack(path: Path, most: int) -> None:
                     raise InputError(f"unpacked it has more than {most:,} bytes", remedy=REMEDY)
                 target.write(block)
     except textio.DAMAGED as error:
-        raise InputError(f"cannot be read, for it is damaged: {error}") from None
+        raise InputError(f"the file is damaged: {error}") from None
 
 
 # A review to try: messy clinical strings against the Human Phenotype Ontology.

@@ -134,7 +134,7 @@ def detail_json(
 ) -> dict[str, Any]:
     """Return a row with all that is known of it."""
     return standing_json(standing, reviewer) | {
-        "candidates": [asdict(one) | shown(one.concept_id or "") for one in standing.row.candidates],
+        "candidates": [asdict(candidate) | shown(candidate.concept_id or "") for candidate in standing.row.candidates],
         "decisions": [decision_json(decision) for decision in standing.decisions],
         "newest": newest.id if newest is not None else 0,
     }
@@ -284,8 +284,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
             "rows": [
                 standing_json(one, reviewer)
                 | {
-                    "decisions": [decision_json(each) for each in one.decisions],
-                    "candidates": [asdict(each) for each in one.row.candidates],
+                    "decisions": [decision_json(decision) for decision in one.decisions],
+                    "candidates": [asdict(candidate) for candidate in one.row.candidates],
                     "newest": last.id if (last := newest.get(one.row.id)) else 0,
                 }
                 for one in found
@@ -323,9 +323,9 @@ class _Chosen:
         )
 
     def _name(self, row: ReviewRow, concept_id: str) -> str | None:
-        for one in row.candidates:
-            if one.concept_id == concept_id:
-                return one.concept_name
+        for candidate in row.candidates:
+            if candidate.concept_id == concept_id:
+                return candidate.concept_name
         concept = find_concept(concept_id, self.index, self.terminology)
         if concept is not None and concept.retired:
             instead = f"; use {' or '.join(concept.replaced_by)}" if concept.replaced_by else ""

@@ -89,7 +89,7 @@ class Settings:
             try:
                 ipaddress.ip_network(network)
             except ValueError:
-                raise UsageError(f"{network!r} is no network of proxies; write it as 10.0.0.0/8 or 10.1.2.3") from None
+                raise UsageError(f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3") from None
 
 
 def is_loopback(host: str) -> bool:

@@ -71,14 +71,14 @@ class Finding(NamedTuple):
 def findings_of(header: Header, document: Annotated, *, possible: bool) -> list[Finding]:
     """Return what a text says of the patient, each concept once, in the order of the first mentions."""
     found: dict[str, list[Annotation]] = {}
-    for one in document.annotations:
-        said = one.said
+    for annotation in document.annotations:
+        said = annotation.said
         for category in ("family", "hypothetical", *(() if possible else ("possible",))):
             if category in said:
                 header.lose(f"{category} mentions")
                 break
         else:
-            found.setdefault(one.concept_id, []).append(one)
+            found.setdefault(annotation.concept_id, []).append(annotation)
     return [_finding(header, some) for some in found.values()]
 
 
