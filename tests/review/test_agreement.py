@@ -26,12 +26,6 @@ def test_kappa_is_scikit_learns(pairs):
         assert math.isclose(found, metrics.cohen_kappa_score(first, second), abs_tol=1e-12)
 
 
-def test_a_worked_example():
-    # Cohen's: 20 both yes, 15 both no, 5 and 10 apart: p_o = 0.7, p_e = 0.5, so kappa = 0.4.
-    pairs = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
-    assert deciding.kappa(pairs) == pytest.approx(0.4)
-
-
 @pytest.mark.parametrize("pairs", [[], [("a", "b")], [("a", "a")] * 5])
 def test_too_little_to_say(pairs):
     assert deciding.kappa(pairs) is None

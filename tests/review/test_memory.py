@@ -92,11 +92,11 @@ def test_all_that_is_settled(tmp_path):
 
 
 def test_thousands_at_once(tmp_path):
-    with store(tmp_path, [row(number, 1.0) for number in range(1, 2501)]) as reviews:
+    with store(tmp_path, [row(number, 1.0) for number in range(1, 1_101)]) as reviews:
         reviews.bulk("codes", "ann", "b", threshold=1.0)
-        found = reviews.remembered("LAB", (f"MENTION {number}" for number in range(3000)))
-        assert {mention: one.row for mention, one in found.items()} == {f"MENTION {n}": n for n in range(1, 2501)}
-        assert len(list(reviews.mappings("codes", settled_only=True))) == 2500
+        found = reviews.remembered("LAB", (f"MENTION {number}" for number in range(1_200)))
+        assert {mention: one.row for mention, one in found.items()} == {f"MENTION {n}": n for n in range(1, 1_101)}
+        assert len(list(reviews.mappings("codes", settled_only=True))) == 1_100
 
 
 def test_remembering_uses_the_index(tmp_path):

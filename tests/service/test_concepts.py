@@ -4,7 +4,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import Index, build
 from alphita.service.concepts import STRINGS_A_CONCEPT, Concept, Finder, Named, Synonym, find_concept
@@ -12,7 +11,6 @@ from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
-from tests.service.review_service import client_of
 
 ONTOLOGY = """format-version: 1.2
 ontology: toy
@@ -102,17 +100,6 @@ def test_a_retired_concept_without_replacement_is_known_to_the_terminology(parts
     found = find_concept("TOY:0000004", index, terminology)
     assert (found.name, found.retired, found.replaced_by) == ("Forgotten ailment", True, [])
     assert find_concept("TOY:0000004", index, None) is None
-
-
-@pytest.mark.parametrize("with_terminology", [False, True])
-def test_concepts_over_http(parts, with_terminology):
-    index, terminology = parts
-    normalizer = Normalizer(index, encoder=HashEncoder())
-    with client_of(normalizer, terminology=terminology if with_terminology else None) as client:
-        answer = client.get("/concepts/TOY:0000002").json()
-        assert set(answer) == {"id", "name", "definition", "synonyms", "parents", "types", "retired", "replaced_by"}
-        assert answer["parents"] == [{"id": "TOY:0000001", "name": "Ailment"}]
-        assert client.get("/concepts/TOY%3A0000003").json()["replaced_by"] == ["TOY:0000002"]
 
 
 @pytest.fixture(scope="module")

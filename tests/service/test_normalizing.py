@@ -109,13 +109,6 @@ def test_nothing_asked_nothing_answered(client):
     assert client.post("/embed", json={"texts": []}).json()["vectors"] == []
 
 
-def test_html_in_a_mention_comes_back_as_json_text(client):
-    mention = "<script>alert(1)</script>"
-    answer = client.post("/normalize", json={"mentions": [mention]})
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["results"][0]["mention"] == mention
-
-
 def test_an_encoder_that_fails_is_an_error_of_that_request_alone(index_path, caplog):
     class Failing(HashEncoder):
         def encode(self, strings):

@@ -154,19 +154,6 @@ def test_an_index_tells_which_concepts_are_standard(standard, expected):
     assert [value.standard for value in known.values()] == expected
 
 
-def test_imported_rows_have_a_place_in_the_order_of_learning(lab):
-    alike = [
-        f"{place},C{place},severe headache {place},9,1,AX:2,Ache of the head,exact,nearest,0.5" for place in (1, 2)
-    ]
-    other = "3,C3,broken toe,8,1,AX:4,Fever,exact,nearest,0.5"
-    head = ANSWERS.splitlines()[0]
-    assert send(lab, "\n".join([head, *alike, other]) + "\n").status_code == 201
-    orders = {order: lab.store.queue("new", order=order)[1] for order in ("risk", "learning")}
-    assert [one.row.code for one in orders["risk"]] == ["C1", "C2", "C3"]
-    # What the first teaches of the second is worth more than a ninth of its occurrences.
-    assert [one.row.code for one in orders["learning"]] == ["C1", "C3", "C2"]
-
-
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "sssom", "fhir_r4", "fhir_r5"])
 def test_import_of_other_formats(lab, tmp_path, name):
     lines = [mapping(1, 1, "HP:0000001", mention="Fevr", mention_code="A"), mapping(2, 1, None, mention="no")]
@@ -186,12 +173,6 @@ def test_the_format_is_told_by_the_name(lab, tmp_path, name):
     lines = [mapping(1, 1, "HP:0000001", mention="Fevr")]
     path = sample.write(registry.load(FORMATS, kind), sample.header(), lines, tmp_path / "in")
     assert send(lab, path.read_bytes(), {"Content-Type": "application/octet-stream"}, filename=name).status_code == 201
-
-
-def test_a_file_too_large(tmp_path, index):
-    lab = service(tmp_path, index, max_upload=100)
-    assert send(lab).status_code == 413
-    lab.store.close()
 
 
 @pytest.mark.parametrize(
