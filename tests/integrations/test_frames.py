@@ -66,7 +66,7 @@ def test_rows_are_those_answered_one_by_one_under_their_labels(normalizer, menti
     for frame in (made, labelled):
         assert list(frame.columns) == ["id", "text", *ADDED]
         assert list(frame["id"]) == [row for row, _ in wanted]
-    for rows in (made.select(ADDED).rows(), labelled[list(ADDED)].itertuples(index=False, name=None)):
+    for rows in (made.select(list(ADDED)).rows(), labelled[list(ADDED)].itertuples(index=False, name=None)):
         assert all(same(row, values) for row, (_, values) in zip(rows, wanted, strict=True))
 
 
@@ -200,7 +200,7 @@ FRAME = pl.DataFrame({"text": ["a"], "code": ["b"], "n": [1]})
 @pytest.mark.parametrize(
     ("frame", "column", "options", "problem"),
     [
-        (FRAME, "n", {}, r"column 'n' has no strings but Int64.*cast\(pl.String\)"),
+        (FRAME, "n", {"prefix": "a_"}, r"column 'n' has no strings but Int64.*cast\(pl.String\)"),
         (FRAME, "text", {"context": "n", "prefix": "a_"}, "column 'n' has no strings"),
         (pd.DataFrame({"n": ["a", 1]}), "n", {}, r"column 'n' has in row 2 no string but int.*astype\('string'\)"),
         (FRAME, "texd", {"prefix": "a_"}, "unknown column 'texd'; did you mean 'text'"),

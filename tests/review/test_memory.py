@@ -49,7 +49,7 @@ def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
     clock = iter(datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (60, -60))
     with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
         say = Say(reviews)
-        monkeypatch.setattr(rows, "_told", "")  # so that it is put back
+        monkeypatch.setattr(rows, "_latest", "")  # so that it is put back
         monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: next(clock)))
         first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
         assert first.at == second.at
@@ -58,12 +58,12 @@ def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
 
 def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
     ahead = timedelta(seconds=60)
-    monkeypatch.setattr(rows, "_told", "")
+    monkeypatch.setattr(rows, "_latest", "")
     monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: datetime.now(UTC) + ahead))
     with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
         first = Say(reviews)("ann", 1, "accept")
     ahead = -ahead
-    monkeypatch.setattr(rows, "_told", "")  # as another program begins
+    monkeypatch.setattr(rows, "_latest", "")  # as another program begins
     with ReviewStore.open(reviews.path) as reviews:
         say = Say(reviews)
         say.n = 9

@@ -160,7 +160,7 @@ def test_a_proxys_header_says_who_asks(normalizer):
 
 @pytest.mark.parametrize("value", [b"\xff", b"a\tb", b"x" * 101, "a\u202eb".encode()])
 def test_a_header_that_is_no_name_is_refused(value):
-    doors = keys.Doors(lambda *_: None, Settings(trust_user_header="X-User"))
+    doors = keys.Authentication(lambda *_: None, Settings(trust_user_header="X-User"))
     with pytest.raises(Refusal, match="valid user name"):
         doors.identify({"type": "http", "headers": [(b"x-user", value)], "client": ("127.0.0.1", 1)})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import hypothesis
 import jsonschema
 import pytest
@@ -26,10 +28,29 @@ OURS = [
 ]
 
 
+@contextmanager
+def serving(folder):
+    """Give an app whose index has a seizure, and whose one project has a row of it."""
+    source = folder / "hp.obo"
+    source.write_text(
+        'format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\nsynonym: "Epileptic fit" EXACT []\n'
+    )
+    save(obo.load([source], obo.Options(), Rejects(strict=True)), folder / "hp.terminology")
+    index = build(load_terminology(folder / "hp.terminology"), HashEncoder(), folder / "x.index")
+    normalizer = Normalizer(index, encoder=HashEncoder())
+    with ReviewStore.open(folder / "reviews.sqlite", create=True) as store:
+        facts = review_files.project_of("lab", "LAB", "text", index)
+        (found,) = normalizer.normalize(["seizur"], top_k=3)
+        rows = [ReviewRow(0, "lab", 1, "L1", "seizur", 1, {}, tuple(lines(1, found, 3)))]
+        review_files.add(store, facts, rows, index)
+        yield create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
+
+
 @pytest.fixture(scope="module")
-def document(served):
+def document(tmp_path_factory):
     schemathesis = pytest.importorskip("schemathesis")
-    return schemathesis.openapi.from_asgi("/openapi.json", served)
+    with serving(tmp_path_factory.mktemp("drawn")) as served:
+        yield schemathesis.openapi.from_asgi("/openapi.json", served)
 
 
 def try_out(document, paths, examples: int, *, promised: bool) -> None:
@@ -74,27 +95,8 @@ def test_nothing_drawn_breaks_any_part(document, drawn, _):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """An app whose index has a seizure, and whose one project has a row of it."""
-    folder = tmp_path_factory.mktemp("examples")
-    source = folder / "hp.obo"
-    source.write_text(
-        'format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\nsynonym: "Epileptic fit" EXACT []\n'
-    )
-    save(obo.load([source], obo.Options(), Rejects(strict=True)), folder / "hp.terminology")
-    index = build(load_terminology(folder / "hp.terminology"), HashEncoder(), folder / "x.index")
-    normalizer = Normalizer(index, encoder=HashEncoder())
-    with ReviewStore.open(folder / "reviews.sqlite", create=True) as store:
-        facts = review_files.project_of("lab", "LAB", "text", index)
-        (found,) = normalizer.normalize(["seizur"], top_k=3)
-        rows = [ReviewRow(0, "lab", 1, "L1", "seizur", 1, {}, tuple(lines(1, found, 3)))]
-        review_files.add(store, facts, rows, index)
-        yield create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
-
-
-@pytest.fixture(scope="module")
-def client(served):
-    with TestClient(served) as asking:
+def client(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("examples")) as served, TestClient(served) as asking:
         yield asking
 
 

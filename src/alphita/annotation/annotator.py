@@ -49,7 +49,7 @@ class Settings:
             raise UsageError("exact mentions have no confidence to choose by; leave out either exact or precision")
 
 
-class _Asked(NamedTuple):
+class _SpannedSentence(NamedTuple):
     """A sentence and the spans that are asked for it."""
 
     sentence: Sentence
@@ -89,7 +89,7 @@ class Annotator:
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
         texts = [lines_of(document.text) for document in documents]
-        asked = [self._asked(lines.text) for lines in texts]
+        asked = [self._spanned_sentences(lines.text) for lines in texts]
         spans = [span for sentences in asked for sentence in sentences for span in sentence.spans]
         answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
         annotated = []
@@ -119,7 +119,7 @@ class Annotator:
             annotated.append(Annotated(document, tuple(annotations)))
         return annotated
 
-    def _asked(self, text: str) -> list[_Asked]:
+    def _spanned_sentences(self, text: str) -> list[_SpannedSentence]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
@@ -142,7 +142,7 @@ class Annotator:
                         continue
                     names = frozenset(hit.row for hit in within)
                     spans[(window.place,)] = Span((window.place,), asked, None, names)
-            asked_of.append(_Asked(sentence, list(spans.values())))
+            asked_of.append(_SpannedSentence(sentence, list(spans.values())))
         return asked_of
 
     def _is_kept(self, candidate: Candidate) -> bool:

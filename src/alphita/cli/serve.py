@@ -168,7 +168,7 @@ def _listen(settings: Settings) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(limits.room()[1])
+        listening.listen(limits.connection_limits()[1])
     except OSError as error:
         if listening is not None:
             listening.close()
@@ -199,7 +199,7 @@ def _serve(
         access_log=False,
         server_header=False,
         lifespan="on",
-        backlog=limits.room()[1],
+        backlog=limits.connection_limits()[1],
         # What a client says of its own address is not believed; see `--proxy`.
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,

@@ -112,10 +112,10 @@ def decide(connection: sqlite3.Connection, decision: Decision, seen: int | None)
         if any(getattr(before, name) != getattr(decision, name) for name in _SAME) or (
             decision.relation not in (None, before.relation)
         ):
-            raise _taken(decision.uid)
+            raise _uid_in_use(decision.uid)
         return before
     if connection.execute("SELECT 1 FROM batch WHERE uid = ?", (decision.uid,)).fetchone():
-        raise _taken(decision.uid)
+        raise _uid_in_use(decision.uid)
     (row,) = rows.load(connection, [decision.row])
     if row.project != project.name:
         raise Unknown(f"unknown row {row.id} of project {project.name!r}")
@@ -302,7 +302,7 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
         ).fetchone()[0]
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-            raise _taken(decision.uid) from None
+            raise _uid_in_use(decision.uid) from None
         raise
     return replace(decision, id=id, at=at, concept_name=name)
 
@@ -331,10 +331,10 @@ def is_done(
     found = connection.execute("SELECT kind, project, reviewer, asked FROM batch WHERE uid = ?", (uid,)).fetchone()
     if found is not None:
         if tuple(found) != (kind, project_id, reviewer, json.dumps(asked, sort_keys=True)):
-            raise _taken(uid)
+            raise _uid_in_use(uid)
         return True
     if connection.execute("SELECT 1 FROM decision WHERE uid = ?", (uid,)).fetchone():
-        raise _taken(uid)
+        raise _uid_in_use(uid)
     return False
 
 
@@ -464,5 +464,5 @@ def _forgotten(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
     return {(what, name): upto for what, name, upto in found}
 
 
-def _taken(uid: str) -> InputError:
+def _uid_in_use(uid: str) -> InputError:
     return InputError("this uid was used for another action", field="uid", value=uid)

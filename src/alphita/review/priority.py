@@ -60,7 +60,7 @@ def rank(
 
 def update(store: ReviewStore, project: str) -> int:
     """Set the order "learning" of a project anew; return how many rows have a place in it."""
-    rows = store.asked(project)
+    rows = store.queued_rows(project)
     places = rank(
         [row.mention for row in rows],
         [row.frequency for row in rows],

@@ -15,7 +15,18 @@ from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.review import deciding, rows
 from alphita.review.database import Unknown
-from alphita.review.records import FINAL, Asked, Bulk, Decision, Order, Progress, Project, ReviewRow, Standing, State
+from alphita.review.records import (
+    FINAL,
+    Bulk,
+    Decision,
+    Order,
+    Progress,
+    Project,
+    QueuedRow,
+    ReviewRow,
+    Standing,
+    State,
+)
 
 # Each is an index of the table of rows.
 ORDERS: dict[str, str] = {
@@ -79,15 +90,15 @@ def every(connection: sqlite3.Connection, project_id: int, project: Project, sta
         yield from standings(connection, rows.load(connection, ids[start : start + AT_ONCE]), project, None)
 
 
-def asked(connection: sqlite3.Connection, project_name: str) -> list[Asked]:
-    """See `ReviewStore.asked`."""
+def queued_rows(connection: sqlite3.Connection, project_name: str) -> list[QueuedRow]:
+    """See `ReviewStore.queued_rows`."""
     found = connection.execute(
         "SELECT r.id, r.mention, r.frequency, r.confidence, r.settled_by IS NOT NULL FROM row r"
         f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
         (rows.project(connection, project_name)[0],),
     )
     return [
-        Asked(row, mention, frequency, confidence, bool(settled))
+        QueuedRow(row, mention, frequency, confidence, bool(settled))
         for row, mention, frequency, confidence, settled in found
     ]
 

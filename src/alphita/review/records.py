@@ -187,7 +187,7 @@ class Standing:
     settled: bool
 
 
-class Asked(NamedTuple):
+class QueuedRow(NamedTuple):
     """What decides when a row is asked: its id, mention, frequency and confidence, and whether it is settled."""
 
     id: int

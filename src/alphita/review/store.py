@@ -18,12 +18,12 @@ from alphita.review.database import Busy, Conflict, Connections, NotStored, Unkn
 from alphita.review.records import (
     FINAL,
     Added,
-    Asked,
     Bulk,
     Decision,
     Order,
     Progress,
     Project,
+    QueuedRow,
     Rebase,
     Rebased,
     ReviewRow,
@@ -160,9 +160,9 @@ class ReviewStore:
         """Yield how each row of these states stands, for who sees all, in the order of the input."""
         return self._streamed(project, lambda connection, id, one: queueing.every(connection, id, one, state))
 
-    def asked(self, project: str) -> list[Asked]:
+    def queued_rows(self, project: str) -> list[QueuedRow]:
         """Return what decides when each row is asked, in the order of the input."""
-        return self._read(queueing.asked, project)
+        return self._read(queueing.queued_rows, project)
 
     def set_learning(self, project: str, scores: Dictionary[int, float]) -> None:
         """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""

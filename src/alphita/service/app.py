@@ -1,4 +1,4 @@
-"""The app. A request passes `Watch` (log, metrics, headers), `Origins`, `Doors` (who), `Ahead`, `Limits`, its route."""
+"""The app. A request passes `RequestLog`, `Origins`, `Authentication`, `Announcement`, `Limits`, then its route."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Readiness(BaseModel):
     assurance: Assurance | None
 
 
-class Ahead:
+class Announcement:
     """A middleware that announces a request to the batcher, and refuses work once the index was replaced."""
 
     def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
@@ -122,8 +122,8 @@ class Lifetime:
     async def _warm_up(self) -> None:
         questions = [normalizing.Question(string) for string in WARM_UP]
         try:
-            await self._batcher.ask(normalizing.Asked(1, False), questions)
-            await self._batcher.ask(normalizing.Encoded(), questions)
+            await self._batcher.ask(normalizing.NormalizeKind(1, False), questions)
+            await self._batcher.ask(normalizing.EncodeKind(), questions)
         except Exception as error:
             self.state = "failed"
             logs.LOGGER.error("cannot answer", exc_info=error)
@@ -174,7 +174,7 @@ def create(
         observe=figures.batch,
     )
     lifetime = Lifetime(batcher, normalizer.index, further)
-    ring = keys.Ring(settings.keys)
+    ring = keys.KeyRing(settings.keys)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
@@ -186,10 +186,10 @@ def create(
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
         middleware=[
-            Middleware(logs.Watch, figures, mentions=settings.log_mentions),
+            Middleware(logs.RequestLog, figures, mentions=settings.log_mentions),
             Middleware(Origins, settings.hosts),
-            Middleware(keys.Doors, settings, open_paths, ring),
-            Middleware(Ahead, batcher, lifetime),
+            Middleware(keys.Authentication, settings, open_paths, ring),
+            Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
         ],
     )

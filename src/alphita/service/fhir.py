@@ -81,7 +81,7 @@ def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
             "hierarchical": False,
             "paging": True,
             "incomplete": False,
-            "parameter": [{"name": name} for name in fhir_codes.HEEDED],
+            "parameter": [{"name": name} for name in fhir_codes.FOLLOWED],
             "textFilter": "the concepts that the text finds as it is typed, the best first",
         },
         "validateCode": {"translations": True},
@@ -145,7 +145,7 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         return reply(statement(release, started))
 
     def translated(values: Values) -> dict[str, Any]:
-        question = fhir_translate.asked(values)
+        question = fhir_translate.question_of(values)
         if store is None or settled is None:
             raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
         projects = [project.name for project in store.projects()]

@@ -291,7 +291,7 @@ EXPAND = types_of(
     "includeDesignations:boolean activeOnly:boolean excludeNested:boolean excludeNotForUI:boolean"
 )
 # Those that an answer follows, and says that it does.
-HEEDED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
+FOLLOWED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
 SUFFIXES = ("?fhir_vs", "/vs")
 # Codes of one answer.
 MAX_CODES = 1_000
@@ -359,7 +359,9 @@ def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], 
     if "offset" in values or "count" in values:
         expansion["offset"] = one(values, "offset") or 0
     said = [
-        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)} for name in HEEDED if name in values
+        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)}
+        for name in FOLLOWED
+        if name in values
     ]
     if said:
         expansion["parameter"] = said

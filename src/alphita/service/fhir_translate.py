@@ -51,7 +51,7 @@ SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 Coding = tuple[str, str]
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """The question: system and code of each coding, the map's url ("": all), the system wanted ("": any)."""
 
     codes: list[Coding]
@@ -68,7 +68,7 @@ class Match(NamedTuple):
     display: str | None
 
 
-def asked(values: Values) -> Asked:
+def question_of(values: Values) -> Question:
     """Return what the parameters ask."""
     for name, why in NOT_DONE.items():
         if name in values:
@@ -86,7 +86,7 @@ def asked(values: Values) -> Asked:
     codes, wanted = _codes(values, name), _wanted(values, from_target, back)
     if not (back or from_target) and (scope := _scope(values, "sourceScope")):
         codes = [pair for pair in codes if pair[0] == scope]
-    return Asked(codes, back or from_target, one(values, "url") or "", wanted)
+    return Question(codes, back or from_target, one(values, "url") or "", wanted)
 
 
 def _codes(values: Values, name: str) -> list[Coding]:
@@ -131,7 +131,7 @@ def _scope(values: Values, *names: str) -> str:
     return found.removesuffix(ALL_CODES)
 
 
-def matches(settled: FinalMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
+def matches(settled: FinalMappings, projects: Iterable[str], question: Question) -> Iterator[Match]:
     """Yield the settled rows that answer."""
     if question.url and question.url not in map(files.set_id, projects):
         raise Fault("not-found", "this service has no reviewed map with this url", 404)
@@ -145,13 +145,13 @@ def _is(target: Coding) -> Callable[[str], bool]:
     return lambda curie: files.coding_of(curie) == target
 
 
-def _back(row: FinalMapping, question: Asked) -> Iterator[Match]:
+def _back(row: FinalMapping, question: Question) -> Iterator[Match]:
     systems = _systems(row)
     if question.wanted in ("", *systems):
         yield Match(row, (systems[0], row.code), row.mention or None)
 
 
-def _forward(row: FinalMapping, system: str, question: Asked) -> Iterator[Match]:
+def _forward(row: FinalMapping, system: str, question: Question) -> Iterator[Match]:
     if system not in _systems(row):
         return
     targets = [files.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
@@ -167,7 +167,7 @@ def _systems(row: FinalMapping) -> tuple[str, str]:
     return files.source_system(row.source), row.source
 
 
-def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[str, Any]:
+def answer(found: Iterable[Match], question: Question, release: Release) -> dict[str, Any]:
     """Return the Parameters resource: result, message, and each match once."""
     said: list[list[dict[str, Any]]] = []
     matches: list[dict[str, Any]] = []
@@ -193,7 +193,7 @@ def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[st
     return {"resourceType": "Parameters", "parameter": [*entries, *matches]}
 
 
-def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, Any]]:
+def _parts(match: Match, question: Question, release: Release) -> list[dict[str, Any]]:
     relation = match.row.relation
     if release == "r5":
         said = parameter("relationship", valueCode=fhir_r5.RELATIONSHIPS[relation])
@@ -216,17 +216,17 @@ def _match(parts: list[dict[str, Any]], row: FinalMapping, release: Release) -> 
         return parameter("match", **_extensions(row), part=parts)
     properties = [
         parameter("property", part=[parameter("uri", valueUri=uri), parameter("value", **value)])
-        for uri, value in _said(row)
+        for uri, value in _normalizer_facts(row)
     ]
     return parameter("match", part=[*parts, *properties])
 
 
 def _extensions(row: FinalMapping) -> dict[str, Any]:
-    found = [{"url": uri, **value} for uri, value in _said(row)]
+    found = [{"url": uri, **value} for uri, value in _normalizer_facts(row)]
     return {"extension": found} if found else {}
 
 
-def _said(row: FinalMapping) -> Iterator[tuple[str, dict[str, Any]]]:
+def _normalizer_facts(row: FinalMapping) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield uri and value of what the normaliser had said."""
     if row.confidence is not None:
         yield SAID + "confidence", {"valueDecimal": row.confidence}

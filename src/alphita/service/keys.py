@@ -150,7 +150,7 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
     return found
 
 
-class Ring:
+class KeyRing:
     """The keys of a file, as it was read last; `written` is when, for the clock may have been set back since."""
 
     def __init__(self, path: Path | None) -> None:
@@ -165,15 +165,15 @@ class Ring:
             self.written = self.path.stat().st_mtime
 
 
-class Doors:
+class Authentication:
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: Ring | None = None
+        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: KeyRing | None = None
     ) -> None:
         self.app, self.settings = app, settings
         self._open = {*OPEN, *open_paths}
-        self._ring = ring or Ring(settings.keys)
+        self._ring = ring or KeyRing(settings.keys)
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()

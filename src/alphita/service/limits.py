@@ -283,7 +283,7 @@ BACKLOG = 512
 
 
 @functools.cache
-def room() -> tuple[int, int]:
+def connection_limits() -> tuple[int, int]:
     """Return how many connections may be open, and how many may be accepted at once, within the file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = MAX_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
@@ -303,7 +303,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > room()[0]:
+        if len(self.connections) > connection_limits()[0]:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one._limit is not None]
             min(waiting, key=lambda one: one._limit.when() if one._limit else 0.0)._end()
 

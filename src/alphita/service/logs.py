@@ -185,7 +185,7 @@ def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
     LOGGER.info(name, extra={"fields": fields})
 
 
-class Watch:
+class RequestLog:
     """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:

@@ -176,7 +176,7 @@ class AllFound(BaseModel):
     results: list[Found]
 
 
-class Wanted(NamedTuple):
+class AnnotateKind(NamedTuple):
     """The kind of a question to the annotator; only questions of one kind are answered together."""
 
     exact: bool
@@ -186,14 +186,14 @@ class Wanted(NamedTuple):
 _ANSWER = tuple(Answer.model_fields)
 
 
-class Asked(NamedTuple):
+class NormalizeKind(NamedTuple):
     """The kind of a question to the normaliser; only questions of one kind are answered together."""
 
     top: int
     explain: bool
 
 
-class Encoded(NamedTuple):
+class EncodeKind(NamedTuple):
     """The kind of a question for a vector."""
 
 
@@ -214,10 +214,10 @@ class Work:
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
         """Return for each question the JSON of `Answer` or `Found`, or its vector (dim,) float32."""
-        if isinstance(kind, Asked):
+        if isinstance(kind, NormalizeKind):
             return self._normalized(kind, questions)
         strings = [question.string for question in questions]
-        if isinstance(kind, Wanted):
+        if isinstance(kind, AnnotateKind):
             self._annotator = self._annotator or Annotator(self.normalizer)
             annotator = self._annotator.keeping(Kept(exact=kind.exact, precision=kind.precision))
             return [
@@ -229,7 +229,7 @@ class Work:
         )
         return list(vectors)
 
-    def _normalized(self, kind: Asked, questions: Sequence[Question]) -> list[bytes]:
+    def _normalized(self, kind: NormalizeKind, questions: Sequence[Question]) -> list[bytes]:
         mentions, contexts, languages = (list(column) for column in zip(*questions, strict=True))
         results = self.normalizer.normalize(
             mentions,
@@ -285,14 +285,14 @@ def router(
         nothing = [None] * len(asked.mentions)
         columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
         questions = [Question(*cells) for cells in zip(*columns, strict=True)]
-        found = await ask(batcher, request, Asked(asked.top, asked.explain), questions)
+        found = await ask(batcher, request, NormalizeKind(asked.top, asked.explain), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     @routes.post("/embed", response_model=Vectors, dependencies=[Depends(json_only)])
     async def embed(request: Request, asked: Annotated[Texts, Body()]) -> Response:
         """Return the vectors of texts."""
         check_strings("texts", asked.texts, settings.max_rows, settings.max_characters)
-        found = await ask(batcher, request, Encoded(), [Question(text) for text in asked.texts])
+        found = await ask(batcher, request, EncodeKind(), [Question(text) for text in asked.texts])
         vectors = [np.round(vector.astype(np.float64), VECTOR_DECIMALS).tolist() for vector in found]
         return Response(
             to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
@@ -316,7 +316,7 @@ def router(
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         vector = None
         if finder.needs_vector(q):
-            vector = (await ask(batcher, request, Encoded(), [Question(q)]))[0]
+            vector = (await ask(batcher, request, EncodeKind(), [Question(q)]))[0]
         found = await run_in_threadpool(finder.find, q, top, vector)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
@@ -343,7 +343,7 @@ def annotation_router(settings: Settings, normalizer: Normalizer, batcher: Batch
             why = "exact mentions have" if asked.exact else "this index has"
             raise Refusal(422, "invalid", f"{why} no confidence to choose by; leave it out", field="precision")
         questions = [Question(text) for text in asked.texts]
-        found = await ask(batcher, request, Wanted(asked.exact, asked.precision), questions)
+        found = await ask(batcher, request, AnnotateKind(asked.exact, asked.precision), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     return routes

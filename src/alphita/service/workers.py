@@ -24,7 +24,7 @@ from alphita.jobs.engines.processes import die_with_parent
 from alphita.options import Running
 from alphita.service import logs
 from alphita.service.failures import refusal_of
-from alphita.service.normalizing import Asked, Question, Work
+from alphita.service.normalizing import NormalizeKind, Question, Work
 
 SECONDS_TO_STOP = 10.0
 # How often a batch is given to a process that dies of it.
@@ -81,7 +81,7 @@ class Worker:
         self._connection: Connection | None = None
 
     def warm_up(self) -> None:
-        self(Asked(1, False), [Question("warm up")])
+        self(NormalizeKind(1, False), [Question("warm up")])
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
         """Return the answers; see `Work`."""
