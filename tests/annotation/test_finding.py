@@ -144,7 +144,7 @@ def named(tmp_path_factory):
 
 
 def hits(index, text):
-    finder = Finder(Names(named))
+    finder = Finder(Names(index))
     return [
         (hit.asked, index.strings[hit.row], hit.level) for one in sentences_of(text) for hit in finder.find(text, one)
     ]

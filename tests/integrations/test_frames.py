@@ -165,7 +165,7 @@ def test_a_series_becomes_a_frame_with_it(normalizer):
     made = normalize_series(pd.Series(["cold"], name="text"), normalizer, top_k=3, explain=True)
     assert made["text"].tolist() == ["cold"] * 3
     assert made["rank"].tolist() == [1, 2, 3]
-    assert "equal to 'Cold'" in made["explanation"][0]
+    assert "equal to 'Cold'" in made["explanation"].iloc[0]
 
 
 def test_an_iterator_without_end_is_read_a_batch_ahead(normalizer):

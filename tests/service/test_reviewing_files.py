@@ -16,7 +16,7 @@ from fhir.resources.conceptmap import ConceptMap as R5
 from fhir.resources.R4B.conceptmap import ConceptMap as R4
 
 from alphita import registry
-from alphita.errors import Rejects
+from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header
 from alphita.review.records import Decision
 from alphita.service import review_files
@@ -137,6 +137,12 @@ def test_an_import_leaves_what_another_reviewer_decided_here(lab):
     said = send(lab, body, name="lab", source=lab.store.project("lab").source).json()
     assert (said["decided"], said["overtaken"]) == (0, 1)
     assert [decision.kind for decision in lab.store.history("lab", row)] == ["nil"]
+
+
+@pytest.mark.parametrize("name", ["../x", "..", ".", "a\\b", "a\x00b", "n" * 101, " a", ""])
+def test_a_projects_name_can_stand_in_an_address(name):
+    with pytest.raises(InputError, match="a project's name must have"):
+        review_files.check_name(name)
 
 
 @pytest.mark.parametrize(("standard", "expected"), [(["S", None], [True, False]), ([None, None], [None, None])])
