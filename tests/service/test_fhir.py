@@ -90,53 +90,6 @@ def test_only_json(lab, accept, format_, status):
     assert answer.headers["content-type"] == "application/fhir+json"
 
 
-@pytest.mark.parametrize("release", BOTH)
-def test_lookup(lab, release):
-    found = lookup(lab, release, code="2", system=AX)
-    assert values(found, "name") == ["AX"]
-    assert values(found, "display") == ["Ache of the head"]
-    assert {(value["language"], value["value"]) for value in values(found, "designation")} == {
-        ("en", "Headache"),
-        ("en", "Head pain"),
-        ("de-AT", "Kopfschmerz"),
-    }
-    properties = values(found, "property")
-    assert {"code": "parent", "value": "1"} in properties
-    text = "An ache that is felt in the head. " * 10
-    if release == "r5":
-        assert values(found, "definition") == [text]
-        assert len(properties) == 1
-    else:
-        assert {"code": "definition", "value": text} in properties
-        assert not values(found, "definition")
-
-
-@pytest.mark.parametrize("release", BOTH)
-def test_what_is_wanted_of_it(lab, release):
-    found = lookup(lab, release, code="2", system=AX, property="parent")
-    assert {one["name"] for one in found["parameter"]} == {"name", "display", "property"}
-    assert values(found, "property") == [{"code": "parent", "value": "1"}]
-    for language in ("de-AT", "de"):
-        found = lookup(lab, release, code="2", system=AX, property=[f"lang.{language}", "definition"])
-        assert [value["value"] for value in values(found, "designation")] == ["Kopfschmerz"]
-    # A narrower language is spoken by who speaks the wider one.
-    displays = dict.fromkeys(["de-AT", "de", "de-AT-1996"], "Kopfschmerz")
-    displays |= dict.fromkeys(["fr", "en-GB"], "Ache of the head")
-    for language, display in displays.items():
-        found = lookup(lab, release, code="2", system=AX, displayLanguage=language, property="display")
-        assert values(found, "display") == [display]
-    # What is only broader or related is no other name of it.
-    assert "Raised temperature" not in str(lookup(lab, release, code="4", system=AX))
-
-
-@pytest.mark.parametrize("release", BOTH)
-def test_lookup_by_post(lab, release):
-    coding = {"system": AX, "code": "4"}
-    body = {"resourceType": "Parameters", "parameter": [{"name": "coding", "valueCoding": coding}]}
-    answer = lab.as_().post(f"/fhir/{release}/CodeSystem/$lookup", json=body)
-    assert values(checked(answer, release), "display") == ["Fever"]
-
-
 def test_a_known_system_and_its_version(tmp_path):
     terminology = SmallTerminology([("HP:0000001", "Sore toe", "exact"), ("HP:0000001", "Toe pain", "exact")])
     terminology.manifest = {"sources": [{"name": "HPO", "version": "2026-01-01", "licence": "x"}]}
