@@ -83,7 +83,7 @@ def test_answers(lab, release, path, body, answer):
 def ask(lab, release, path, status=200, body=None, **query):
     client = lab.as_()
     answer = (
-        client.get(f"/fhir/{release}/{path}", params=query)
+        client.get(f"/fhir/{release}/{path}", params=query or None)
         if body is None
         else client.post(f"/fhir/{release}/{path}", json={"resourceType": "Parameters", "parameter": body})
     )
