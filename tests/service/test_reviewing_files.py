@@ -53,6 +53,8 @@ def test_a_project_keeps_its_filters_and_is_searched_with_them(lab):
     assert "BX:2" in found("dulorin") == found("dulorin", project="lab")
     assert found("BX:2") == ["BX:2"]
     assert "BX:2" not in found("BX:2", project="new")
+    refused = send(lab, body, target="MSH")
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "filters")
 
 
 def test_a_project_of_codes_is_searched_and_decided_by_them(lab):
