@@ -19,7 +19,7 @@ from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
 from alphita.jobs.spec import ERROR, TO
 from alphita.options import HOW, Running, group, option
-from alphita.service.settings import WHO, Settings
+from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.service.checking import Parts
@@ -72,7 +72,7 @@ def serve(spec: ServeSpec) -> None:
         held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
         if not spec.check:
             keys.usable(settings.keys, held, clock.today())
-    if settings.is_loopback:
+    if is_loopback(settings.host):
         settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
     _run(replace(spec, settings=settings))
 
