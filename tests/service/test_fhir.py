@@ -11,14 +11,18 @@ from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5
 from alphita.index.store import build
 from alphita.service import fhir, fhir_codes
 from tests.doubles import HashEncoder, SmallTerminology
+from tests.service.review_service import service
 from tests.service.test_fhir_translate import checked
 
 BOTH = ["r4", "r5"]
 AX = "urn:alphita:terminology:AX"
 
 
-def lookup(lab, release, status=200, **query):
-    return checked(lab.as_().get(f"/fhir/{release}/CodeSystem/$lookup", params=query), release, status)
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, index):
+    made = service(tmp_path_factory.mktemp("store"), index)
+    yield made
+    made.store.close()
 
 
 def values(document, name):
