@@ -329,7 +329,7 @@ def test_fifty_clients_over_the_limit(index_path):
             return super().encode(strings)
 
     app = create(
-        Settings(queue=QUEUE, rate=0, max_requests=45, batch_tokens=50),
+        Settings(queue=QUEUE, rate=0, max_requests=45, batch_tokens=50, seconds=600),
         Normalizer(Index.open(index_path), encoder=Laborious()),
     )
     depths: list[float] = []
