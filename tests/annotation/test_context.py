@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
-from alphita.annotation.context import load_rules
+from alphita.annotation.context import load_rules, modifiers_of
 from alphita.annotation.spans import Place
 from alphita.annotation.tokens import sentences_of
 from alphita.errors import InputError
@@ -88,3 +93,59 @@ def test_a_file_that_is_no_table_of_rules_is_refused(tmp_path, content):
         load_rules(path)
     with pytest.raises(InputError, match="cannot be read"):
         load_rules(tmp_path / "none.tsv")
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "values"),
+    [
+        ("severe scoliosis", "scoliosis", ["severe"]),
+        ("severe left hip pain", "hip pain", ["left", "severe"]),
+        ("pain in the left hip", "pain", ["left"]),
+        ("pain, left hip fracture", "pain", []),
+        ("mild fever and severe pain", "fever", ["mild"]),
+        ("fever with severe pain", "fever", []),
+        ("grave scoliosi destra", "scoliosi", ["severe", "right"]),
+        ("leichte Übelkeit", "Übelkeit", ["mild"]),
+        ("scoliosis", "scoliosis", []),
+    ],
+)
+def test_the_nearest_word_of_the_phrase_counts(text, mention, values):
+    start = text.index(mention)
+    found = modifiers_of(sentences_of(text)[0], start, start + len(mention))
+    assert sorted(one.value for one in found) == sorted(values)
+    assert all(text[one.start : one.end] for one in found)
+
+
+SENTENCES = Path(__file__).with_name("negation_sentences.tsv")
+_MARKED = re.compile(r"\[([^\]]*)\]")
+
+
+def judged():
+    """Yield language, sentence, what is right and what the rules say, for each sentence."""
+    rules = load_rules()
+    rows = csv.DictReader(SENTENCES.read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    for row in rows:
+        text, places = "", []
+        for number, part in enumerate(_MARKED.split(row["sentence"])):
+            if number % 2:
+                places.append(Place(len(text), len(text) + len(part)))
+            text += part
+        sentences = sentences_of(text)
+        contexts = rules.read(text, sentences)
+        categories = []
+        for place in places:
+            number = next(n for n, one in enumerate(sentences) if one.start <= place.start and place.end <= one.end)
+            categories.append({context.category for context in contexts.of(number, [place])})
+        expected = [set(filter(None, one.split(","))) for one in row["context"].split("|")]
+        yield row["language"], row["sentence"], expected, categories
+
+
+def test_95_of_100_sentences_written_before_the_rules_are_right_and_most_of_each_language():
+    results = list(judged())
+    wrong = [result for result in results if result[2] != result[3]]
+    assert len(results) == 201
+    assert len(wrong) <= 0.05 * len(results), wrong
+    counts = Counter(language for language, *_ in results)
+    right = Counter(language for language, _, expected, categories in results if expected == categories)
+    assert set(counts) == {"en", "it", "de", "fr", "es"}
+    assert all(right[language] >= 0.8 * counts[language] for language in counts), right

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.annotation.finding import Finder
-from alphita.annotation.names import Level, Names
+from alphita.annotation.annotator import Annotator, Candidate, Settings, settle
+from alphita.annotation.finding import Finder, Level, Names, learn
+from alphita.annotation.spans import Annotated, Document, Place, lines_of
 from alphita.annotation.tokens import root, sentences_of, tokens_of
+from alphita.answer.normalizer import Normalizer
+from alphita.index.store import Index, build
+from tests.doubles import HashEncoder, SmallTerminology
 
 
 @pytest.fixture(scope="module")
@@ -76,38 +82,8 @@ def test_words_that_join_sentences_make_no_name_of_what_stands_beside_them(finde
     assert found(finder, "short of the affected fingers") == []
 
 
-PIECES = st.sampled_from(
-    [
-        "Seizure",
-        "short",
-        "fingers",
-        "and",
-        "curved",
-        "œdème",
-        "ö",
-        "\u202e",
-        "🧠",
-        "\r\n",
-        "\n",
-        " ",
-        ".",
-        ", ",
-        "-",
-        "\x00",
-        "�",
-        "½",
-        "10⁹",
-        "ﬁ",
-        "İ",
-        "ß",
-        "MS",
-        "(",
-        "\xad",
-        "癫痫",
-        "النوبة",
-        "type 2",
-    ]
-)
+WORDS = "Seizure|short|fingers|and|curved|œdème|ö|\u202e|🧠|\r\n|\n| |.|, |-|\x00|�|½|10⁹|ﬁ|İ|ß|MS|(|\xad|癫痫|النوبة"
+PIECES = st.sampled_from([*WORDS.split("|"), "type 2"])
 
 
 @given(st.lists(PIECES | st.text(max_size=4), max_size=30).map("".join))
@@ -144,5 +120,178 @@ def test_a_point_after_a_title_ends_no_sentence():
 
 def test_a_long_line_without_an_end_is_cut():
     sentences = sentences_of("seizure and fever " * 1000)
-    assert max(len(one.tokens) for one in sentences) == 400
-    assert sum(len(one.tokens) for one in sentences) == 3000
+    assert max(len(sentence.tokens) for sentence in sentences) == 400
+    assert sum(len(sentence.tokens) for sentence in sentences) == 3000
+
+
+ORGANS = ("cyst", "failure", "stone")
+ROWS = [
+    *((f"T:{part}", f"{organ} {part}", "exact") for part in ORGANS for organ in ("Renal", "Kidney")),
+    ("T:tumor", "Renal tumor", "exact"),
+    ("T:talus", "Congenital vertical talus", "exact"),
+    ("T:web", "Syndactyly", "exact"),
+    ("T:fused", "Proximal symphalangism", "exact"),
+    ("T:web", "symphalangism", "exact"),
+    ("T:web", "NFM", "exact"),
+]
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    path = tmp_path_factory.mktemp("names") / "small.index"
+    build(SmallTerminology(ROWS), HashEncoder(), path)
+    return Index.open(path)
+
+
+def hits(index, text):
+    finder = Finder(Names(index))
+    return [
+        (hit.asked, index.strings[hit.row], hit.level) for one in sentences_of(text) for hit in finder.find(text, one)
+    ]
+
+
+def test_roots_that_few_concepts_or_few_names_swap_stand_for_nothing():
+    def names(number, left, right):
+        return [[(left, f"part{place}"), (right, f"part{place}")] for place in range(number)]
+
+    assert learn(names(3, "kidney", "renal")) == {"kidney": ("renal",), "renal": ("kidney",)}
+    assert learn(names(2, "kidney", "renal")) == {}
+    alone = [[("finger", f"bone{place}")] for place in range(100)] + [
+        [("hand", f"bone{place}")] for place in range(100)
+    ]
+    assert learn(names(3, "finger", "hand") + alone) == {}
+    # One word against another is no name with one in the other's place.
+    assert learn([[("kidney",), ("renal",)]] * 5) == {}
+
+
+def test_a_word_stands_for_another_where_the_names_say_so(named):
+    assert hits(named, "a kidney tumor") == [("kidney tumor", "renal tumor", Level.ALIKE)]
+    assert hits(named, "a kidney talus") == []
+
+
+def test_a_name_is_found_without_what_says_how_it_is_where_nothing_else_has_that_name(named):
+    assert hits(named, "vertical talus") == [("vertical talus", "congenital vertical talus", Level.ALIKE)]
+
+
+def test_borrowed_short_forms_and_words_that_other_names_hold_are_not_looked_for(named):
+    borrowed = np.isin(named.segment.terms.column("string").to_pylist(), ["symphalangism", "NFM"])
+    segment = SimpleNamespace(
+        offsets=named.segment.offsets,
+        terms=named.segment.terms,
+        term_concept=named.segment.term_concept,
+        standing=np.where(borrowed, 20, named.segment.standing),
+        borrowed=borrowed,
+    )
+    # Its own names they are found by.
+    assert [name for _, name, _ in hits(named, "symphalangism, NFM")] == ["symphalangism", "nfm"]
+    some = SimpleNamespace(strings=named.strings, segment=segment)
+    assert hits(some, "symphalangism, NFM") == [("symphalangism", "proximal symphalangism", Level.ALIKE)]
+
+
+def test_what_is_only_alike_is_left_to_the_normalizer(named):
+    normalizer = Normalizer(named, encoder=HashEncoder())
+    exact = Annotator(normalizer, Settings(exact=True)).annotate([Document("1", "kidney cyst, kidney tumor")])
+    assert [annotation.mention for annotation in exact[0].annotations] == ["kidney cyst"]
+
+
+def candidate(start, end, concept="A", confidence=0.5, certain=False, name=False, pieces=None):
+    pieces = pieces or (Place(start, end),)
+    return Candidate(pieces, "", concept, concept, concept, confidence, "review", "nearest", name, False, certain)
+
+
+def places(candidates):
+    return [(one.start, one.end, one.concept_id) for one in settle(candidates)]
+
+
+def test_the_longest_certain_one_stands():
+    some = [
+        candidate(0, 4, "A", 0.99, certain=True),
+        candidate(0, 9, "B", 0.9, certain=True),
+        candidate(0, 20, "C", 0.99),
+    ]
+    assert places(some) == [(0, 9, "B")]
+
+
+def test_of_uncertain_ones_the_most_confident_stands():
+    assert places([candidate(0, 9, "A", 0.4), candidate(3, 6, "B", 0.6)]) == [(3, 6, "B")]
+
+
+def test_what_says_no_more_than_its_part_gives_way_unless_it_is_a_name():
+    part, whole = candidate(5, 9, certain=True), candidate(0, 9, certain=True)
+    assert places([whole, part]) == [(5, 9, "A")]
+    assert places([whole._replace(is_name=True), part]) == [(0, 9, "A")]
+
+
+def test_parts_that_share_a_head_stand_beside_each_other():
+    shared = candidate(0, 9, "A", certain=True, pieces=(Place(0, 3), Place(6, 9)))
+    whole = candidate(4, 9, "B", certain=True)
+    assert places([shared, whole]) == [(0, 9, "A"), (4, 9, "B")]
+
+
+SPANS = st.tuples(st.integers(0, 20), st.integers(1, 8), st.sampled_from("ABC"), st.floats(0, 1), st.booleans())
+
+
+@given(st.lists(SPANS, max_size=12))
+def test_what_stands_never_overlaps_and_nothing_could_be_added(spans):
+    some = [candidate(start, start + size, concept, sure, certain) for start, size, concept, sure, certain in spans]
+    standing = settle(some)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(standing))
+    assert bool(standing) == bool(some)
+
+
+ENDS = ["\r\n", "\r", "\r\r\n", "\x85", "\u2028", "\u2029"]
+TEXT = (
+    "There is no evidence\nof seizures.\n\nDenies:\n- severe left\ncleft lip\n- multiple\nsclerosis (MS)\n\n\n"
+    "Now hypotonia. MS.\nFamily history:\nShort and curved\nfingers\n\nCleft palate\n"
+)
+
+
+def annotated(annotator: Annotator, text: str) -> Annotated:
+    [found] = annotator.annotate([Document("", text)])
+    for one in found.annotations:
+        assert text[one.start : one.end] == one.mention
+        assert all(context.cue == text[context.start : context.end] for context in one.context)
+    return found
+
+
+def read(found: Annotated, end: str) -> list[tuple[object, ...]]:
+    """Return what is said of each mention, and the words of all its parts, with line feeds."""
+    text = found.document.text
+
+    def words(one) -> str:
+        return text[one.start : one.end].replace(end, "\n")
+
+    return [
+        (
+            words(annotation),
+            [words(piece) for piece in annotation.pieces],
+            annotation.concept_id,
+            annotation.decision,
+            annotation.method,
+            [(cue.category, words(cue)) for cue in annotation.context],
+            [(side.kind, side.value, words(side)) for side in annotation.modifiers],
+        )
+        for annotation in found.annotations
+    ]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("end", ENDS)
+def test_every_kind_of_line_end_is_one(normalizer, end, exact):
+    annotator = Annotator(normalizer, Settings(exact=exact))
+    plain = read(annotated(annotator, TEXT), "\n")
+    said = {words: [category for category, _ in context] for words, *_, context, _ in plain}
+    assert said["seizures"] == ["negated"]
+    assert "Short and curved\nfingers" in said
+    assert read(annotated(annotator, TEXT.replace("\n", end)), end) == plain
+
+
+@given(st.lists(st.sampled_from(["\n", *ENDS, "a", "no ", "\U0001f637", "\x0b"])))
+def test_places_are_those_of_the_given_text(parts):
+    given_text = "".join(parts)
+    lines = lines_of(given_text)
+    assert not set(lines.text) & set("\r\x85\u2028\u2029")
+    for place, sign in enumerate(lines.text):
+        start, end = lines.given_place(place, place + 1)
+        assert given_text[start:end] == sign if sign != "\n" else lines_of(given_text[start:end]).text == "\n"
+    assert lines.given_place(0, len(lines.text)) == (0, len(given_text))

@@ -137,14 +137,14 @@ def test_a_bundle_is_valid_fhir_and_says_what_is_refuted():
     bundle = json.loads(b"".join(pieces))
     Bundle.model_validate(bundle)
     resources = [one["resource"] for one in bundle["entry"]]
-    assert [one["resourceType"] for one in resources] == [
+    assert [resource["resourceType"] for resource in resources] == [
         "Patient",
         "Observation",
         "Observation",
         "Condition",
         "Patient",
     ]
-    assert [one["valueBoolean"] for one in resources[1:3]] == [False, True]
+    assert [resource["valueBoolean"] for resource in resources[1:3]] == [False, True]
     assert resources[3]["verificationStatus"]["coding"][0]["code"] == "refuted"
     assert "clinicalStatus" not in resources[3]
 

@@ -172,12 +172,12 @@ class Asked:
 
     def demo(self) -> list[Answer | None]:
         """Fill the demo's store with the mentions as its sample."""
-        from alphita.service import demo
+        from alphita.service import review_files
 
         sample, store = self.folder / "sample.csv", self._store()
         _write_csv(sample, ("mention", "concept_id"), [(one, "NIL") for one in self.mentions])
-        demo.fill(store, self.normalizer, sample)
-        return self._reviewed(store, demo.PROJECT)
+        review_files.fill_demo(store, self.normalizer, sample)
+        return self._reviewed(store, review_files.DEMO_PROJECT)
 
     # What doors share.
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from alphita.annotation.formats.jsonl import annotation_of
 from tests.contracts.findings import write
-from tests.service.asking import client_of
+from tests.service.review_service import client_of
 
 TEXTS = [
     "No fever. Severe headache and back pain since Monday; her mother had migraine.",

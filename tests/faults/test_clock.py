@@ -102,7 +102,7 @@ def test_the_time_goes_on_whatever_the_clock_is_set_to(monkeypatch: pytest.Monke
 
 def refused(settings: Settings, key: str) -> str:
     try:
-        return keys.Doors(None, settings)._by_key([f"Bearer {key}"])  # type: ignore[arg-type]
+        return keys.Authentication(None, settings)._by_key([f"Bearer {key}"])  # type: ignore[arg-type]
     except keys.Refusal as error:
         return error.code
 
@@ -122,12 +122,12 @@ def test_a_key_that_has_ended_stays_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_decisions_that_a_store_told_are_of_the_past_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_told", "")
+    monkeypatch.setattr(rows, "_latest", "")
     told = rows.now()
     set_by(monkeypatch, -YEAR)
     started_again(monkeypatch)
     assert rows.now() >= told == deciding.moment(told, "at")
-    monkeypatch.setattr(rows, "_told", "")
+    monkeypatch.setattr(rows, "_latest", "")
     with pytest.raises(InputError, match=f"a time in the future.*by this machine's clock it is {rows.now()[:10]}"):
         deciding.moment(told, "at")
 

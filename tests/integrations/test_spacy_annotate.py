@@ -30,16 +30,16 @@ def pipeline(index_path, *, ruled=(), **config):
 
 def test_mentions_become_entities_with_concept_and_context(index_path):
     doc = pipeline(index_path)(TEXT)
-    assert [(one.text, one.label_, one.kb_id_, one._.concept_id) for one in doc.ents] == [
+    assert [(entity.text, entity.label_, entity.kb_id_, entity._.concept_id) for entity in doc.ents] == [
         ("seizure", "CONCEPT", "T:1", "T:1"),
         ("headache", "CONCEPT", "T:2", "T:2"),
     ]
-    assert [one._.alphita.said for one in doc.ents] == [("negated",), ("affirmed",)]
+    assert [entity._.alphita.said for entity in doc.ents] == [("negated",), ("affirmed",)]
 
 
 def test_an_entity_in_the_same_place_gives_way_and_others_stay(index_path):
     doc = pipeline(index_path, ruled=["Severe headache", "ZZZ"])(TEXT)
-    assert [(one.text, one.label_) for one in doc.ents] == [
+    assert [(entity.text, entity.label_) for entity in doc.ents] == [
         ("seizure", "CONCEPT"),
         ("headache", "CONCEPT"),
         ("ZZZ", "RULED"),
@@ -53,7 +53,7 @@ def test_a_group_of_spans_is_set_and_kept_with_the_doc(index_path):
     assert not docs[0].ents
     stored = DocBin(docs=docs, store_user_data=True).to_bytes()
     again = next(DocBin().from_bytes(stored).get_docs(nlp.vocab))
-    assert [one._.alphita.concept_id for one in again.spans["found"]] == ["T:1", "T:2"]
+    assert [span._.alphita.concept_id for span in again.spans["found"]] == ["T:1", "T:2"]
 
 
 def test_a_saved_pipeline_finds_the_same(index_path, tmp_path):

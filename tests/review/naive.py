@@ -30,9 +30,9 @@ class Naive:
     def in_force(self, row: int) -> dict[str, Decision]:
         """By reviewer; the adjudication under ""."""
         slots: dict[str, Decision] = {}
-        for one in self.decisions:
-            if one.row == row and self.counts(one):
-                slots["" if one.kind == "adjudicate" else one.reviewer] = one
+        for decision in self.decisions:
+            if decision.row == row and self.counts(decision):
+                slots["" if decision.kind == "adjudicate" else decision.reviewer] = decision
         return slots
 
     def visible(self, row: int, reviewer: str | None) -> list[Decision]:
@@ -52,10 +52,10 @@ class Naive:
         visible = self.visible(row, reviewer)
         if visible and visible[-1].kind == "adjudicate":
             return "decided", visible[-1]
-        said = [one for one in visible if one.kind in FINAL]
+        said = [decision for decision in visible if decision.kind in FINAL]
         if len({self.meaning(one) for one in said}) > 1:
             return "disagreed", None
-        telling = [one for one in visible if one.kind != "skip"]
+        telling = [decision for decision in visible if decision.kind != "skip"]
         if telling and telling[0].kind == "flag":
             return "flagged", None
         return ("decided", said[0]) if said else ("open", None)
@@ -72,7 +72,7 @@ class Naive:
         rows.sort(key=lambda row: (keys[order](row), row.number, row.id))
         if reviewer is not None and state == "open":
             skipped = {row.id: self.in_force(row.id).get(reviewer) for row in rows}
-            later = [one.row for one in skipped.values() if one is not None and one.kind == "skip"]
+            later = [value.row for value in skipped.values() if value is not None and value.kind == "skip"]
             later.sort(key=lambda id: skipped[id].id)
             return [row.id for row in rows if row.id not in later] + later
         return [row.id for row in rows]
@@ -92,14 +92,14 @@ class Naive:
         return self.decisions[-1]
 
     def undo(self, project: str, reviewer: str, uid: str) -> list[int]:
-        own = [one for one in self.decisions if one.project == project and one.reviewer == reviewer]
-        own = [one for one in reversed(own) if self.counts(one)]
+        own = [decision for decision in self.decisions if decision.project == project and decision.reviewer == reviewer]
+        own = [decision for decision in reversed(own) if self.counts(decision)]
         taken = own[:1]
         if taken and taken[0].bulk:
-            taken = [one for one in own if one.bulk == taken[0].bulk]
+            taken = [decision for decision in own if decision.bulk == taken[0].bulk]
         for one in taken:
             self.decide(Decision(f"{uid} {one.id}", project, one.row, reviewer, "undo", undoes=one.id))
-        return [one.id for one in taken]
+        return [decision.id for decision in taken]
 
     def bulk(self, project: str, reviewer: str, uid: str, threshold: float, types: list[str]) -> list[int]:
         found = []
@@ -118,10 +118,10 @@ class Naive:
             source = self.projects[one.project].source
             return {"source": source, "project": one.project, "reviewer": one.reviewer}[what]
 
-        return {one.id for one in self.decisions if key(one) == name}
+        return {decision.id for decision in self.decisions if key(decision) == name}
 
     def forgotten_decisions(self) -> set[int]:
-        some = (one for one in self.decisions if one.kind != "undo" and self.is_forgotten(one))
+        some = (decision for decision in self.decisions if decision.kind != "undo" and self.is_forgotten(decision))
         return {one.id for one in some if not self.is_undone(one)}
 
     def forget(self, what: str, name: str) -> int:

@@ -26,12 +26,6 @@ def test_kappa_is_scikit_learns(pairs):
         assert math.isclose(found, metrics.cohen_kappa_score(first, second), abs_tol=1e-12)
 
 
-def test_a_worked_example():
-    # Cohen's: 20 both yes, 15 both no, 5 and 10 apart: p_o = 0.7, p_e = 0.5, so kappa = 0.4.
-    pairs = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
-    assert deciding.kappa(pairs) == pytest.approx(0.4)
-
-
 @pytest.mark.parametrize("pairs", [[], [("a", "b")], [("a", "a")] * 5])
 def test_too_little_to_say(pairs):
     assert deciding.kappa(pairs) is None
@@ -85,7 +79,7 @@ def test_the_same_concept_in_another_relation_is_a_disagreement(tmp_path):
         assert (reviews.standing(1).state, reviews.standing(2).state) == ("disagreed", "decided")
         found = reviews.progress("codes")
         assert (found.compared, found.agreed, found.disagreed) == (2, 1, (1,))
-        assert [one.status for one in reviews.mappings("codes")] == ["flagged", "approved"]
+        assert [mapping.status for mapping in reviews.mappings("codes")] == ["flagged", "approved"]
         say("cy", 1, "adjudicate", TOE, relation="broad")
         assert next(reviews.mappings("codes")).relation == "broad"
 
@@ -97,7 +91,7 @@ def test_disagreements_of_a_blind_project_are_for_those_who_decided(tmp_path, bl
         for number in (1, 2):
             say("ann", number, "accept"), say("bob", number, "nil")
         say("cy", 1, "skip"), say("cy", 2, "reject")
-        listed = [one.row.id for one in reviews.disagreements("codes", reviewer="cy")]
+        listed = [standing.row.id for standing in reviews.disagreements("codes", reviewer="cy")]
         assert listed == ([2] if blind else [1, 2])
         assert reviews.disagreements("codes", reviewer="dee") == ([] if blind else reviews.disagreements("codes"))
         assert len(reviews.disagreements("codes", reviewer="ann")) == 2

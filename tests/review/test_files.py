@@ -44,12 +44,12 @@ def test_rows_alike_become_one(tmp_path):
         (2, "2", "toe", 1),
         (4, "1", "Toe", 0),
     ]
-    assert [one.concept_id for one in found[0].candidates] == ["HP:0000001", "HP:2"]
+    assert [candidate.concept_id for candidate in found[0].candidates] == ["HP:0000001", "HP:2"]
 
 
 def test_candidates_come_by_rank(tmp_path):
     path = written(tmp_path, mapping("toe", "HP:2", rank=2), mapping("toe", "HP:1", rank=1))
-    assert [one.concept_id for one in read(path)[0].candidates] == ["HP:1", "HP:2"]
+    assert [candidate.concept_id for candidate in read(path)[0].candidates] == ["HP:1", "HP:2"]
 
 
 def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
@@ -60,8 +60,12 @@ def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
         mapping("toe", "HP:1", row=5, rank=1, frequency=7),
     )
     toe, foot = read(path)
-    assert ([one.concept_id for one in toe.candidates], toe.frequency, toe.number) == (["HP:1", "HP:2"], 7, 5)
-    assert [one.concept_id for one in foot.candidates] == ["HP:3"]
+    assert ([candidate.concept_id for candidate in toe.candidates], toe.frequency, toe.number) == (
+        ["HP:1", "HP:2"],
+        7,
+        5,
+    )
+    assert [candidate.concept_id for candidate in foot.candidates] == ["HP:3"]
 
 
 def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
@@ -76,7 +80,7 @@ def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
     path = tmp_path / "map.json"
     path.write_text(json.dumps({"resourceType": "ConceptMap", "group": groups}))
     (row,) = files.read(path, fhir_r4, "toes", Rejects(strict=True))
-    assert [one.concept_id for one in row.candidates] == ["ICD10CM:I21.9", "SNOMEDCT:22298006", None]
+    assert [candidate.concept_id for candidate in row.candidates] == ["ICD10CM:I21.9", "SNOMEDCT:22298006", None]
 
 
 @pytest.mark.parametrize(

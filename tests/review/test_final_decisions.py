@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.review.memory import Settled, SettledMappings
+from alphita.review.memory import FinalMapping, FinalMappings
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
 from tests.mappings.sample import mapping
@@ -36,7 +36,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def settled(store):
-    found = SettledMappings(store.path)
+    found = FinalMappings(store.path)
     yield found
     found.close()
 
@@ -51,10 +51,10 @@ def decide(store, project, place, uid, kind="accept", concept=None, reviewer="an
 def test_by_code(store, settled):
     assert settled.by_code("1") == []
     decide(store, "a", 0, "1", relation="broad")
-    one = Settled("a", "A", "1", "toe", "HP:1", "name of HP:1", "broad")
+    one = FinalMapping("a", "A", "1", "toe", "HP:1", "name of HP:1", "broad")
     assert settled.by_code("1") == [one]
     decide(store, "b", 0, "2", "choose", "HP:9", concept_name="nine")
-    assert settled.by_code("1") == [one, Settled("b", "B", "1", "arm", "HP:9", "nine", "exact")]
+    assert settled.by_code("1") == [one, FinalMapping("b", "B", "1", "arm", "HP:9", "nine", "exact")]
     assert settled.by_code("toe") == settled.by_code("") == []
 
 

@@ -38,8 +38,16 @@ def hours_ahead(hours):
 
 def told(reviews):
     return [
-        (one.row, one.reviewer, one.kind, one.concept_id, one.relation, one.comment, one.at)
-        for one in reviews.history("codes")
+        (
+            decision.row,
+            decision.reviewer,
+            decision.kind,
+            decision.concept_id,
+            decision.relation,
+            decision.comment,
+            decision.at,
+        )
+        for decision in reviews.history("codes")
     ]
 
 
@@ -64,9 +72,9 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         assert first.uid.endswith(":lab.usagi.csv")
         # A person looked at it: it was not accepted in bulk.
         assert first.bulk == ""
-        assert [one.status for one in reviews.mappings("codes")] == ["approved", "approved", "unreviewed"]
+        assert [mapping.status for mapping in reviews.mappings("codes")] == ["approved", "approved", "unreviewed"]
         # The target beyond the one that a row holds is among the candidates.
-        assert [one.concept_id for one in reviews.row(1).candidates] == ["OMOP:4329847", "OMOP:4181583"]
+        assert [candidate.concept_id for candidate in reviews.row(1).candidates] == ["OMOP:4329847", "OMOP:4181583"]
         assert reviews.add_rows("codes", rows) == Added(0, 3)
 
 
@@ -103,60 +111,50 @@ def test_what_each_status_becomes(tmp_path, lines, expected, left):
     assert left_out == left
 
 
-def test_two_reviewers_who_say_the_same_are_both_kept(tmp_path):
-    lines = [mapping("toe", **SAID | {"reviewer": who}) for who in ("ann", "bob", None)]
-    with store(tmp_path) as reviews:
-        assert reviews.add_rows("codes", read(tmp_path, *lines)).decided == 3
-        assert [one.reviewer for one in reviews.history("codes")] == ["ann", "bob", "imported"]
-        assert reviews.standing(1).state == "decided"
-
-
 def test_what_a_reviewer_says_twice_of_a_row_is_put_together(tmp_path):
     lines = [mapping("toe", **SAID | {"comment": None, "reviewed_at": None}), mapping("toe", **SAID)]
     lines.append(mapping("toe", **SAID | {"comment": "again"}))
+    lines += [mapping("toe", **SAID | {"reviewer": who}) for who in ("bob", None)]
     with store(tmp_path) as reviews:
-        assert reviews.add_rows("codes", read(tmp_path, *lines)).decided == 1
-        assert told(reviews) == [(1, "ann", "accept", "HP:0000001", "exact", "seen; again", AT)]
+        assert reviews.add_rows("codes", read(tmp_path, *lines)).decided == 3
+        assert told(reviews)[0] == (1, "ann", "accept", "HP:0000001", "exact", "seen; again", AT)
+        assert [decision.reviewer for decision in reviews.history("codes")] == ["ann", "bob", "imported"]
+        assert reviews.standing(1).state == "decided"
 
 
-def test_a_file_does_not_overtake_what_was_decided_here(tmp_path):
+REJECTED = {"status": "rejected"}
+HERE = "as decided here"
+
+
+@pytest.mark.parametrize(
+    ("decided", "earlier", "concept", "said", "options", "added", "meant"),
+    [
+        (True, None, "HP:0000001", {}, {}, Added(0, 1, overtaken=1), None),
+        (True, None, "HP:0000001", {"reviewed_at": HERE}, {}, Added(0, 1, overtaken=1), None),
+        (True, None, "HP:0000001", {"reviewed_at": hours_ahead}, {}, Added(0, 1, decided=1), "HP:0000001"),
+        (True, None, "HP:0000001", {"reviewed_at": hours_ahead}, {"by": "bob"}, Added(0, 1, overtaken=1), None),
+        (True, None, "HP:0000001", {"reviewed_at": hours_ahead}, {"by": "ann"}, Added(0, 1, decided=1), "HP:0000001"),
+        (False, None, "HP:9", REJECTED, {}, Added(0, 1, overtaken=1), None),
+        (False, None, "HP:0000001", REJECTED, {}, Added(0, 1, decided=1), None),
+        # A corrected file, of the same time.
+        *(
+            (False, SAID | {"reviewed_at": at}, "HP:2", {"reviewed_at": at}, {}, Added(0, 1, decided=1), "HP:2")
+            for at in (AT, "2024-05-06", None)
+        ),
+    ],
+)
+def test_a_files_decision_is_taken_if_it_is_newer_and_nobody_elses(
+    tmp_path, decided, earlier, concept, said, options, added, meant
+):
     with store(tmp_path) as reviews:
-        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
-        Say(reviews)("ann", 1, "nil")
+        reviews.add_rows("codes", read(tmp_path, mapping("toe", **earlier or {})))
+        here = Say(reviews)("ann", 1, "nil").at if decided else ""
         time.sleep(0.002)
-        old, new = (read(tmp_path, mapping("toe", **SAID | {"reviewed_at": at})) for at in (AT, hours_ahead(0)))
-        assert reviews.add_rows("codes", old) == Added(0, 1, overtaken=1)
-        assert reviews.standing(1).concept_id is None
-        assert reviews.add_rows("codes", new) == Added(0, 1, decided=1)
-        assert reviews.standing(1).concept_id == "HP:0000001"
-
-
-def test_a_rejection_of_another_concept_than_the_answer_is_left_out_and_counted(tmp_path):
-    with store(tmp_path) as reviews:
-        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
-        other = read(tmp_path, mapping("toe", "HP:9", **SAID | {"status": "rejected"}))
-        assert reviews.add_rows("codes", other) == Added(0, 1, overtaken=1)
-        assert reviews.standing(1).state == "open"
-        same = read(tmp_path, mapping("toe", **SAID | {"status": "rejected"}))
-        assert reviews.add_rows("codes", same) == Added(0, 1, decided=1)
-        assert told(reviews) == [(1, "ann", "reject", None, None, "seen", AT)]
-
-
-@pytest.mark.parametrize("at", [AT, "2024-05-06", None])
-def test_a_corrected_file_counts_though_its_time_is_the_same(tmp_path, at):
-    said = SAID | {"reviewed_at": at}
-    with store(tmp_path) as reviews:
-        reviews.add_rows("codes", read(tmp_path, mapping("toe", **said)))
-        assert reviews.add_rows("codes", read(tmp_path, mapping("toe", "HP:2", **said))) == Added(0, 1, decided=1)
-        assert reviews.standing(1).concept_id == "HP:2"
-
-
-def test_a_file_of_the_same_time_as_what_was_decided_here_is_left_out_and_counted(tmp_path):
-    with store(tmp_path) as reviews:
-        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
-        at = Say(reviews)("ann", 1, "nil").at
-        given = read(tmp_path, mapping("toe", **SAID | {"reviewed_at": at}))
-        assert reviews.add_rows("codes", given) == Added(0, 1, overtaken=1)
+        at = said.get("reviewed_at", AT)
+        at = here if at == HERE else at(0) if callable(at) else at
+        given = read(tmp_path, mapping("toe", concept, **SAID | said | {"reviewed_at": at}))
+        assert reviews.add_rows("codes", given, **options, guarded=bool(options)) == added
+        assert reviews.standing(1).concept_id == meant
 
 
 def test_one_without_a_time_has_none_and_is_older_than_all_others(tmp_path):
@@ -165,7 +163,7 @@ def test_one_without_a_time_has_none_and_is_older_than_all_others(tmp_path):
         reviews.add_project(project("later"))
         reviews.add_rows("codes", read(tmp_path, mapping("toe", "HP:2", **SAID)))
         reviews.add_rows("later", read(tmp_path, undated))
-        assert [one.at for one in reviews.history("later")] == [""]
+        assert [decision.at for decision in reviews.history("later")] == [""]
         assert [one.reviewed_at for one in reviews.mappings("later")] == [None]
         assert reviews.remembered("LAB", ["toe"])["toe"].concept_id == "HP:2"
 
@@ -181,16 +179,6 @@ def test_an_old_file_brought_late_is_old(tmp_path):
         flag = mapping("toe", **SAID | {"status": "flagged", "reviewer": "bob"})
         assert reviews.add_rows("codes", read(tmp_path, flag)).decided == 1
         assert reviews.standing(1).state == "decided"
-
-
-def test_a_guarded_import_leaves_what_reviewers_decided_here(tmp_path):
-    with store(tmp_path) as reviews:
-        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
-        Say(reviews)("ann", 1, "nil")
-        time.sleep(0.002)
-        new = read(tmp_path, mapping("toe", **SAID | {"reviewed_at": hours_ahead(0)}))
-        assert reviews.add_rows("codes", new, by="bob", guarded=True) == Added(0, 1, overtaken=1)
-        assert reviews.add_rows("codes", new, by="ann", guarded=True) == Added(0, 1, decided=1)
 
 
 def test_a_time_in_the_future_sets_the_row_aside(tmp_path):

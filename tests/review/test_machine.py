@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         expected = self.naive.undo(name, reviewer, uid)
         assert len(taken) == len(expected)
         assert self.store.undo(name, reviewer, uid) == taken
-        assert [one.id for one in taken] == expected
+        assert [decision.id for decision in taken] == expected
 
     @rule(
         name=where,
@@ -119,7 +119,7 @@ class Machine(RuleBasedStateMachine):
         preview = self.store.bulk(name, reviewer, uid, **asked, preview=True)
         done = self.store.bulk(name, reviewer, uid, **asked)
         expected = [self.naive.rows[id] for id in self.naive.bulk(name, reviewer, uid, threshold, list(types))]
-        assert [one.row for one in done.decisions] == [one.id for one in expected]
+        assert [decision.row for decision in done.decisions] == [one.id for one in expected]
         assert (done.rows, done.occurrences) == (len(expected), sum(one.frequency for one in expected))
         assert math.isclose(done.expected_wrong, sum(1 - one.confidence for one in expected), abs_tol=1e-12)
         assert preview == type(done)(done.rows, done.occurrences, done.expected_wrong)
@@ -156,7 +156,9 @@ class Machine(RuleBasedStateMachine):
             for reviewer in (None, *REVIEWERS):
                 found = self.store.standing(id, reviewer=reviewer)
                 state, by = self.naive.stand(id, reviewer)
-                assert [one.id for one in found.decisions] == [one.id for one in self.naive.visible(id, reviewer)]
+                assert [decision.id for decision in found.decisions] == [
+                    decision.id for decision in self.naive.visible(id, reviewer)
+                ]
                 assert (found.state, found.settled) == (state, by is not None)
                 assert found.concept_id == (by.concept_id if by else None)
 
@@ -206,7 +208,7 @@ class Machine(RuleBasedStateMachine):
             assert found.decided == sum(state == "decided" for state in states.values())
             assert found.disagreed == tuple(id for id in of if states[id] == "disagreed")
             assert sum(found.by_kind.values()) == sum(found.by_reviewer.values()) == len(in_force)
-            assert all(found.by_kind[one.kind] and found.by_reviewer[one.reviewer] for one in in_force)
+            assert all(found.by_kind[decision.kind] and found.by_reviewer[decision.reviewer] for decision in in_force)
 
 
 Machine.TestCase.settings = settings(

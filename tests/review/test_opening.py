@@ -38,6 +38,9 @@ def test_only_its_owner_reads_it_and_what_lies_beside_it(tmp_path):
             Say(reviews)("ann", 1, "accept")
             names = ("reviews.sqlite", "reviews.sqlite-wal", "reviews.sqlite-shm")
             assert modes(tmp_path) == dict.fromkeys(names, 0o600)
+            with reviews._connections.reading() as connection:
+                assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+                assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     finally:
         os.umask(before)
     assert modes(tmp_path) == {"reviews.sqlite": 0o600}
@@ -79,19 +82,6 @@ def test_one_that_others_could_read_is_made_private(tmp_path):
             assert set(modes(tmp_path).values()) == {0o600}
 
 
-def test_writes_ahead_and_waits_for_the_disk(tmp_path):
-    with store(tmp_path) as reviews, reviews._connections.reading() as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-
-
-def test_opened_again_it_has_all(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
-        decision = Say(reviews)("ann", 1, "accept")
-    with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as reviews:
-        assert list(reviews.history("codes")) == [decision]
-
-
 def test_a_closed_one_says_so(tmp_path):
     reviews = store(tmp_path, [row(1), row(2)])
     running = reviews.mappings("codes")
@@ -105,48 +95,38 @@ def test_a_closed_one_says_so(tmp_path):
         reviews.projects()
 
 
-@pytest.mark.parametrize("create", [True, False])
-def test_a_directory(tmp_path, create):
-    with pytest.raises(InputError, match=r"a directory"):
-        ReviewStore.open(tmp_path, create=create)
-
-
-def test_no_such_file_or_folder(tmp_path):
-    with pytest.raises(InputError, match=r"no such review store"):
-        ReviewStore.open(tmp_path / "none.sqlite")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(InputError, match=r"folder does not exist"):
-        ReviewStore.open(tmp_path / "none" / "reviews.sqlite", create=True)
-
-
-@pytest.mark.parametrize("content", [b"mention,code\nsore toe,1\n", b"SQLite", b"\0" * 5000])
-@pytest.mark.parametrize("create", [True, False])
-def test_a_file_of_another_kind_stays_as_it_is(tmp_path, content, create):
-    path = tmp_path / "codes.csv"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"codes\.csv: not a review store"):
-        ReviewStore.open(path, create=create)
-    assert path.read_bytes() == content
-
-
-def test_another_database_stays_as_it_is(tmp_path):
-    path = tmp_path / "other.sqlite"
-    with closing(sqlite3.connect(path)) as other:
+def database_of_another_program() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as other:
         other.execute("CREATE TABLE patient (name)")
-        other.commit()
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"a database, but not a review store"):
-        ReviewStore.open(path, create=True)
-    assert path.read_bytes() == before
+        return other.serialize()
 
 
-def test_an_empty_file_is_one_only_where_one_is_to_be_made(tmp_path):
-    path = tmp_path / "reviews.sqlite"
-    path.touch()
-    with pytest.raises(InputError, match=r"empty"):
-        ReviewStore.open(path)
-    with ReviewStore.open(path, create=True) as reviews:
-        assert reviews.projects() == []
+@pytest.mark.parametrize(
+    ("name", "content", "create", "problem"),
+    [
+        ("", None, True, "a directory"),
+        ("", None, False, "a directory"),
+        ("none.sqlite", None, False, "no such review store"),
+        ("none/reviews.sqlite", None, True, "folder does not exist"),
+        ("x.csv", b"mention,code\nsore toe,1\n", True, r"x\.csv: not a review store"),
+        ("x.csv", b"SQLite", False, r"x\.csv: not a review store"),
+        ("x.csv", b"\0" * 5000, True, r"x\.csv: not a review store"),
+        ("x.sqlite", database_of_another_program(), True, "a database, but not a review store"),
+        ("x.sqlite", b"", False, "empty"),
+        ("x.sqlite", b"", True, None),
+    ],
+)
+def test_what_is_no_store_stays_as_it_is(tmp_path, name, content, create, problem):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    if problem is None:
+        with ReviewStore.open(path, create=create) as reviews:
+            assert reviews.projects() == []
+        return
+    with pytest.raises(InputError, match=problem):
+        ReviewStore.open(path, create=create)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == ({} if content is None else {path: content})
 
 
 def test_one_of_a_newer_version(tmp_path):
@@ -174,7 +154,7 @@ def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
         connection.commit()
         with ReviewStore.open(path) as reviews:
             assert [reviews.standing(number) for number in (1, 2, 3)] == now
-            assert [one.row.id for one in reviews.disagreements("codes")] == [1]
+            assert [standing.row.id for standing in reviews.disagreements("codes")] == [1]
             assert set(reviews.settled(source="LAB")) == {"mention 2"}
         assert connection.execute(meanings).fetchall() == new
         assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
@@ -255,15 +235,11 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
 
 
 def test_where_mounts_are_not_told_all_is_allowed(tmp_path, monkeypatch):
+    if database.MOUNTS.exists():
+        assert database.file_system(Path("/proc/self")) == "proc"
     monkeypatch.setattr(database, "MOUNTS", tmp_path / "none")
     assert database.file_system(tmp_path) == ""
     ReviewStore.open(tmp_path / "reviews.sqlite", create=True).close()
-
-
-def test_the_mounts_of_this_machine_are_told():
-    if not database.MOUNTS.exists():
-        pytest.skip("not Linux")
-    assert database.file_system(Path("/proc/self")) == "proc"
 
 
 def test_a_locked_one(tmp_path):
@@ -276,14 +252,20 @@ def test_a_locked_one(tmp_path):
             assert other.queue("codes")[0] == 1
             writer.rollback()
             assert Say(other)("ann", 1, "accept").id == 1
+            with other._connections.writing(), pytest.raises(Busy, match="other requests are writing"):
+                Say(other)("ann", 1, "nil")
 
 
-def test_one_being_written_within_the_process(tmp_path):
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [("max_page_count = 40", "disk is full"), ("query_only = ON", "read-only; nothing was stored")],
+)
+def test_what_cannot_be_written_is_not_kept_in_part(tmp_path, setting, problem):
     with store(tmp_path, [row(1)]) as reviews:
-        reviews._connections.timeout = 0.01
-        with reviews._connections.writing(), pytest.raises(Busy, match="try again"):
-            Say(reviews)("ann", 1, "accept")
-        assert Say(reviews)("ann", 1, "accept").id == 1
+        reviews._connections._idle[-1].execute(f"PRAGMA {setting}")
+        with pytest.raises(NotStored, match=problem):
+            reviews.add_rows("codes", (row(number, mention="y" * 200 + str(number)) for number in range(2, 500)))
+        assert reviews.queue("codes")[0] == 1
 
 
 def test_a_full_disk_keeps_what_was_acknowledged(tmp_path):
@@ -307,22 +289,6 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path):
         after = reviews.decide(failed)
         assert list(reviews.history("codes")) == [*before, after]
         assert reviews.standing(1).decisions == (after,)
-
-
-def test_a_full_disk_while_rows_are_added(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
-        reviews._connections._idle[-1].execute("PRAGMA max_page_count = 40")
-        with pytest.raises(NotStored, match=r"disk is full"):
-            reviews.add_rows("codes", (row(number, mention="y" * 200 + str(number)) for number in range(2, 500)))
-        assert reviews.queue("codes")[0] == 1
-
-
-def test_one_that_became_read_only(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
-        reviews._connections._idle[-1].execute("PRAGMA query_only = ON")
-        with pytest.raises(NotStored, match=r"read-only; nothing was stored"):
-            Say(reviews)("ann", 1, "accept")
-        assert list(reviews.history("codes")) == []
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
@@ -374,7 +340,7 @@ def test_what_was_done_cannot_be_changed(tmp_path):
                 refused = pytest.raises(sqlite3.IntegrityError, match="only ever added to")
                 with closing(sqlite3.connect(reviews.path)) as other, refused:
                     other.execute(statement)
-        assert [one.concept_id for one in reviews.history("codes")] == [TOE]
+        assert [decision.concept_id for decision in reviews.history("codes")] == [TOE]
 
 
 KILLS = 10
@@ -391,10 +357,10 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
     """See that each acknowledged action is there once, in order, and that what follows from them fits."""
     with ReviewStore.open(path) as reviews:
         history = list(reviews.history("codes"))
-        uids = Counter(one.uid for one in history)
+        uids = Counter(decision.uid for decision in history)
         assert max(uids.values(), default=0) == 1
         for reviewer, last in acknowledged.items():
-            alone = [one for one in history if one.reviewer == reviewer and one.kind == "choose"]
+            alone = [decision for decision in history if decision.reviewer == reviewer and decision.kind == "choose"]
             expected = [number for number in range(last + 1) if kind(number) == "decide"]
             found = [int(one.comment) for one in alone]
             # One more may be stored whose acknowledgement did not come through.
@@ -402,13 +368,13 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
             assert found[len(expected) :] in ([], [last + 1])
             assert all(f"{reviewer} {number}" in uids for number in expected)
         in_force = {}
-        undone = {one.undoes for one in history}
+        undone = {decision.undoes for decision in history}
         for one in history:
             if one.kind != "undo" and one.id not in undone:
                 in_force[one.row, one.reviewer] = one.id
         for number in range(1, N_ROWS + 1):
             standing = reviews.standing(number)
-            assert {(number, one.reviewer): one.id for one in standing.decisions} == {
+            assert {(number, decision.reviewer): decision.id for decision in standing.decisions} == {
                 key: id for key, id in in_force.items() if key[0] == number
             }
     with closing(sqlite3.connect(path)) as connection:

@@ -140,5 +140,5 @@ def test_all_rows_of_a_project_are_read_once(tmp_path, monkeypatch):
         assert priority.update(store, "p") == 7
         every = list(store.every("p"))
         assert [standing.row.number for standing in every] == list(range(1, 8))
-        assert [standing.settled for standing in every] == [row.settled for row in store.asked("p")]
+        assert [standing.settled for standing in every] == [row.settled for row in store.queued_rows("p")]
         assert [standing.row.id for standing in store.every("p", state="decided")] == [3]

@@ -138,7 +138,7 @@ class PageService:
     def in_force(self, row: int) -> dict[str, str]:
         """Return the kind of the decision in force of each reviewer; an adjudication stands under ""."""
         decisions = self.store.standing(row).decisions
-        return {"" if one.kind == "adjudicate" else one.reviewer: one.kind for one in decisions}
+        return {"" if decision.kind == "adjudicate" else decision.reviewer: decision.kind for decision in decisions}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or fail as the test wants it."""

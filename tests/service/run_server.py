@@ -16,7 +16,7 @@ class Slow(HashEncoder):
     """Waits when told to."""
 
     def encode(self, strings):
-        if any("slow" in one for one in strings):
+        if any("slow" in string for string in strings):
             wait_until(Path(os.environ["GO_ON"]).exists)
         return super().encode(strings)
 

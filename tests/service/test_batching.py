@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-import time
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
@@ -25,9 +25,9 @@ class Upper:
     def __call__(self, kind: str, questions: Sequence[str], /) -> list[str]:
         self.threads.add(threading.current_thread().name)
         self.batches.append((kind, list(questions)))
-        if any("bad" in one for one in questions):
+        if any("bad" in question for question in questions):
             raise ValueError("bad")
-        return [f"{kind} {one.upper()}" for one in questions]
+        return [f"{kind} {question.upper()}" for question in questions]
 
 
 def batcher(work, *, cost=len, budget: int = 100, window: float = 0.0, capacity: int = 1_000, **more) -> Batcher:
@@ -55,10 +55,10 @@ def test_everyone_gets_their_own_answers_in_order(asked, budget):
         return found
 
     for (kind, questions, _), found in zip(asked, asyncio.run(run()), strict=True):
-        if any("bad" in one for one in questions):
+        if any("bad" in question for question in questions):
             assert isinstance(found, ValueError)
         else:
-            assert found == [f"{kind} {one.upper()}" for one in questions]
+            assert found == [f"{kind} {question.upper()}" for question in questions]
     for _, batch in work.batches:
         assert sum(map(len, batch)) <= budget or len(batch) == 1
     if not any("bad" in one for _, questions, _ in asked for one in questions):
@@ -68,36 +68,42 @@ def test_everyone_gets_their_own_answers_in_order(asked, budget):
     assert threading.main_thread().name not in work.threads
 
 
-def test_requests_that_come_together_are_answered_together():
+@pytest.mark.parametrize(
+    ("budget", "requests", "batches"),
+    [
+        (100, ["x a", "x b", "x c", "x d"], ["x a b c d"]),
+        (100, ["x a", "y b", "x c", "y d"], ["x a c", "y b d"]),
+        (2, ["x a b c d e f", "x z"], ["x a b", "x z c", "x d e", "x f"]),
+        (100, ["x"], []),
+    ],
+    ids=["together", "kinds apart", "others between the parts of a large one", "nothing"],
+)
+def test_requests_that_come_at_once_are_answered_in_batches(budget, requests, batches):
     work = Upper()
 
     async def run():
-        asking = batcher(work)
-        return await asyncio.gather(*(asking.ask("x", [one]) for one in "abcd"))
+        asking = batcher(work, budget=budget)
+        return await asyncio.gather(*(asking.ask(kind, questions) for kind, *questions in map(str.split, requests)))
 
-    assert asyncio.run(run()) == [["x A"], ["x B"], ["x C"], ["x D"]]
-    assert work.batches == [("x", ["a", "b", "c", "d"])]
+    answers = asyncio.run(run())
+    assert answers == [[f"{request[0]} {letter.upper()}" for letter in request.split()[1:]] for request in requests]
+    assert [" ".join([kind, *questions]) for kind, questions in work.batches] == batches
 
 
-def test_kinds_are_not_mixed_and_none_is_forgotten():
-    work = Upper()
-
+@pytest.mark.parametrize(
+    ("announced", "over", "options"),
+    [(False, False, {}), (True, True, {}), (True, False, {"window": 0.01}), (True, False, {"budget": 1})],
+    ids=["a lone request", "one announced and refused", "one announced within the window", "a full batch"],
+)
+def test_it_does_not_wait(announced, over, options):
     async def run():
-        asking = batcher(work)
-        await asyncio.gather(*(asking.ask(kind, [one]) for kind, one in ("xa", "yb", "xc", "yd")))
+        asking = batcher(Upper(), **{"window": LONG} | options)
+        with asking.announce() if announced else contextlib.nullcontext() as arrival:
+            if over:
+                arrival.over()
+            return await asyncio.wait_for(asking.ask("x", ["a"]), LONG / 10)
 
-    asyncio.run(run())
-    assert work.batches == [("x", ["a", "c"]), ("y", ["b", "d"])]
-
-
-def test_a_lone_request_does_not_wait():
-    async def run():
-        asking = batcher(Upper(), window=LONG)
-        start = time.monotonic()
-        await asking.ask("x", ["a"])
-        return time.monotonic() - start
-
-    assert asyncio.run(run()) < LONG / 10
+    assert asyncio.run(run()) == ["x A"]
 
 
 def test_a_batch_waits_for_an_announced_request():
@@ -113,49 +119,6 @@ def test_a_batch_waits_for_an_announced_request():
 
     asyncio.run(run())
     assert work.batches == [("x", ["early", "late"])]
-
-
-def test_it_waits_no_longer_than_the_window():
-    work = Upper()
-
-    async def run():
-        asking = batcher(work, window=0.01)
-        with asking.announce():
-            return await asyncio.wait_for(asking.ask("x", ["a"]), LONG)
-
-    assert asyncio.run(run()) == ["x A"]
-
-
-def test_a_request_that_was_announced_and_refused_is_not_waited_for():
-    async def run():
-        asking = batcher(Upper(), window=LONG)
-        with asking.announce() as arrival:
-            arrival.over()
-        start = time.monotonic()
-        await asking.ask("x", ["a"])
-        return time.monotonic() - start
-
-    assert asyncio.run(run()) < LONG / 10
-
-
-def test_a_full_batch_does_not_wait():
-    async def run():
-        asking = batcher(Upper(), budget=3, window=LONG)
-        with asking.announce():
-            return await asyncio.wait_for(asking.ask("x", ["aaa"]), LONG / 10)
-
-    assert asyncio.run(run()) == ["x AAA"]
-
-
-def test_a_large_request_lets_others_between_its_parts():
-    work = Upper()
-
-    async def run():
-        asking = batcher(work, budget=2)
-        return await asyncio.gather(asking.ask("x", list("abcdef")), asking.ask("x", ["z"]))
-
-    assert asyncio.run(run()) == [[f"x {one}" for one in "ABCDEF"], ["x Z"]]
-    assert work.batches == [("x", ["a", "b"]), ("x", ["z", "c"]), ("x", ["d", "e"]), ("x", ["f"])]
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_again():
@@ -209,23 +172,6 @@ def test_a_request_that_is_given_up_makes_room_and_is_not_answered():
     assert work.batches == [("x", ["a"]), ("x", ["c"])]
 
 
-def test_the_event_loop_goes_on_while_the_worker_works():
-    held = threading.Event()
-
-    def work(kind: str, questions: Sequence[str], /) -> list[str]:
-        assert held.wait(LONG)
-        return list(questions)
-
-    async def run():
-        asking = batcher(work)
-        asked = asyncio.create_task(asking.ask("x", ["a"]))
-        await asyncio.sleep(0.01)
-        held.set()  # were the loop blocked, nobody would
-        return await asked
-
-    assert asyncio.run(run()) == ["a"]
-
-
 def test_closing_answers_what_is_waiting():
     async def run():
         asking = batcher(Upper(), budget=1)
@@ -244,12 +190,6 @@ def test_a_wrong_number_of_answers_is_an_error():
 
     with pytest.raises(RuntimeError, match="1 questions got 0 answers"):
         asyncio.run(run())
-
-
-def test_no_questions_need_no_worker():
-    work = Upper()
-    assert asyncio.run(batcher(work).ask("x", [])) == []
-    assert work.batches == []
 
 
 def test_batches_are_told_of():

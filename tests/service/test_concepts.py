@@ -4,7 +4,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects
 from alphita.index.store import Index, build
 from alphita.service.concepts import STRINGS_A_CONCEPT, Concept, Finder, Named, Synonym, find_concept
@@ -12,7 +11,6 @@ from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
-from tests.service.asking import client_of, code_of
 
 ONTOLOGY = """format-version: 1.2
 ontology: toy
@@ -74,7 +72,7 @@ def test_a_concept_is_the_same_from_index_and_terminology(look):
         replaced_by=[],
     )
     assert found.synonyms[0] == Synonym(string="Wobbling gait", language="en", scope="exact")
-    assert {(one.string, one.scope) for one in found.synonyms} == {
+    assert {(synonym.string, synonym.scope) for synonym in found.synonyms} == {
         ("Wobbling gait", "exact"),
         ("Wobbly walk", "exact"),
         ("Unsteadiness", "broad"),
@@ -85,7 +83,7 @@ def test_a_retired_concept_says_what_replaces_it(look):
     found = look("TOY:0000003")
     assert (found.id, found.name, found.retired) == ("TOY:0000003", "Staggering walk", True)
     assert found.replaced_by == ["TOY:0000002"]
-    assert {one.string for one in found.synonyms} == {"Staggering walk", "Staggers"}
+    assert {synonym.string for synonym in found.synonyms} == {"Staggering walk", "Staggers"}
 
 
 def test_an_alias_names_its_concept(look):
@@ -102,21 +100,6 @@ def test_a_retired_concept_without_replacement_is_known_to_the_terminology(parts
     found = find_concept("TOY:0000004", index, terminology)
     assert (found.name, found.retired, found.replaced_by) == ("Forgotten ailment", True, [])
     assert find_concept("TOY:0000004", index, None) is None
-
-
-@pytest.mark.parametrize("with_terminology", [False, True])
-def test_concepts_over_http(parts, with_terminology):
-    index, terminology = parts
-    normalizer = Normalizer(index, encoder=HashEncoder())
-    with client_of(normalizer, terminology=terminology if with_terminology else None) as client:
-        answer = client.get("/concepts/TOY:0000002").json()
-        assert set(answer) == {"id", "name", "definition", "synonyms", "parents", "types", "retired", "replaced_by"}
-        assert answer["parents"] == [{"id": "TOY:0000001", "name": "Ailment"}]
-        assert client.get("/concepts/TOY%3A0000003").json()["replaced_by"] == ["TOY:0000002"]
-        for path in ("TOY:9", "..%2f..%2fetc%2fpasswd", "%00", "a/b/c", "%ff"):
-            refused = client.get(f"/concepts/{path}")
-            assert refused.status_code == 404
-            assert code_of(refused) == "unknown_concept"
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from alphita.service import limits
 LIMIT = 0.4
 SECONDS = 20.0
 LARGE = b"x" * 16_000_000
-ROOM = limits.room
+ROOM = limits.connection_limits
 HEADER = b"Host: localhost\r\n"
 
 
@@ -44,7 +44,7 @@ def address(listening) -> tuple[str, int]:
 @pytest.fixture(autouse=True)
 def server(listening, monkeypatch) -> Iterator[uvicorn.Server]:
     monkeypatch.setattr(limits, "CONNECTION_SECONDS", LIMIT)
-    monkeypatch.setattr(limits, "room", lambda: (4, 16))
+    monkeypatch.setattr(limits, "connection_limits", lambda: (4, 16))
     config = uvicorn.Config(app, http=limits.Connection, ws="none", lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -11,14 +11,18 @@ from fhir.resources.terminologycapabilities import TerminologyCapabilities as R5
 from alphita.index.store import build
 from alphita.service import fhir, fhir_codes
 from tests.doubles import HashEncoder, SmallTerminology
+from tests.service.review_service import service
 from tests.service.test_fhir_translate import checked
 
 BOTH = ["r4", "r5"]
 AX = "urn:alphita:terminology:AX"
 
 
-def lookup(lab, release, status=200, **query):
-    return checked(lab.as_().get(f"/fhir/{release}/CodeSystem/$lookup", params=query), release, status)
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, index):
+    made = service(tmp_path_factory.mktemp("store"), index)
+    yield made
+    made.store.close()
 
 
 def values(document, name):
@@ -52,7 +56,6 @@ def test_capabilities(lab, release, version, model):
     for kind, names in fhir.OPERATIONS.items():
         for name in names:
             checked(lab.as_().get(f"/fhir/{release}/{kind}/${name}"), release, 400)
-    checked(lab.as_().get(f"/fhir/{release}/metadata?mode=other"), release, 400)
 
 
 @pytest.mark.parametrize(("release", "model"), [("r4", R4Terminology), ("r5", R5Terminology)])
@@ -91,73 +94,6 @@ def test_only_json(lab, accept, format_, status):
     assert answer.headers["content-type"] == "application/fhir+json"
 
 
-@pytest.mark.parametrize("release", BOTH)
-def test_lookup(lab, release):
-    found = lookup(lab, release, code="2", system=AX)
-    assert values(found, "name") == ["AX"]
-    assert values(found, "display") == ["Ache of the head"]
-    assert {(one["language"], one["value"]) for one in values(found, "designation")} == {
-        ("en", "Headache"),
-        ("en", "Head pain"),
-        ("de-AT", "Kopfschmerz"),
-    }
-    properties = values(found, "property")
-    assert {"code": "parent", "value": "1"} in properties
-    text = "An ache that is felt in the head. " * 10
-    if release == "r5":
-        assert values(found, "definition") == [text]
-        assert len(properties) == 1
-    else:
-        assert {"code": "definition", "value": text} in properties
-        assert not values(found, "definition")
-
-
-@pytest.mark.parametrize("release", BOTH)
-def test_what_is_wanted_of_it(lab, release):
-    found = lookup(lab, release, code="2", system=AX, property="parent")
-    assert {one["name"] for one in found["parameter"]} == {"name", "display", "property"}
-    assert values(found, "property") == [{"code": "parent", "value": "1"}]
-    for language in ("de-AT", "de"):
-        found = lookup(lab, release, code="2", system=AX, property=[f"lang.{language}", "definition"])
-        assert [one["value"] for one in values(found, "designation")] == ["Kopfschmerz"]
-    # A narrower language is spoken by who speaks the wider one.
-    displays = dict.fromkeys(["de-AT", "de", "de-AT-1996"], "Kopfschmerz")
-    displays |= dict.fromkeys(["fr", "en-GB"], "Ache of the head")
-    for language, display in displays.items():
-        found = lookup(lab, release, code="2", system=AX, displayLanguage=language, property="display")
-        assert values(found, "display") == [display]
-    # What is only broader or related is no other name of it.
-    assert "Raised temperature" not in str(lookup(lab, release, code="4", system=AX))
-
-
-@pytest.mark.parametrize("release", BOTH)
-def test_lookup_by_post(lab, release):
-    coding = {"system": AX, "code": "4"}
-    body = {"resourceType": "Parameters", "parameter": [{"name": "coding", "valueCoding": coding}]}
-    answer = lab.as_().post(f"/fhir/{release}/CodeSystem/$lookup", json=body)
-    assert values(checked(answer, release), "display") == ["Fever"]
-
-
-@pytest.mark.parametrize(
-    ("query", "status", "issue"),
-    [
-        ({"code": "404", "system": AX}, 404, "not-found"),
-        ({"code": "2", "system": "http://nowhere.example.org"}, 404, "not-found"),
-        ({"code": "5", "system": AX}, 404, "not-found"),
-        ({"code": "2"}, 400, "required"),
-        ({"system": AX}, 400, "required"),
-        ({"code": "2", "system": AX, "useSupplement": "urn:x"}, 400, "not-supported"),
-        ({"code": "2", "system": AX, "color": "red"}, 400, "not-supported"),
-    ],
-)
-def test_bad_lookups(lab, query, status, issue):
-    assert lookup(lab, "r4", status, **query)["issue"][0]["code"] == issue
-
-
-def test_a_retired_code_names_its_replacement(lab):
-    assert "AX:4" in lookup(lab, "r5", 404, code="5", system=AX)["issue"][0]["details"]["text"]
-
-
 def test_a_known_system_and_its_version(tmp_path):
     terminology = SmallTerminology([("HP:0000001", "Sore toe", "exact"), ("HP:0000001", "Toe pain", "exact")])
     terminology.manifest = {"sources": [{"name": "HPO", "version": "2026-01-01", "licence": "x"}]}
@@ -166,7 +102,7 @@ def test_a_known_system_and_its_version(tmp_path):
     found = fhir_codes.look_up(index, asked, "r4")
     assert values(found, "name") == ["Human Phenotype Ontology"]
     assert values(found, "version") == ["2026-01-01"]
-    assert [one["value"] for one in values(found, "designation")] == ["Toe pain"]
+    assert [value["value"] for value in values(found, "designation")] == ["Toe pain"]
     assert fhir_codes.look_up(index, {**asked, "version": ["2026-01-01"]}, "r4") == found
     with pytest.raises(fhir_codes.Fault, match="another version") as caught:
         fhir_codes.look_up(index, {**asked, "version": ["2001"]}, "r4")
@@ -183,11 +119,3 @@ def test_every_answer_is_documented_as_it_is_given(lab):
             assert {"200", "400", "406"} <= set(operation["responses"])
             for status, answer in operation["responses"].items():
                 assert list(answer["content"]) == ["application/fhir+json"], status
-
-
-@pytest.mark.parametrize("path", ["/fhir", "/fhir/", "/fhir/r4", "/fhir/r6/metadata", "/fhir/r4/Patient/1"])
-def test_what_is_not_there_is_an_outcome(lab, path):
-    answer = lab.as_().get(path, follow_redirects=False)
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/fhir+json"
-    assert answer.json()["resourceType"] == "OperationOutcome"

@@ -11,7 +11,7 @@ from alphita.service import keys
 from alphita.service.failures import Refusal
 from alphita.service.limits import PAUSE
 from alphita.service.settings import Settings, is_loopback
-from tests.service.asking import client_of, code_of
+from tests.service.review_service import client_of, code_of
 
 TODAY = date(2030, 6, 15)
 
@@ -32,7 +32,7 @@ def test_a_new_key_is_found_and_not_written_down(path):
     assert ann not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
     held = keys.load(path)
-    assert [(one.name, one.last_day) for one in held] == [("ann", None), ("Dr. Ben Ö", date(2030, 1, 1))]
+    assert [(key.name, key.last_day) for key in held] == [("ann", None), ("Dr. Ben Ö", date(2030, 1, 1))]
     assert keys.find(held, ann, TODAY).name == "ann"
     assert keys.find(held, ann + "x", TODAY) is None
     assert keys.find(held, "", TODAY) is None
@@ -72,11 +72,11 @@ def test_every_entry_is_compared_in_constant_time(monkeypatch):
         ("# only a comment\n\n", "holds no key"),
         ("ann\n", ":1: 1 cells"),
         (f"ann\t{'a' * 64}\t2030-01-01\tmore\n", "4 cells"),
-        ("ann\tmy-secret-key\n", "no SHA-256"),
-        (f"ann\t{'a' * 63}\n", "no SHA-256"),
-        (f"\t{'a' * 64}\n", "no name"),
-        (f"{'n' * 101}\t{'a' * 64}\n", "no name"),
-        (f"ann\t{'a' * 64}\ttomorrow\n", "no date"),
+        ("ann\tmy-secret-key\n", "not a SHA-256"),
+        (f"ann\t{'a' * 63}\n", "not a SHA-256"),
+        (f"\t{'a' * 64}\n", "not a valid reviewer name"),
+        (f"{'n' * 101}\t{'a' * 64}\n", "not a valid reviewer name"),
+        (f"ann\t{'a' * 64}\ttomorrow\n", "not a date"),
         (f"ann\t{'a' * 64}\nben\t{'A' * 64}\n", ":2: the same key is there twice"),
     ],
 )
@@ -102,14 +102,14 @@ def test_a_key_is_not_added_to_another_file_or_for_no_name(path, tmp_path):
         keys.add(path, "ann")
     assert path.read_text() == "mention,code\nx,y\n"
     for name in ("", " ann", "a\nb", "a\tb", "#ann"):
-        with pytest.raises(InputError, match="no name"):
+        with pytest.raises(InputError, match="not a valid reviewer name"):
             keys.add(tmp_path / "other.tsv", name)
     with pytest.raises(AlphitaError, match="cannot be written"):
         keys.add(tmp_path / "no such folder" / "keys.tsv", "ann")
 
 
 def test_days_beyond_the_calendar():
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a valid date"):
         keys.days_from_today(10**9)
 
 
@@ -160,8 +160,8 @@ def test_a_proxys_header_says_who_asks(normalizer):
 
 @pytest.mark.parametrize("value", [b"\xff", b"a\tb", b"x" * 101, "a\u202eb".encode()])
 def test_a_header_that_is_no_name_is_refused(value):
-    doors = keys.Doors(lambda *_: None, Settings(trust_user_header="X-User"))
-    with pytest.raises(Refusal, match="no name of a user"):
+    doors = keys.Authentication(lambda *_: None, Settings(trust_user_header="X-User"))
+    with pytest.raises(Refusal, match="valid user name"):
         doors.identify({"type": "http", "headers": [(b"x-user", value)], "client": ("127.0.0.1", 1)})
 
 
@@ -195,7 +195,7 @@ def test_other_machines_are_not_let_in_unknown(host, path):
 def test_settings_that_do_not_go_together(path):
     with pytest.raises(UsageError, match="not both"):
         Settings(keys=path, trust_user_header="X-User").check()
-    with pytest.raises(UsageError, match="no network"):
+    with pytest.raises(UsageError, match="is not a network"):
         Settings(trust_user_header="X-User", proxies=("my-proxy",)).check()
 
 

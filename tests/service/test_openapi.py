@@ -2,58 +2,62 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import hypothesis
+import jsonschema
 import pytest
+from starlette.testclient import TestClient
 
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import lines
+from alphita.errors import Rejects
 from alphita.index.store import build
 from alphita.review.records import ReviewRow
 from alphita.review.store import ReviewStore
 from alphita.service import review_files
 from alphita.service.app import create
 from alphita.service.settings import Settings
-from tests.doubles import HashEncoder, small_terminology
+from alphita.terminology.loaders import obo
+from alphita.terminology.store import load_terminology, save
+from tests.doubles import HashEncoder
 
-schemathesis = pytest.importorskip("schemathesis")
-from schemathesis.specs.openapi.checks import (  # noqa: E402
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
+OURS = [
+    *("/normalize", "/annotate", "/embed", "/search", "/concepts/{identifier}", "/mappings"),
+    *("/health", "/ready", "/metrics"),
+]
 
-OURS = (
-    "/normalize",
-    "/annotate",
-    "/embed",
-    "/search",
-    "/concepts/{identifier}",
-    "/mappings",
-    "/health",
-    "/ready",
-    "/metrics",
-)
-PROMISED = [status_code_conformance, content_type_conformance, response_schema_conformance]
+
+@contextmanager
+def serving(folder):
+    """Give an app whose index has a seizure, and whose one project has a row of it."""
+    source = folder / "hp.obo"
+    source.write_text(
+        'format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\nsynonym: "Epileptic fit" EXACT []\n'
+    )
+    save(obo.load([source], obo.Options(), Rejects(strict=True)), folder / "hp.terminology")
+    index = build(load_terminology(folder / "hp.terminology"), HashEncoder(), folder / "x.index")
+    normalizer = Normalizer(index, encoder=HashEncoder())
+    with ReviewStore.open(folder / "reviews.sqlite", create=True) as store:
+        facts = review_files.project_of("lab", "LAB", "text", index)
+        (found,) = normalizer.normalize(["seizur"], top_k=3)
+        rows = [ReviewRow(0, "lab", 1, "L1", "seizur", 1, {}, tuple(lines(1, found, 3)))]
+        review_files.add(store, facts, rows, index)
+        yield create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
 
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
-    """The document of an app with a store that has three rows, none of which is decided."""
-    folder = tmp_path_factory.mktemp("openapi")
-    index = build(small_terminology(), HashEncoder(), folder / "x.index")
-    normalizer = Normalizer(index, encoder=HashEncoder())
-    with ReviewStore.open(folder / "reviews.sqlite", create=True) as store:
-        facts = review_files.project_of("lab", "LAB", "text", index)
-        found = normalizer.normalize(["seizur", "cold", "xyzzy"], top_k=3)
-        rows = [
-            ReviewRow(0, "lab", n, "", one.mention, n, {}, tuple(lines(n, one, 3))) for n, one in enumerate(found, 1)
-        ]
-        review_files.add(store, facts, rows, index)
-        app = create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
-        yield schemathesis.openapi.from_asgi("/openapi.json", app)
+    schemathesis = pytest.importorskip("schemathesis")
+    with serving(tmp_path_factory.mktemp("drawn")) as served:
+        yield schemathesis.openapi.from_asgi("/openapi.json", served)
 
 
-def try_out(document, paths, examples: int, checks) -> None:
+def try_out(document, paths, examples: int, *, promised: bool) -> None:
+    import schemathesis
+    from schemathesis.specs.openapi import checks
+
+    names = ("status_code_conformance", "content_type_conformance", "response_schema_conformance")
     settings = hypothesis.settings(
         max_examples=examples,
         deadline=None,
@@ -70,27 +74,71 @@ def try_out(document, paths, examples: int, checks) -> None:
                 response = case.call()
                 # Until the model is warm, it says so by 503.
                 assert response.status_code < 500 or (case.path, response.status_code) == ("/ready", 503)
-                if checks:  # none would mean all
-                    case.validate_response(response, checks=checks)
+                if promised:
+                    case.validate_response(response, checks=[getattr(checks, name) for name in names])
 
             settings(hypothesis.given(drawn)(run))()
 
 
+LONG = pytest.param(2_000, 100, marks=pytest.mark.slow, id="at length")
+
+
+@pytest.mark.parametrize(("drawn", "_"), [pytest.param(20, 4, id="a few"), LONG])
 @pytest.mark.parametrize("path", OURS)
-def test_nothing_drawn_breaks_what_is_promised(document, path):
-    try_out(document, [path], 20, PROMISED)
+def test_nothing_drawn_breaks_what_is_promised(document, path, drawn, _):
+    try_out(document, [path], drawn, promised=True)
 
 
-def test_nothing_drawn_breaks_any_part(document):
-    try_out(document, sorted(document), 4, ())
+@pytest.mark.parametrize(("_", "drawn"), [pytest.param(20, 4, id="a few"), LONG])
+def test_nothing_drawn_breaks_any_part(document, drawn, _):
+    try_out(document, sorted(document), drawn, promised=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", OURS)
-def test_nothing_drawn_breaks_what_is_promised_at_length(document, path):
-    try_out(document, [path], 2_000, PROMISED)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("examples")) as served, TestClient(served) as asking:
+        yield asking
 
 
-@pytest.mark.slow
-def test_nothing_drawn_breaks_any_part_at_length(document):
-    try_out(document, sorted(document), 100, ())
+def examples(document):
+    """Yield (method, path, operation, path with its examples, query, media type, body)."""
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            address, query = path, {}
+            for one in operation.get("parameters", ()):
+                shown = one.get("example", next(iter(one.get("schema", {}).get("examples", ())), None))
+                if one["in"] == "path":
+                    address = address.replace("{" + one["name"] + "}", str(shown))
+                elif shown is not None:
+                    query[one["name"]] = shown
+            for media, content in operation.get("requestBody", {}).get("content", {"": {}}).items():
+                schema = content.get("schema", {})
+                if "$ref" in schema:
+                    schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+                bodies = [content["example"]] if "example" in content else schema.get("examples", [])
+                for body in bodies or [None]:
+                    yield method, path, operation, address, query, media, body
+
+
+def test_every_example_is_answered_as_it_is_shown(client):
+    document = client.get("/openapi.json").json()
+    tried = set()
+    for method, path, operation, address, query, media, body in examples(document):
+        if body is None and method == "post":
+            assert path == "/api/projects", f"{path} shows no example"
+            continue
+        headers = {"Content-Type": media} if media else {}
+        answer = client.request(method, address, params=query, headers=headers, json=body)
+        where = f"{method} {address} {query} {body}: {answer.status_code} {answer.text[:300]}"
+        # Of the good answers it shows one; nothing was given that would be wrong.
+        shown = [int(status) for status in operation["responses"] if status.startswith("2")]
+        assert answer.status_code in shown, where
+        content = operation["responses"][str(answer.status_code)].get("content", {})
+        kind = answer.headers["content-type"].partition(";")[0]
+        # An export is a file of the format that is asked for.
+        assert kind in content or path.endswith("/export"), where
+        if "json" in kind:
+            schema = content[kind].get("schema", {}) | {"components": document["components"]}
+            jsonschema.validate(answer.json(), schema)
+        tried.add(path)
+    assert tried == set(document["paths"])

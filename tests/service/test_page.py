@@ -179,12 +179,6 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_luminance():
-    assert luminance("#ffffff") == pytest.approx(1.0)
-    assert luminance("#000000") == 0.0
-    assert luminance("#777777") == pytest.approx(0.1845, abs=1e-4)
-
-
 def test_the_dark_colours_are_the_same_by_switch_and_by_system():
     by_selector = themes()
     assert len(by_selector) == 3

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from alphita.review.records import FINAL
-from alphita.review.store import ReviewStore
 from tests.service.page_service import PageService, serving
-from tests.service.review_service import HEADER, index_of, service
 from tests.waiting import wait_until
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -81,7 +79,7 @@ def saved(page: Any, lab: PageService, number: int) -> None:
     page.wait_for_function("() => !document.querySelector('.is-saving, .is-waiting')")
 
     def count() -> int:
-        return len([one for one in lab.decisions if one.kind != "undo"])
+        return len([decision for decision in lab.decisions if decision.kind != "undo"])
 
     # With the last open row's, no row is there to say that it is being saved.
     wait_until(lambda: count() >= number)
@@ -149,60 +147,6 @@ def test_thirty_rows_by_keyboard_alone(browser):
         assert done[21][1]["kind"] == "skip"
 
 
-def test_the_real_service_and_store(browser, tmp_path):
-    real = service(tmp_path, index_of(tmp_path))
-    ids = dict(zip(("headach", "fevr", "script", "dulorin"), real.ids(), strict=True))
-    with real.store, serving(real.app) as url:
-        with opened(browser, url, extra_http_headers={HEADER: "ann"}) as page:
-            assert in_hand(page) == "fevr"
-            press(page, "Enter")
-            expect(page.locator("#hand-mention")).to_have_text("headach")
-            press(page, "n", "2")
-            expect(page.locator("#hand-mention")).to_have_text("dulorin")
-            press(page, "x")
-            expect(page.locator("#hand-mention")).to_have_text("<script>alert(1)</script>")
-            expect(page.locator("#queue-count")).to_have_text("1 row, open")
-            press(page, "u")
-            expect(page.locator("#hand-mention")).to_have_text("dulorin")
-            press(page, "/")
-            page.keyboard.press("Control+a")
-            page.keyboard.type("dulorin 50")
-            expect(page.locator("#picker-concept h3")).to_have_text("Dulorin 50 mg tablet")
-            page.keyboard.press("Enter")
-            expect(page.locator("#pending")).to_have_text("")
-            expect(page.locator("#said")).to_contain_text("Saved: dulorin: chosen Dulorin 50 mg tablet (BX:3)")
-            page.reload()
-            expect(page.locator("#hand-mention")).to_have_text("<script>alert(1)</script>")
-            expect(page.locator("#queue-count")).to_have_text("1 row, open")
-        kinds = [(one.row, one.kind, one.concept_id, one.relation) for one in real.store.history("lab", reviewer="ann")]
-        assert [one for one in kinds if one[1] != "undo"] == [
-            (ids["fevr"], "accept", "AX:4", "exact"),
-            (ids["headach"], "choose", "AX:3", "narrow"),
-            (ids["dulorin"], "nil", None, None),
-            (ids["dulorin"], "choose", "BX:3", "exact"),
-        ]
-        with opened(browser, url, extra_http_headers={HEADER: "bob"}) as page:
-            expect(page.locator("#queue-count")).to_have_text("4 rows, open")
-            press(page, "Enter")
-            expect(page.locator("#hand-mention")).to_have_text("headach")
-            press(page, "Enter")
-            expect(page.locator("#said")).to_contain_text("Saved: headach")
-            press(page, "g")
-            expect(page.locator("#disagreements-body .choices li")).to_have_count(2)
-            page.locator(".choices button", has_text="left side").click()
-            expect(page.locator("#disagreements-body")).to_contain_text("No disagreements to settle")
-            page.keyboard.press("Escape")
-            press(page, "e")
-            page.get_by_label("CSV", exact=True).check()
-            with page.expect_download() as download:
-                page.get_by_role("button", name="Export").click()
-            assert "AX:3" in download.value.path().read_text()
-    expected = (ids["headach"], "adjudicate", "AX:3", "narrow")
-    with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
-        last = list(store.history("lab"))[-1]
-    assert (last.row, last.kind, last.concept_id, last.relation) == expected
-
-
 def test_undo_brings_the_row_back(browser):
     lab = PageService(rows=12)
     with reviewing(browser, lab) as page:
@@ -252,28 +196,6 @@ def test_bulk_is_previewed_and_undone_as_a_whole(browser):
         assert not any(lab.in_force(row.id) for row in lab.table)
 
 
-def test_bulk_that_may_have_been_done_is_done_once(browser):
-    lab = PageService(rows=60)
-    with reviewing(browser, lab) as page:
-        press(page, "B")
-        page.wait_for_selector("#bulk-apply:enabled")
-        lab.failing = [0]
-        page.click("#bulk-apply")
-        expect(page.locator("#bulk-said")).to_contain_text("Accepting again is safe")
-        before = len(lab.decisions)
-        assert before
-        page.click("#bulk-apply")
-        expect(page.locator("#said")).to_contain_text("accepted in bulk")
-        assert len(lab.decisions) == before
-
-
-def test_no_bulk_without_calibration(browser):
-    with reviewing(browser, PageService(rows=5, calibrated=False)) as page:
-        press(page, "B")
-        expect(page.locator("#bulk-said")).to_contain_text("not calibrated")
-        expect(page.locator("#bulk-apply")).to_be_disabled()
-
-
 def test_a_decision_is_pending_until_the_server_has_it(browser):
     lab = PageService(rows=12)
     with reviewing(browser, lab) as page:
@@ -295,18 +217,8 @@ def test_a_decision_is_pending_until_the_server_has_it(browser):
         lab.failing = []
         ready(page)
         saved(page, lab, 2)
-        assert [one.kind for one in lab.decisions] == ["nil", "nil"]
+        assert [decision.kind for decision in lab.decisions] == ["nil", "nil"]
         expect(page.locator("#notices")).to_be_empty()
-
-
-def test_an_answer_that_was_lost_does_not_decide_twice(browser):
-    lab = PageService(rows=12, failing=[0])
-    with reviewing(browser, lab) as page:
-        press(page, "x")
-        expect(page.locator("#pending")).to_have_text("1 decision not saved yet")
-        assert len(lab.decisions) == 1
-        page.click("#retry")
-        saved(page, lab, 1)
 
 
 def test_a_decision_that_never_comes_through_can_be_given_up(browser):
@@ -344,31 +256,6 @@ def test_another_key_does_not_decide_for_the_one_before(browser):
         ready(page)
         saved(page, lab, 1)
         assert lab.decisions[0].reviewer == "ann"
-
-
-def test_offline(browser):
-    lab = PageService(rows=12)
-    with reviewing(browser, lab) as page:
-        page.wait_for_load_state("networkidle")
-        page.context.set_offline(True)
-        press(page, "x", "d")
-        expect(page.locator("#notices")).to_contain_text("the server cannot be reached")
-        page.context.set_offline(False)
-        saved(page, lab, 2)
-
-
-def test_what_the_server_refuses_is_told(browser):
-    lab = PageService(rows=12, failing=[422])
-    with reviewing(browser, lab) as page:
-        mention = in_hand(page)
-        press(page, "x")
-        expect(page.locator("#notices")).to_contain_text("was not saved: made to fail")
-        assert lab.decisions == []
-        page.get_by_role("button", name="To the row").click()
-        expect(page.locator("#hand-mention")).to_have_text(mention)
-        press(page, "x")
-        saved(page, lab, 1)
-        expect(page.locator("#notices")).to_be_empty()
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -425,18 +312,9 @@ def test_two_reviewers_are_blind_and_then_settled(browser):
         expect(page.locator("#picker-concept h3")).to_have_text("pain of the knee")
         page.keyboard.press("Enter")
         expect(page.locator("#disagreements-body")).to_contain_text("No disagreements to settle")
-        settled = [one for one in lab.decisions if one.kind == "adjudicate"]
+        settled = [decision for decision in lab.decisions if decision.kind == "adjudicate"]
         assert [one.concept_id for one in settled] == [None, "T:0000030"]
         context.close()
-
-
-def test_html_in_texts_is_shown_as_text(browser):
-    lab = PageService(rows=3)
-    with reviewing(browser, lab) as page:
-        page.fill("#filter-search", "onerror")
-        expect(page.locator("#hand-mention")).to_have_text("<img src=x onerror=document.title='hacked'> & co")
-        assert page.title() == "Review · Alphita"
-        assert page.locator("#hand img, #list img").count() == 0
 
 
 def test_filters(browser):
@@ -482,7 +360,7 @@ def test_export_and_import(browser, tmp_path):
         expect(page.locator("#files-said")).to_contain_text("2 new rows")
         imported = lab.store.project("ward 7")
         assert (imported.source, imported.column) == ("LAB", "description")
-        assert {one.row.mention for one in lab.store.every("ward 7")} == {"ear ache", "knee"}
+        assert {standing.row.mention for standing in lab.store.every("ward 7")} == {"ear ache", "knee"}
 
 
 def test_twenty_thousand_rows_are_scrolled(browser):
@@ -613,8 +491,8 @@ def test_help_lists_every_key_and_can_switch_them_off(browser):
         saved(page, lab, 1)
 
 
-def test_names_of_all_that_can_be_used(browser):
-    with reviewing(browser, PageService(rows=5)) as page:
+def test_texts_are_shown_as_text_all_that_can_be_used_has_a_name_and_no_bulk_without_calibration(browser):
+    with reviewing(browser, PageService(rows=5, calibrated=False)) as page:
         nameless = page.evaluate(
             """() => [...document.querySelectorAll('button, input, select, textarea, [role=option], meter, progress')]
             .filter((one) => !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
@@ -622,5 +500,51 @@ def test_names_of_all_that_can_be_used(browser):
         )
         assert nameless == []
         page.keyboard.press("Tab")
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert outline != "none"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        press(page, "B")
+        expect(page.locator("#bulk-said")).to_contain_text("not calibrated")
+        expect(page.locator("#bulk-apply")).to_be_disabled()
+        page.keyboard.press("Escape")
+        page.fill("#filter-search", "onerror")
+        expect(page.locator("#hand-mention")).to_have_text("<img src=x onerror=document.title='hacked'> & co")
+        assert page.title() == "Review · Alphita"
+        assert page.locator("#hand img, #list img").count() == 0
+
+
+def test_what_fails_is_done_once_or_told(browser):
+    lab = PageService(rows=60, failing=[0])
+    with reviewing(browser, lab) as page:
+        # The answer is lost.
+        press(page, "x")
+        expect(page.locator("#pending")).to_have_text("1 decision not saved yet")
+        assert len(lab.decisions) == 1
+        page.click("#retry")
+        saved(page, lab, 1)
+        # The server refuses.
+        lab.failing = [422]
+        mention = in_hand(page)
+        press(page, "x")
+        expect(page.locator("#notices")).to_contain_text("was not saved: made to fail")
+        page.get_by_role("button", name="To the row").click()
+        expect(page.locator("#hand-mention")).to_have_text(mention)
+        press(page, "x")
+        saved(page, lab, 2)
+        expect(page.locator("#notices")).to_be_empty()
+        # The network fails.
+        page.wait_for_load_state("networkidle")
+        page.context.set_offline(True)
+        press(page, "x", "d")
+        expect(page.locator("#notices")).to_contain_text("the server cannot be reached")
+        page.context.set_offline(False)
+        saved(page, lab, 4)
+        # The answer to a bulk action is lost.
+        press(page, "B")
+        page.wait_for_selector("#bulk-apply:enabled")
+        lab.failing = [0]
+        page.click("#bulk-apply")
+        expect(page.locator("#bulk-said")).to_contain_text("Accepting again is safe")
+        before = len(lab.decisions)
+        assert before > 4
+        page.click("#bulk-apply")
+        expect(page.locator("#said")).to_contain_text("accepted in bulk")
+        assert len(lab.decisions) == before

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from alphita import machine
+from alphita.errors import MissingExtra
 from alphita.index.store import build
 from alphita.review.store import ReviewStore
 from alphita.service import keys
@@ -34,20 +35,44 @@ def said(monkeypatch, index_path, tmp_path, capsys):
 
 
 def line(lines, part):
-    (found,) = [one for one in lines if one.split()[1] == part]
+    (found,) = [line for line in lines if line.split()[1] == part]
     return found
 
 
 def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     code, lines = said("--mappings", "reviews.sqlite")
-    assert (code, [one.split()[:2] for one in lines]) == (
+    assert (code, [line.split()[:2] for line in lines]) == (
         0,
         [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]],
     )
     assert list(tmp_path.glob("reviews*")) == []
 
 
-def test_a_port_in_use(said):
+@pytest.mark.parametrize(
+    ("version", "code", "text"),
+    [
+        (99, 1, "wrong  reviews      … version 99; this program knows version 3; install a newer alphita"),
+        (1, 0, "note   reviews      … copy it before"),
+        (None, 1, "wrong  reviews      … its folder does not exist"),
+    ],
+)
+def test_a_store_of_another_version_stays_as_it_is(said, version, code, text):
+    path = "nowhere/reviews.sqlite" if version is None else "reviews.sqlite"
+    if version is not None:
+        ReviewStore.open(path, create=True).close()
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+    exit_code, lines = said("--mappings", path)
+    start, _, end = text.partition("… ")
+    assert exit_code == code
+    assert line(lines, "reviews").startswith(start)
+    assert line(lines, "reviews").endswith(end)
+    if version is not None:
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+
+
+def test_what_is_wrong_with_one_part_keeps_no_other_from_being_looked_at(said, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, lines = said("--port", taken.getsockname()[1])
     assert code == 1
@@ -55,32 +80,13 @@ def test_a_port_in_use(said):
     assert line(lines, "address").endswith("try another --port")
     assert line(lines, "index").startswith("ok")
 
+    def without_torch(*_, **__):
+        raise MissingExtra("torch", "train")
 
-def test_a_store_of_a_newer_version(said, tmp_path):
-    ReviewStore.open("reviews.sqlite", create=True).close()
-    with sqlite3.connect("reviews.sqlite") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    code, lines = said("--mappings", "reviews.sqlite")
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", without_torch)
+    code, lines = said("--device", "cuda")
     assert code == 1
-    assert line(lines, "reviews").endswith("version 99; this program knows version 3; install a newer alphita")
-
-
-def test_a_store_of_an_older_version_stays_as_it_is(said):
-    ReviewStore.open("reviews.sqlite", create=True).close()
-    with sqlite3.connect("reviews.sqlite") as connection:
-        connection.execute("PRAGMA user_version = 1")
-    code, lines = said("--mappings", "reviews.sqlite")
-    assert code == 0
-    assert line(lines, "reviews").startswith("note")
-    assert "copy it before" in line(lines, "reviews")
-    with sqlite3.connect("reviews.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-
-
-def test_a_store_that_could_not_be_made(said):
-    code, lines = said("--mappings", "nowhere/reviews.sqlite")
-    assert code == 1
-    assert line(lines, "reviews").endswith("its folder does not exist")
+    assert line(lines, "index").endswith("pip install 'alphita[train]'")
 
 
 @pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "ends on")])
@@ -90,7 +96,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     keys.add(path, "bob")
     code, lines = said("--keys", path)
     assert code == 0
-    (told,) = [one for one in lines if one.startswith("note") and " keys " in one]
+    (told,) = [line for line in lines if line.startswith("note") and " keys " in line]
     assert f"ann's key {state}" in told
     assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
 
@@ -100,7 +106,7 @@ def test_keys_that_have_all_expired(said, tmp_path, capsys):
     keys.add(path, "ann", datetime.now(UTC).date() - timedelta(days=1))
     code, lines = said("--keys", path)
     assert code == 1
-    (wrong,) = [one for one in lines if one.startswith("wrong  keys")]
+    (wrong,) = [line for line in lines if line.startswith("wrong  keys")]
     assert "nobody could ask" in wrong
     # Nor does it start, and says the same before it opens anything.
     assert alphita("serve", "--keys", path, "--to", "no.index") == 1
@@ -121,19 +127,6 @@ def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys)
         assert told.startswith(state)
         assert said in told
         shutil.rmtree(index.path / "calibration", ignore_errors=True)
-
-
-def test_a_missing_extra(said, monkeypatch):
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", _without_torch)
-    code, lines = said("--device", "cuda")
-    assert code == 1
-    assert line(lines, "index").endswith("pip install 'alphita[train]'")
-
-
-def _without_torch(*_, **__):
-    from alphita.errors import MissingExtra
-
-    raise MissingExtra("torch", "train")
 
 
 def test_options_from_a_file_and_the_command_line_wins(said, tmp_path):

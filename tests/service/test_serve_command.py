@@ -14,7 +14,7 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.store import build
 from alphita.quickstart import read_sample, sample_path
 from alphita.review.store import ReviewStore
-from alphita.service import app, demo, keys
+from alphita.service import app, keys, review_files
 from alphita.terminology import store as terminologies
 from alphita.terminology.loaders import table
 from tests.doubles import HashEncoder
@@ -40,58 +40,37 @@ def served(monkeypatch):
     return found
 
 
-def test_on_this_machine_it_goes_by_this_machines_names(served, index_path):
-    command.serve(to=index_path, port=0, hosts=["review.local"])
-    assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "review.local"}
-    assert served["settings"].access == "local"
-    assert served["store"] is None
-
-
-def test_answers_are_sent_at_once(served, index_path):
-    command.serve(to=index_path, port=0)
+def test_what_is_served(served, index_path, tmp_path, monkeypatch):
+    warnings = []
+    monkeypatch.setattr("alphita.service.logs.warn", lambda _, message: warnings.append(message))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # What a killed server left of an upload.
+    left = tmp_path / ".alphita.1-01234567.draft"
+    left.mkdir()
+    (left / "given").touch()
+    path = tmp_path / "reviews.sqlite"
+    options = {"window_ms": 3, "queue": 7, "rate": 0, "log_mentions": True, "seconds": 2, "max_rows": 9}
+    command.serve(to=index_path, port=0, hosts=["review.local"], mappings=path, **options)
+    settings = served["settings"]
+    assert {name: getattr(settings, name) for name in options} == options
+    assert settings.access == "local"
+    assert set(settings.hosts) == {"localhost", "127.0.0.1", "::1", "review.local"}
     # What asyncio looks at before it turns Nagle's algorithm off.
     assert served["listening"].proto == socket.IPPROTO_TCP
+    assert not left.exists()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert served["store"] is not None
+    (warning,) = warnings
+    assert f"{index_path}/calibration is not there, so that answers have no confidence" in warning
 
 
 def test_behind_a_proxy_it_goes_by_this_machines_names_too(served, index_path):
     # Otherwise a page of another site, by a name that points here, could say who it is itself.
-    command.serve(
-        to=index_path, port=0, trust_user_header="X-User", proxies=["10.0.0.0/8"], hosts=["terms.example.org"]
-    )
+    proxied = {"trust_user_header": "X-User", "proxies": ["10.0.0.0/8"], "hosts": ["terms.example.org"]}
+    command.serve(to=index_path, port=0, **proxied)
     assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "terms.example.org"}
     assert served["settings"].proxies == ("10.0.0.0/8",)
-
-
-def test_an_index_without_a_calibration_of_its_own_is_told(served, index_path, monkeypatch):
-    told = []
-    monkeypatch.setattr("alphita.service.logs.warn", lambda _, message: told.append(message))
-    command.serve(to=index_path, port=0)
-    (text,) = told
-    assert f"{index_path}/calibration is not there, so that answers have no confidence" in text
-
-
-def test_a_store_is_made_and_closed(served, index_path, tmp_path):
-    path = tmp_path / "reviews.sqlite"
-    command.serve(to=index_path, port=0, mappings=path)
-    assert path.exists()
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert served["store"] is not None
-
-
-def test_what_a_killed_server_left_of_an_upload_is_removed(served, index_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / ".alphita.1-01234567.draft"
-    left.mkdir()
-    (left / "given").touch()
-    command.serve(to=index_path, port=0)
-    assert not left.exists()
-
-
-def test_options_reach_the_settings(served, index_path):
-    command.serve(to=index_path, port=0, window_ms=3, queue=7, rate=0, log_mentions=True, seconds=2, max_rows=9)
-    settings = served["settings"]
-    assert (settings.window_ms, settings.queue, settings.rate) == (3, 7, 0)
-    assert (settings.log_mentions, settings.seconds, settings.max_rows) == (True, 2, 9)
+    assert served["store"] is None
 
 
 def test_a_process_a_core_answers_by_default(served, index_path):
@@ -161,24 +140,24 @@ def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monk
     sample = tmp_path / "sample.csv"
     sample.write_text("mention,concept_id\nseizur,T:1\nhead ache,T:2\nxyzzy,NIL\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "SOURCE", index_path)
+    monkeypatch.setattr(review_files, "DEMO_TO", index_path)
     monkeypatch.setattr("alphita.quickstart.sample_path", lambda: sample)
     command.serve(demo=True, port=0)
-    with ReviewStore.open(demo.STORE) as store:
-        assert [one.name for one in store.projects()] == [demo.PROJECT]
-        total, rows = store.queue(demo.PROJECT)
+    with ReviewStore.open(review_files.DEMO_STORE) as store:
+        assert [project.name for project in store.projects()] == [review_files.DEMO_PROJECT]
+        total, rows = store.queue(review_files.DEMO_PROJECT)
     assert total == 3
-    assert {one.row.mention for one in rows} == {"seizur", "head ache", "xyzzy"}
+    assert {row.row.mention for row in rows} == {"seizur", "head ache", "xyzzy"}
     # Asked for again, it goes on with the review that is there.
-    assert demo.fill(demo.STORE, normalizer, sample) == 0
+    assert review_files.fill_demo(review_files.DEMO_STORE, normalizer, sample) == 0
 
 
 @pytest.mark.slow
 def test_the_demo_is_made_from_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "cache"))
-    normalizer = alphita.load(demo.SOURCE)
+    normalizer = alphita.load(review_files.DEMO_TO)
     mentions = read_sample(sample_path()).mentions
-    assert demo.fill(tmp_path / "reviews.sqlite", normalizer) == len(set(mentions))
+    assert review_files.fill_demo(tmp_path / "reviews.sqlite", normalizer) == len(set(mentions))
     with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
-        _, rows = store.queue(demo.PROJECT)
-        assert all(0 <= one.row.confidence <= 1 for one in rows)
+        _, rows = store.queue(review_files.DEMO_PROJECT)
+        assert all(0 <= row.row.confidence <= 1 for row in rows)

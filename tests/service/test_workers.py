@@ -15,12 +15,12 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index, build
 from alphita.options import Running
-from alphita.service import annotating, workers
+from alphita.service import workers
 from alphita.service.batching import Batcher
-from alphita.service.normalizing import Asked, Encoded, Question
+from alphita.service.normalizing import EncodeKind, NormalizeKind, Question, Work
 from alphita.service.workers import Opening, Worker, contents
 from tests.doubles import HashEncoder, small_terminology
-from tests.service.asking import client_of
+from tests.service.review_service import client_of
 from tests.waiting import SECONDS, wait_until
 
 QUESTIONS = [Question("seizur"), Question("head ache"), Question("cold")]
@@ -30,7 +30,7 @@ class OfHashes(Opening):
     """Opens an index whose encoder needs no model; a string with "deadly" ends the process, one with "bad" fails."""
 
     def __call__(self):
-        work = annotating.Work(Normalizer(Index.open(self.index), encoder=HashEncoder()))
+        work = Work(Normalizer(Index.open(self.index), encoder=HashEncoder()))
 
         def answer(kind, questions):
             if any("deadly" in question.string for question in questions):
@@ -55,26 +55,26 @@ def worker(opening):
 
 
 def test_it_answers_as_the_server_itself_does(worker, index_path):
-    own = annotating.Work(Normalizer(Index.open(index_path), encoder=HashEncoder()))
-    assert worker(Asked(3, True), QUESTIONS) == own(Asked(3, True), QUESTIONS)
-    assert [vector.tolist() for vector in worker(Encoded(), QUESTIONS)] == [
-        vector.tolist() for vector in own(Encoded(), QUESTIONS)
+    own = Work(Normalizer(Index.open(index_path), encoder=HashEncoder()))
+    assert worker(NormalizeKind(3, True), QUESTIONS) == own(NormalizeKind(3, True), QUESTIONS)
+    assert [vector.tolist() for vector in worker(EncodeKind(), QUESTIONS)] == [
+        vector.tolist() for vector in own(EncodeKind(), QUESTIONS)
     ]
 
 
 def test_what_it_cannot_answer_is_an_error_and_no_end(worker):
     with pytest.raises(RuntimeError, match="the log says why"):
-        worker(Asked(1, False), [Question("bad")])
-    assert len(worker(Asked(1, False), QUESTIONS)) == 3
+        worker(NormalizeKind(1, False), [Question("bad")])
+    assert len(worker(NormalizeKind(1, False), QUESTIONS)) == 3
 
 
 def test_one_that_is_killed_is_replaced_and_asked_again(worker):
-    first = worker(Asked(1, False), QUESTIONS)
+    first = worker(NormalizeKind(1, False), QUESTIONS)
     worker._process.kill()
-    assert worker(Asked(1, False), QUESTIONS) == first
+    assert worker(NormalizeKind(1, False), QUESTIONS) == first
     with pytest.raises(RuntimeError, match="2 workers ended"):
-        worker(Asked(1, False), [Question("deadly")])
-    assert worker(Asked(1, False), QUESTIONS) == first
+        worker(NormalizeKind(1, False), [Question("deadly")])
+    assert worker(NormalizeKind(1, False), QUESTIONS) == first
 
 
 def test_another_index_in_its_place_is_not_answered_from(opening, index_path, tmp_path):
@@ -88,9 +88,9 @@ def test_one_that_finds_another_index_is_a_failure_that_says_so(opening, index_p
     worker = Worker(moved)
     try:
         with pytest.raises(AlphitaError, match="no such index"):
-            worker(Asked(1, False), QUESTIONS)
+            worker(NormalizeKind(1, False), QUESTIONS)
         shutil.copytree(index_path, moved.index)
-        assert len(worker(Asked(1, False), QUESTIONS)) == 3
+        assert len(worker(NormalizeKind(1, False), QUESTIONS)) == 3
     finally:
         worker.close()
 
@@ -100,7 +100,7 @@ def test_it_reopens_its_log(worker, tmp_path):
     try:
         with open(log, "a") as file:
             os.dup2(file.fileno(), 2)
-        worker(Asked(1, False), QUESTIONS)
+        worker(NormalizeKind(1, False), QUESTIONS)
     finally:
         os.dup2(before, 2)
         os.close(before)
@@ -111,7 +111,7 @@ def test_it_reopens_its_log(worker, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     with pytest.raises(RuntimeError):
-        worker(Asked(1, False), [Question("bad")])
+        worker(NormalizeKind(1, False), [Question("bad")])
     assert "ValueError" in log.read_text()
 
 

@@ -1,39 +1,36 @@
-"""Texts -> mentions with their concepts and their context."""
+"""Texts -> mentions with their concepts and their context; the one rule for spans that overlap."""
 
 from __future__ import annotations
 
 import copy
+import csv
+import importlib.resources
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from alphita.annotation.answers import Answers, Span
+import numpy as np
+
 from alphita.annotation.context import Rules, load_rules, modifiers_of
-from alphita.annotation.finding import Finder, Hit, is_code
-from alphita.annotation.line_ends import lines_of
-from alphita.annotation.names import Names
-from alphita.annotation.overlaps import Candidate, settle
-from alphita.annotation.spans import Annotated, Annotation, Document, Place
+from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
+from alphita.annotation.spans import Annotated, Annotation, Document, Place, lines_of
 from alphita.annotation.tokens import Sentence, sentences_of
-from alphita.annotation.windows import Windows, is_short_form
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
+from alphita.index.store import Index
+from alphita.mappings.record import Decision
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.terminology.text import clean_many
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is found, and what is kept of it.
+    """What is found and kept; `precision` and the three `*_confidence` are least confidences, 0 to 1.
 
-    Attributes:
-        precision: keep mentions of at least this confidence, 0 to 1: as far as the confidence holds for such texts, at
-            least this share of what is kept is right; None: the two thresholds below.
-        name_confidence: the least confidence of what is a name, but for order and inflection.
-        alike_confidence: of what would be a name if a word stood for another, or has no more in common with one than
-            roots, if the normalizer answers the same concept.
-        context_rules: a file of rules in place of those that come with Alphita; None: these.
+    `name`: a name but for order and inflection; `alike`: with an equivalent word, or of its roots; `phrase`: others.
     """
 
     exact: bool = False
@@ -44,7 +41,6 @@ class Settings:
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name in ("precision", "name_confidence", "alike_confidence", "phrase_confidence"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= 1.0:
@@ -53,7 +49,7 @@ class Settings:
             raise UsageError("exact mentions have no confidence to choose by; leave out either exact or precision")
 
 
-class _Asked(NamedTuple):
+class _SpannedSentence(NamedTuple):
     """A sentence and the spans that are asked for it."""
 
     sentence: Sentence
@@ -93,7 +89,7 @@ class Annotator:
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
         texts = [lines_of(document.text) for document in documents]
-        asked = [self._asked(lines.text) for lines in texts]
+        asked = [self._spanned_sentences(lines.text) for lines in texts]
         spans = [span for sentences in asked for sentence in sentences for span in sentence.spans]
         answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
         annotated = []
@@ -123,7 +119,7 @@ class Annotator:
             annotated.append(Annotated(document, tuple(annotations)))
         return annotated
 
-    def _asked(self, text: str) -> list[_Asked]:
+    def _spanned_sentences(self, text: str) -> list[_SpannedSentence]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
@@ -146,7 +142,7 @@ class Annotator:
                         continue
                     names = frozenset(hit.row for hit in within)
                     spans[(window.place,)] = Span((window.place,), asked, None, names)
-            asked_of.append(_Asked(sentence, list(spans.values())))
+            asked_of.append(_SpannedSentence(sentence, list(spans.values())))
         return asked_of
 
     def _is_kept(self, candidate: Candidate) -> bool:
@@ -168,3 +164,239 @@ def _start(hit: Hit) -> int:
 
 def _is_within(pieces: Sequence[Place], place: Place) -> bool:
     return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end
+
+
+# Answers kept for strings that come again.
+MAX_KEPT = 200_000
+LEFT_OUT = "left_out.tsv"
+# Strings that the normalizer is asked together: more take memory and are no quicker.
+ASKED_AT_ONCE = 1_024
+
+
+class Span(NamedTuple):
+    """What is asked of a place; `hit` None: a phrase, in which the names `within` (rows of the index) stand."""
+
+    pieces: tuple[Place, ...]
+    asked: str
+    hit: Hit | None
+    within: frozenset[int] = frozenset()
+
+
+class Answers:
+    """Answers spans with one normalizer; what was answered is remembered."""
+
+    def __init__(self, normalizer: Normalizer, names: Names, windows: Windows) -> None:
+        self.normalizer, self._names, self._windows = normalizer, names, windows
+        self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
+        # Both are replaced when the first is full.
+        self._known: dict[str, Result] = {}
+        self._nearest: dict[str, int | None] = {}
+        # By the row of the string.
+        self._named: dict[int, Candidate | None] = {}
+        self._concepts_of: dict[int, frozenset[str]] = {}
+
+    def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
+        """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
+        if len(self._known) > MAX_KEPT:
+            self._known, self._nearest = {}, {}
+        known, nearest = self._known, self._nearest
+        phrases = [span.asked for span in spans if span.hit is None and span.asked not in nearest]
+        new = list(dict.fromkeys(phrases))
+        nearest.update(zip(new, self._windows.nearest(new), strict=True))
+        asked = list(dict.fromkeys(span.asked for span in spans if span.asked not in known and self._is_asked(span)))
+        for start in range(0, len(asked), ASKED_AT_ONCE):
+            some = asked[start : start + ASKED_AT_ONCE]
+            known.update(zip(some, self.normalizer.normalize(some), strict=True))
+        return [self._candidate(span, known[span.asked]) if self._is_asked(span) else None for span in spans]
+
+    def _is_asked(self, span: Span) -> bool:
+        """Tell whether a span is a name, or a phrase with letters of one that does not stand in it by itself."""
+        if span.hit is not None:
+            return True
+        near = self._nearest[span.asked]
+        return near is not None and near not in span.within
+
+    def _candidate(self, span: Span, result: Result) -> Candidate | None:
+        if result.concept_id is None or result.concept_id in self._left_out:
+            return None
+        by_abbreviation = result.method == ABBREVIATION
+        if by_abbreviation and span.asked.islower() and " " not in span.asked:
+            # "ie" and "ms" in small letters are words.
+            return None
+        if span.hit is None and self._is_strange(str(result.matched_term)):
+            return None
+        is_name = span.hit is not None and span.hit.level < Level.ROOTS
+        is_alike = (
+            span.hit is not None
+            and (span.hit.level == Level.ALIKE or " " in span.asked)
+            and result.concept_id in self._concepts(span.hit.row)
+        )
+        return Candidate(
+            span.pieces,
+            span.asked,
+            result.concept_id,
+            str(result.concept_name),
+            str(result.matched_term),
+            result.confidence,
+            result.decision,
+            ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
+            is_name,
+            is_alike,
+            result.decision == "accept" or (span.hit is not None and span.hit.level == Level.SAME),
+        )
+
+    def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
+        """Return the concept that each span is a name of, by the index alone, without confidence; others are None."""
+        found: list[Candidate | None] = []
+        for span in spans:
+            hit = span.hit
+            if hit is None or hit.level == Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
+                found.append(None)
+                continue
+            if hit.row not in self._named:
+                self._named[hit.row] = self._name(span, hit.row)
+            named = self._named[hit.row]
+            if named is not None:
+                named = named._replace(pieces=span.pieces, asked=span.asked)
+                if hit.level == Level.ROOTS:
+                    named = named._replace(decision="review", method=NEAREST)
+            found.append(named)
+        return found
+
+    def _name(self, span: Span, string: int) -> Candidate | None:
+        """Return what the string of a row names, in the place of a span."""
+        index = self.normalizer.index
+        segment = index.segment
+        terms = list(range(int(segment.offsets[string]), int(segment.offsets[string + 1])))
+        if self.normalizer.filters is not None:
+            terms = [term for term in terms if self._allowed[int(segment.term_concept[term])]]
+        if not terms:
+            return None
+        term = terms[0]
+        row = int(segment.term_concept[term])
+        concept = index.concept(row)
+        if concept.id in self._left_out:
+            return None
+        is_alone = len({int(segment.term_concept[other]) for other in terms}) == 1 and not segment.borrowed[term]
+        decision: Decision = "accept" if is_alone else "review"
+        written = segment.terms.column("string")[term].as_py()
+        return Candidate(
+            span.pieces, span.asked, concept.id, concept.name, written, None, decision, EXACT, True, True, is_alone
+        )
+
+    def _is_strange(self, matched: str) -> bool:
+        """Tell whether an answer rests on a name that is not looked for."""
+        row = int(self.normalizer.index.rows(clean_many([matched], self.normalizer.index.rules))[0])
+        return row in self._names.strange
+
+    def _concepts(self, string: int) -> frozenset[str]:
+        """Return the concepts that the string of a row names."""
+        if string not in self._concepts_of:
+            segment = self.normalizer.index.segment
+            rows = segment.term_concept[int(segment.offsets[string]) : int(segment.offsets[string + 1])].tolist()
+            self._concepts_of[string] = frozenset(self.normalizer.index.concept(row).id for row in rows)
+        return self._concepts_of[string]
+
+    @property
+    def _allowed(self) -> np.ndarray:
+        filters = self.normalizer.filters
+        assert filters is not None
+        return filters.concepts(self.normalizer.index.segment)
+
+
+def left_out(index: Index) -> frozenset[str]:
+    """Return the concepts that name no finding by themselves ("left", "severe"): those of `left_out.tsv`."""
+    table = importlib.resources.files(__package__).joinpath(LEFT_OUT).read_text(encoding="utf-8")
+    found: set[str] = set()
+    for record in csv.DictReader(table.splitlines(), delimiter="\t"):
+        row = int(index.concept_rows([record["concept"]])[0])
+        if row >= 0:
+            below = index.segment.descendants(row).tolist() if record["below"] == "yes" else []
+            for one in [row, *below]:
+                concept = index.concept(one)
+                if record["words"] == "any" or " " not in concept.name:
+                    found.add(concept.id)
+    return frozenset(found)
+
+
+class Candidate(NamedTuple):
+    """A span that may stand; `is_name`: it is a name but for order and inflection, `is_alike`: equivalent to one."""
+
+    pieces: tuple[Place, ...]
+    asked: str
+    concept_id: str
+    concept_name: str
+    matched_term: str
+    confidence: float | None
+    decision: Decision | None
+    method: str
+    is_name: bool
+    is_alike: bool
+    is_certain: bool
+
+    @property
+    def start(self) -> int:
+        return self.pieces[0].start
+
+    @property
+    def end(self) -> int:
+        return self.pieces[-1].end
+
+    @property
+    def length(self) -> int:
+        return sum(end - start for start, end in self.pieces)
+
+
+def settle(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of one sentence that stand, by their place."""
+    return [one for some in _touching(candidates) for one in _settled(some)]
+
+
+def _touching(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Yield the candidates in groups, from left to right: what overlaps is in one group."""
+    group: list[Candidate] = []
+    end = 0
+    for one in sorted(candidates, key=lambda one: one.start):
+        if group and one.start >= end:
+            yield group
+            group = []
+        end = max(end, one.end) if group else one.end
+        group.append(one)
+    if group:
+        yield group
+
+
+def _settled(candidates: Sequence[Candidate]) -> list[Candidate]:
+    ordered = sorted(candidates, key=_rank)
+    standing: list[Candidate] = []
+    for one in ordered:
+        if any(_excludes(other, one) for other in standing) or any(_is_said_by_part(one, other) for other in ordered):
+            continue
+        standing.append(one)
+    return sorted(standing, key=lambda one: (one.start, one.end, one.concept_id))
+
+
+def _rank(one: Candidate) -> tuple[bool, int, float, int, str]:
+    confidence = one.confidence if one.confidence is not None else 1.0
+    return not one.is_certain, -one.length if one.is_certain else 0, -confidence, one.start, one.concept_id
+
+
+def _excludes(standing: Candidate, one: Candidate) -> bool:
+    if len(standing.pieces) > 1 or len(one.pieces) > 1:
+        # Parts that share a head share its place.
+        return _within(one.pieces, standing.pieces)
+    return one.start < standing.end and standing.start < one.end
+
+
+def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:
+    return all(any(start >= other.start and end <= other.end for other in outer) for start, end in inner)
+
+
+def _is_said_by_part(one: Candidate, other: Candidate) -> bool:
+    return (
+        not one.is_name
+        and other.concept_id == one.concept_id
+        and other.length < one.length
+        and _within(other.pieces, one.pieces)
+        and (other.is_certain or not one.is_certain)
+    )

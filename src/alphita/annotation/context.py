@@ -1,14 +1,9 @@
 """What a text says of its mentions: that they are negated, possible, of the family, historical or hypothetical.
 
 Source: H. Harkema, J. N. Dowling, T. Thornblade, W. W. Chapman: ConText: an algorithm for determining negation,
-experiencer, and temporal status from clinical reports. J Biomed Inform 42 (2009). The method is theirs: cues with a
-direction and a reach, phrases that end a reach, and phrases that look like a cue and are none. The rules are our own.
-
-The rules are those of `normalizer.cues`. At each place the longest phrase counts, and what it covers counts for nothing
-else.
-
-A cue that is part of the mention itself ("absence of the thumb") says nothing of it. The rules of all languages hold
-for every text; a phrase that several have ("possible") is read as the text's own language has it.
+experiencer, and temporal status from clinical reports. J Biomed Inform 42 (2009): cues with a direction and a reach,
+phrases that end a reach, and phrases that only look like a cue. The rules, `mention.cues`, are our own: at each place
+the longest phrase counts, a cue within the mention says nothing of it, and the rules of all languages apply.
 """
 
 from __future__ import annotations
@@ -213,30 +208,25 @@ def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
 
 
 _WORDS = {
-    (
-        "laterality",
-        "left",
-    ): "left left-sided lt sinistra sinistro links linke linker linkes linken gauche izquierda izquierdo",
-    (
-        "laterality",
-        "right",
-    ): "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha derecho",
-    (
-        "laterality",
-        "bilateral",
-    ): "bilateral bilaterally both bilaterale bilaterali beidseits beidseitig beidseitige bilaterales",
-    ("laterality", "unilateral"): "unilateral unilaterally monolaterale einseitig einseitige unilaterale",
-    ("severity", "mild"): "mild slight minor lieve lievi leicht leichte leichter leichtes leger legere leve leves",
-    (
-        "severity",
-        "moderate",
-    ): "moderate moderately moderata moderato massig massige mäßig moderee modere moderada moderado",
-    (
-        "severity",
-        "severe",
-    ): "severe severely marked profound grave gravi schwer schwere schwerer schweres severa severo severes",
+    "laterality": {
+        "left": "left left-sided lt sinistra sinistro links linke linker linkes linken gauche izquierda izquierdo",
+        "right": (
+            "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha derecho"
+        ),
+        "bilateral": "bilateral bilaterally both bilaterale bilaterali beidseits beidseitig beidseitige bilaterales",
+        "unilateral": "unilateral unilaterally monolaterale einseitig einseitige unilaterale",
+    },
+    "severity": {
+        "mild": "mild slight minor lieve lievi leicht leichte leichter leichtes leger legere leve leves",
+        "moderate": "moderate moderately moderata moderato massig massige mäßig moderee modere moderada moderado",
+        "severe": (
+            "severe severely marked profound grave gravi schwer schwere schwerer schweres severa severo severes"
+        ),
+    },
 }
-_VALUES = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+_VALUES = {
+    word: (kind, value) for kind, values in _WORDS.items() for value, words in values.items() for word in words.split()
+}
 SEVERITY = "severity"
 # Words before the mention, and behind it, that are looked at.
 BEFORE, BEHIND = 3, 4

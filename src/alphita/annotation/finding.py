@@ -1,18 +1,34 @@
-"""Names of an index in a text, in any order of words and inflection.
-
-A window of words is looked up by its key: the sorted roots of its words, without those that say nothing ("of", "the").
-"""
+"""Names of an index in a text, in any order of words and inflection: a window is looked up by its sorted roots."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from alphita.annotation.names import MAX_WORDS, Level, Names
+import numpy as np
+import pyarrow.compute as pc
+
 from alphita.annotation.spans import Place
-from alphita.annotation.tokens import CONJUNCTIONS, INSIDE, OUTSIDE, Sentence, Token, root
+from alphita.annotation.tokens import (
+    COMMON,
+    CONJUNCTIONS,
+    INSIDE,
+    OUTSIDE,
+    QUALIFIERS,
+    Sentence,
+    Token,
+    forms,
+    root,
+    singular,
+)
+from alphita.index.store import Index
+from alphita.mention.words import whole_words
+from alphita.terminology.text import clean_many
 
 # Words of a window, with those that say nothing.
 MAX_TOKENS = 12
@@ -24,12 +40,7 @@ _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9]
 
 
 class Hit(NamedTuple):
-    """A window that is a name.
-
-    Attributes:
-        pieces: its parts in the text; one unless it shares a head.
-        asked: the words as one string, for the normalizer.
-    """
+    """A window that is a name: its parts in the text (one unless it shares a head) and the string to normalize."""
 
     pieces: tuple[Place, ...]
     asked: str
@@ -190,3 +201,308 @@ def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     while last > first and tokens[last - 1].form in INSIDE:
         last -= 1
     return tokens[first:last]
+
+
+MAX_WINDOW_WORDS = 7
+# Cosine of character n-grams of the nearest name, 0 to 1, at least.
+LETTERS = 0.6
+# Share of a window's words whose roots stand in names, at least.
+KNOWN = 0.6
+_BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
+UNKNOWN = -1
+_CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
+LONGEST_SHORT_FORM = 8
+
+
+class Window(NamedTuple):
+    """A phrase: its place, its words as one string, and whether "and" or "or" is among them."""
+
+    place: Place
+    asked: str
+    is_joined: bool
+
+
+class Windows:
+    """Finds the windows of texts that an index may have an answer for."""
+
+    def __init__(self, index: Index, knows: Callable[[str], bool]) -> None:
+        self.index, self.knows = index, knows
+        self._common = frozenset(whole_words(index.model_path)[0])
+
+    def of(self, text: str, sentence: Sentence) -> list[Window]:
+        """Return the windows of a sentence that pass the screen of words."""
+        found = []
+        for phrase in _phrases(sentence.tokens):
+            if any(_BAND.fullmatch(token.form) for token in phrase):
+                # "Chromosome 2q35" is a place, whatever syndrome has its name.
+                continue
+            known = [self.knows(token.form) for token in phrase]
+            for first, last in _bounds(phrase):
+                words = phrase[first : last + 1]
+                said = sum(known[first : last + 1])
+                place = Place(words[0].start, words[-1].end)
+                if first == last and words[0].form in self._common:
+                    # A common word that is no name means something else.
+                    continue
+                is_joined = any(token.form in CONJUNCTIONS for token in words)
+                if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
+                    found.append(Window(place, text[place.start : place.end], is_joined))
+        return found
+
+    def nearest(self, asked: Sequence[str]) -> list[int | None]:
+        """Return the row of the name that each string is nearest to by its letters."""
+        ngrams = self.index.ngrams
+        if ngrams is None or not asked:
+            return [UNKNOWN] * len(asked)
+        similarity, rows = ngrams.search(ngrams.vectorize(clean_many(asked, self.index.rules)), 1)
+        return [
+            UNKNOWN if is_short_form(string) else row if near >= LETTERS else None
+            for near, row, string in zip(similarity[:, 0].tolist(), rows[:, 0].tolist(), asked, strict=True)
+        ]
+
+
+def is_short_form(string: str) -> bool:
+    """Tell whether a string is one word of capitals, as "CHF" or "RBCs"."""
+    return len(string) <= LONGEST_SHORT_FORM and _CAPITALS.fullmatch(string) is not None
+
+
+def _phrases(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Yield the runs of words that no break, comma or word of `OUTSIDE` cuts."""
+    phrase: list[Token] = []
+    for token in tokens:
+        is_outside = token.form in OUTSIDE
+        if phrase and (token.joins or is_outside):
+            yield phrase
+            phrase = []
+        if not is_outside:
+            phrase.append(token)
+    if phrase:
+        yield phrase
+
+
+def _bounds(phrase: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Yield first and last word of each window of a phrase."""
+    for first, token in enumerate(phrase):
+        if token.form in INSIDE or not root(token.form):
+            continue
+        for last in range(first, min(first + MAX_WINDOW_WORDS, len(phrase))):
+            form = phrase[last].form
+            is_one_sign = first == last and (len(form) < 2 or form.isdecimal())
+            if form not in INSIDE and not is_one_sign:
+                yield first, last
+
+
+# Concepts whose names must say so, at least.
+MIN_CONCEPTS = 3
+# Share of the concepts that name the rarer root in which the other takes its place, at least.
+MIN_SHARE = 0.04
+# Equivalents of one root, the likeliest first, and names of one concept that are compared, at most.
+MAX_EQUIVALENTS, MAX_NAMES = 12, 40
+
+
+def learn(concepts: Iterable[Sequence[tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Return for each root those that may take its place, the likeliest first."""
+    swapped: Counter[tuple[str, str]] = Counter()
+    holding: Counter[str] = Counter()
+    for names in concepts:
+        distinct = list(dict.fromkeys(names))[:MAX_NAMES]
+        holding.update({root for name in distinct for root in name})
+        swapped.update(_swapped(distinct))
+    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for (left, right), number in swapped.items():
+        share = number / min(holding[left], holding[right])
+        if number >= MIN_CONCEPTS and share >= MIN_SHARE:
+            found[left].append((-share, right))
+            found[right].append((-share, left))
+    return {root: tuple(other for _, other in sorted(some)[:MAX_EQUIVALENTS]) for root, some in found.items()}
+
+
+def _swapped(names: Sequence[tuple[str, ...]]) -> set[tuple[str, str]]:
+    """Return the pairs of roots in which two names of one concept differ, both of several roots."""
+    by_rest: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for name in names:
+        if len(name) > 1:
+            for place, root in enumerate(name):
+                by_rest[name[:place] + name[place + 1 :]].add(root)
+    found: set[tuple[str, str]] = set()
+    for roots in by_rest.values():
+        if len(roots) > 1:
+            ordered = sorted(roots)
+            found.update((left, right) for place, left in enumerate(ordered) for right in ordered[place + 1 :])
+    return found
+
+
+MAX_WORDS = 8
+STRINGS_AT_ONCE = 65_536
+LONGEST_ACRONYM = 5
+SHORTEST_NAME = 3
+# Roots of a window in which one may be put for another, at most.
+MAX_SWAPPED = 5
+# Letters of a word that is left of a name without its qualifier, at least.
+SHORTEST_LEFT = 8
+# Share of the concepts whose own names hold a word that must be the concept's which borrows it as a name.
+MIN_OWN = 0.5
+CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
+
+
+class Level(IntEnum):
+    """How a window equals a name: the closest first."""
+
+    SAME = 0
+    INFLECTED = 1
+    ROOTS = 2
+    ALIKE = 3
+
+
+class Names:
+    """The names of an index."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.roots: set[str] = set()
+        self._rows: dict[str, int | tuple[int, ...]] = {}
+        self._shouted = _acronyms(index)
+        keys: list[str | None] = []
+        strings = index.strings.array
+        for start in range(0, len(strings), STRINGS_AT_ONCE):
+            for row, string in enumerate(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), start):
+                keys.append(self._key(row, string))
+        own = self._own_names(keys)
+        self._equivalents = learn(own.values())
+        # Strings of the index that are no names here.
+        self.strange = self._strange(keys, own)
+        for row, key in enumerate(keys):
+            if key is not None and row not in self.strange:
+                self.roots.update(key.split(" "))
+                before = self._rows.get(key)
+                self._rows[key] = row if before is None else (*_several(before), row)
+        self._shortened = self._without_qualifiers(keys)
+
+    def _key(self, row: int, string: str) -> str | None:
+        """Return the sorted roots of a name; None: it is not looked for."""
+        roots = [found for form in forms(string) if (found := root(form))]
+        if not roots or len(roots) > MAX_WORDS or len(string) < SHORTEST_NAME - (row in self._shouted):
+            return None
+        if len(roots) == 1 and (string in COMMON or not any(map(str.isalpha, string))):
+            return None
+        return " ".join(sorted(roots))
+
+    def _own_names(self, keys: Sequence[str | None]) -> dict[int, list[tuple[str, ...]]]:
+        """Return the exact names of each concept that are the terminology's own, as sorted roots."""
+        segment = self.index.segment
+        found: dict[int, list[tuple[str, ...]]] = defaultdict(list)
+        string_of = np.repeat(np.arange(len(keys)), np.diff(segment.offsets))
+        own = np.flatnonzero(segment.standing <= 1)
+        concepts = segment.term_concept[own].tolist()
+        for string, concept in zip(string_of[own].tolist(), concepts, strict=True):
+            key = keys[string]
+            if key is not None:
+                found[concept].append(tuple(map(sys.intern, key.split(" "))))
+        return found
+
+    def _strange(self, keys: Sequence[str | None], own: dict[int, list[tuple[str, ...]]]) -> set[int]:
+        """Return the borrowed names of one word that are not looked for."""
+        segment = self.index.segment
+        holding: dict[str, set[int]] = defaultdict(set)
+        for concept, names in own.items():
+            for name in names:
+                for part in name:
+                    holding[part].add(concept)
+        found = set()
+        for row, key in enumerate(keys):
+            terms = slice(int(segment.offsets[row]), int(segment.offsets[row + 1]))
+            if key is None or " " in key or not segment.borrowed[terms].all():
+                continue
+            if row in self._shouted:
+                found.add(row)
+            elif key in holding:
+                share = len(holding[key] & set(segment.term_concept[terms].tolist())) / len(holding[key])
+                if share < MIN_OWN:
+                    found.add(row)
+        return found
+
+    def _without_qualifiers(self, keys: Sequence[str | None]) -> dict[str, int]:
+        """Return the rows of own names by what is left of them without a qualifier, where that is no other name."""
+        segment = self.index.segment
+        found: dict[str, set[int]] = defaultdict(set)
+        rows: dict[str, int] = {}
+        for row, key in enumerate(keys):
+            if key is None or " " not in key or segment.standing[segment.offsets[row]] > 1:
+                continue
+            roots = key.split(" ")
+            for place, part in enumerate(roots):
+                left = " ".join(roots[:place] + roots[place + 1 :])
+                if part in _QUALIFIERS and len(left) >= SHORTEST_LEFT and left not in self._rows:
+                    found[left].add(int(segment.term_concept[segment.offsets[row]]))
+                    rows.setdefault(left, row)
+        return {left: rows[left] for left, concepts in found.items() if len(concepts) == 1}
+
+    def knows(self, form: str) -> bool:
+        """Tell whether a word's root stands in some name."""
+        return root(form) in self.roots
+
+    def rows(self, roots: Sequence[str]) -> tuple[int, ...]:
+        """Return the names that have these roots."""
+        found = self._rows.get(roots[0] if len(roots) == 1 else " ".join(sorted(roots)))
+        return () if found is None else _several(found)
+
+    def alike(self, roots: Sequence[str]) -> int | None:
+        """Return the name that has all roots but one, and for it an equivalent; or these and a qualifier."""
+        if len(roots) > MAX_SWAPPED:
+            return None
+        ordered = sorted(roots)
+        left = self._shortened.get(" ".join(ordered))
+        if left is not None or len(roots) == 1:
+            return left
+        for place, one in enumerate(ordered):
+            for other in self._equivalents.get(one, ()):
+                rows = self._rows.get(" ".join(sorted((*ordered[:place], other, *ordered[place + 1 :]))))
+                if rows is not None:
+                    return _several(rows)[0]
+        return None
+
+    def closest(
+        self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
+    ) -> tuple[int, Level] | None:
+        """Return the one of some names that is closest to a window, and how close; None: none of them may be meant."""
+        best: tuple[Level, int] | None = None
+        bag: list[str] | None = None
+        for row in rows:
+            if row in self._shouted and not CAPITALS.fullmatch(mention):
+                continue
+            own = forms(self.index.strings[row])
+            if own == list(spoken):
+                level = Level.SAME
+            elif not is_joined:
+                # Across a comma or a bracket only the name as it is written.
+                continue
+            else:
+                bag = sorted(filter(None, map(singular, spoken))) if bag is None else bag
+                level = Level.INFLECTED if sorted(filter(None, map(singular, own))) == bag else Level.ROOTS
+            if best is None or (level, row) < best:
+                best = (level, row)
+        return None if best is None else (best[1], best[0])
+
+    def is_in_order(self, row: int, spoken: Sequence[str]) -> bool:
+        """Tell whether a name has these words in their order, but for their number."""
+        return list(map(singular, forms(self.index.strings[row]))) == list(map(singular, spoken))
+
+
+_QUALIFIERS = frozenset(map(root, QUALIFIERS))
+
+
+def _several(rows: int | tuple[int, ...]) -> tuple[int, ...]:
+    return rows if isinstance(rows, tuple) else (rows,)
+
+
+def _acronyms(index: Index) -> frozenset[int]:
+    """Return the short strings of an index that its terms write in capitals only; in a text they must be so too."""
+    segment = index.segment
+    lengths = pc.utf8_length(index.strings.array).to_numpy()
+    found = []
+    written = segment.terms.column("string")
+    for row in np.flatnonzero(lengths <= LONGEST_ACRONYM).tolist():
+        terms = written.slice(int(segment.offsets[row]), int(segment.offsets[row + 1] - segment.offsets[row]))
+        if all(CAPITALS.fullmatch(term.strip()) and not term.isdecimal() for term in terms.to_pylist()):
+            found.append(row)
+    return frozenset(found)

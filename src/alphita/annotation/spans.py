@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from alphita.mappings.record import Decision
@@ -19,20 +21,12 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its characters."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text to annotate.
-
-    Attributes:
-        id: its name: the file's, the row's, or what the id field holds.
-        text: as it was given; all places count its characters.
-        source: the file that it is from.
-        line: the line that it begins at in that file.
-    """
+    """One text: its id, the text as given, the file that it is from and the line where it begins."""
 
     id: str
     text: str
@@ -42,14 +36,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says of a mention, and by which words.
-
-    Attributes:
-        category: one of `CATEGORIES`.
-        start: first character of the cue.
-        end: the character behind its last.
-        cue: these words.
-    """
+    """What the text says of a mention: the category, and the words that say so, text[start:end]."""
 
     category: Category
     start: int
@@ -102,7 +89,7 @@ class Annotation:
     @property
     def said(self) -> tuple[str, ...]:
         """The categories of its context, in the order of `CATEGORIES`; `AFFIRMED` alone where there is none."""
-        found = {one.category for one in self.context}
+        found = {context.category for context in self.context}
         return tuple(one for one in CATEGORIES if one in found) or (AFFIRMED,)
 
 
@@ -112,3 +99,46 @@ class Annotated:
 
     document: Document
     annotations: tuple[Annotation, ...] = field(default=())
+
+
+_OTHER = re.compile("[\r\x85\u2028\u2029]")
+_LINE_END = re.compile("\r{0,2}\n|[\r\x85\u2028\u2029]")
+
+
+class Lines(NamedTuple):
+    """A text as given and with line feeds; `longer`: places in `text` of line ends that are longer in `given`."""
+
+    given: str
+    text: str
+    longer: list[int]
+
+    def given_place(self, start: int, end: int) -> Place:
+        """Return where a part of `text` stands in `given`."""
+        return Place(start + bisect_left(self.longer, start), end + bisect_left(self.longer, end))
+
+    def given_annotation(self, found: Annotation) -> Annotation:
+        """Return an annotation of `text` as one of `given`."""
+        if self.text is self.given:
+            return found
+        start, end = self.given_place(found.start, found.end)
+        context = [(one, self.given_place(one.start, one.end)) for one in found.context]
+        modifiers = [(modifier, self.given_place(modifier.start, modifier.end)) for modifier in found.modifiers]
+        return replace(
+            found,
+            start=start,
+            end=end,
+            mention=self.given[start:end],
+            pieces=tuple(self.given_place(*piece) for piece in found.pieces),
+            context=tuple(replace(one, **place._asdict(), cue=self.given[slice(*place)]) for one, place in context),
+            modifiers=tuple(replace(one, **place._asdict()) for one, place in modifiers),
+        )
+
+
+def lines_of(given: str) -> Lines:
+    """Return a text with line feeds."""
+    if not _OTHER.search(given):
+        return Lines(given, given, [])
+    longer: list[int] = []
+    for end in _LINE_END.finditer(given):
+        longer += [end.start() - len(longer)] * (len(end[0]) - 1)
+    return Lines(given, _LINE_END.sub("\n", given), longer)

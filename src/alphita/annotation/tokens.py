@@ -1,9 +1,4 @@
-"""A text, of which each line ends in a line feed (`line_ends`), as sentences of words, each with its place in it.
-
-A word is a run of letters, digits and marks. Its form is what `clean` makes of it, so that text and index are compared
-alike; a word that cleaning makes several of ("10⁹" -> "10^9") gives as many tokens at one place. Nothing of the text is
-changed, so that text[start:end] is the mention for any Unicode.
-"""
+"""Sentences of words, each with its place in the text: a word that cleaning makes several of gives several tokens."""
 
 from __future__ import annotations
 
@@ -37,11 +32,7 @@ MAX_TOKENS = 400
 
 
 class Token(NamedTuple):
-    """A word.
-
-    Attributes:
-        joins: how it stands to the token before: "" (spaces or a hyphen), "," (comma, bracket, slash) or "|" (a break).
-    """
+    """A word; `joins` to the one before: "" (space, hyphen), "," (comma, bracket, slash) or "|" (a break)."""
 
     start: int
     end: int

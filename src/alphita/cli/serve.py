@@ -19,7 +19,7 @@ from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
 from alphita.jobs.spec import ERROR, TO
 from alphita.options import HOW, Running, group, option
-from alphita.service.settings import WHO, Settings
+from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.service.checking import Parts
@@ -72,7 +72,7 @@ def serve(spec: ServeSpec) -> None:
         held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
         if not spec.check:
             keys.usable(settings.keys, held, clock.today())
-    if settings.is_loopback:
+    if is_loopback(settings.host):
         settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
     _run(replace(spec, settings=settings))
 
@@ -85,7 +85,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
     from alphita.review.store import ReviewStore
-    from alphita.service import app, demo, logs
+    from alphita.service import app, logs, review_files
     from alphita.service.checking import Parts, confidence
     from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
@@ -94,7 +94,7 @@ def _run(spec: ServeSpec) -> None:
     if spec.demo:
         if to or mappings or spec.terminology:
             raise UsageError("--demo brings its own terminology and store; leave those out")
-        to, mappings = demo.SOURCE, demo.STORE
+        to, mappings = review_files.DEMO_TO, review_files.DEMO_STORE
     elif to is None:
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
     if spec.check:
@@ -121,7 +121,7 @@ def _run(spec: ServeSpec) -> None:
         normalizer.encoder()  # a damaged model is told of now, not with the first request
         opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
         if spec.demo:
-            demo.fill(demo.STORE, normalizer)
+            review_files.fill_demo(review_files.DEMO_STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
         if opened is not None and opened.content_hash != normalizer.index.manifest["terminology_hash"]:
             progress.say(
@@ -168,7 +168,7 @@ def _listen(settings: Settings) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(limits.room()[1])
+        listening.listen(limits.connection_limits()[1])
     except OSError as error:
         if listening is not None:
             listening.close()
@@ -199,7 +199,7 @@ def _serve(
         access_log=False,
         server_header=False,
         lifespan="on",
-        backlog=limits.room()[1],
+        backlog=limits.connection_limits()[1],
         # What a client says of its own address is not believed; see `--proxy`.
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,

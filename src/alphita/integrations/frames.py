@@ -40,33 +40,27 @@ def normalize_column(
     """Add to a data frame the concepts that one of its columns names.
 
     Rows keep their order, and pandas rows their index. A missing mention is NIL, as an empty one is: `rank` is 1,
-    `method` "nil", and all else null. Equal rows are looked up once.
-
-    With `top_k` above 1 a row comes once for each of its candidates, one under another, `rank` counting them from 1; it
-    keeps its index label. A row that is NIL comes once.
-
-    Definitions of abbreviations that stand in other rows ("congestive heart failure (CHF)") are known only if the
-    normaliser was told of them before: `normalizer.prepare(texts)`.
+    `method` "nil", and all else null. Equal rows are looked up once. With `top_k` above 1 a row comes once for each
+    of its candidates, `rank` counting them from 1; a row that is NIL comes once. Abbreviations defined in other rows
+    are known only after `normalizer.prepare(texts)`.
 
     Args:
-        frame: n rows; a polars DataFrame or LazyFrame, or a pandas DataFrame. It is not changed.
+        frame: n rows; a polars DataFrame or LazyFrame (which is collected), or a pandas DataFrame. It is not changed.
         column: where the mentions are.
         normalizer: what answers.
         context: the column with the text that each mention stands in.
         language: the column with each mention's language (BCP-47).
         top_k: most candidates per row.
         explain: add the column `explanation`, too.
-        memory: what people settled before, which answers first: `Memory.read("reviews.sqlite")`. Columns for status,
-            mapping type, reviewer, time and comment are added, too.
+        memory: earlier decisions, which answer first: `Memory.read("reviews.sqlite")`; adds columns for status,
+            mapping type, reviewer, time and comment.
         prefix: put before the names of the columns added.
 
     Returns:
-        A frame of the same kind: its columns, and those of the answers. A LazyFrame is collected, for its mentions
-        must be known.
+        A frame of the same kind: its columns, and those of the answers.
 
     Raises:
-        UsageError: `frame` is something else; it has no such column, or two, or one that is not of strings; or it has a
-            column named as one of those added.
+        UsageError: another kind of frame, no such column, no column of strings, or a name that is taken already.
     """
     import polars as pl
 
@@ -75,17 +69,9 @@ def normalize_column(
         strings: Any = _pandas_strings
     else:
         if isinstance(frame, pl.LazyFrame):
-            return normalize_column(
-                frame.collect(),
-                column,
-                normalizer,
-                context=context,
-                language=language,
-                top_k=top_k,
-                explain=explain,
-                memory=memory,
-                prefix=prefix,
-            ).lazy()
+            options: Any = {"context": context, "language": language, "top_k": top_k, "explain": explain}
+            collected = frame.collect()
+            return normalize_column(collected, column, normalizer, **options, memory=memory, prefix=prefix).lazy()
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
@@ -121,21 +107,9 @@ def normalize_series(
     memory: Memory | None = None,
     prefix: str = "",
 ) -> Any:  # noqa: ANN401
-    """Return a series with the concepts that its strings name: a data frame, the series being its first column.
+    """Return a frame of a polars or pandas series (named "mention" if it has no name) and its concepts.
 
-    A series without a name is called "mention" there. All else is as in `normalize_column`.
-
-    Args:
-        series: n strings or nulls; of polars or pandas.
-        normalizer: what answers.
-        top_k: most candidates per row.
-        explain: add the column `explanation`, too.
-        memory: what people settled before, which answers first: `Memory.read("reviews.sqlite")`. Columns for status,
-            mapping type, reviewer, time and comment are added, too.
-        prefix: put before the names of the columns added.
-
-    Returns:
-        A frame of polars or of pandas, as the series is.
+    See `normalize_column` for the arguments.
 
     Raises:
         UsageError: `series` is something else, or not of strings, or named as one of the columns added.
@@ -157,15 +131,10 @@ def normalize_series(
 def normalize_iter(
     mentions: Iterable[str], normalizer: Normalizer, *, batch_size: int = 8_192, top_k: int = 1, explain: bool = False
 ) -> Iterator[Result]:
-    """Map mentions to their concepts as they come, from a file or a queue, say, that may have no end.
+    """Map mentions to their concepts as they come, from a file or a queue that may have no end.
 
     Args:
-        mentions: the strings; `batch_size` of them are read ahead.
-        normalizer: what answers.
-        batch_size: mentions answered together. Equal ones are looked up once in each batch. A greater one is faster, a
-            smaller one answers sooner and takes less memory.
-        top_k: candidates wanted for each.
-        explain: give each result its explanation.
+        batch_size: mentions read ahead and answered together; a greater number is faster, a smaller answers sooner.
 
     Returns:
         One result per mention, in order.

@@ -26,17 +26,12 @@ class EncoderModule(torch.nn.Module):
     save_in_root = True
 
     def __init__(self, encoder: TermEncoder) -> None:
-        """Wrap an encoder."""
         super().__init__()
         self.encoder = encoder
 
     @classmethod
     def load(cls, model_name_or_path: str, **_: Any) -> EncoderModule:  # noqa: ANN401 - of any loader
-        """Open a model folder or a model of the hub.
-
-        Raises:
-            InputError: no such model, or its files are damaged.
-        """
+        """Open a model folder or a model of the hub."""
         return cls(TermEncoder.load(model_name_or_path))
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -48,7 +43,6 @@ class EncoderModule(torch.nn.Module):
         return features | {"sentence_embedding": torch.from_numpy(self.encoder.encode(features["strings"]))}
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Return how many numbers a vector has."""
         return self.encoder.dim
 
     @property
@@ -57,5 +51,4 @@ class EncoderModule(torch.nn.Module):
         return self.encoder.max_length
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:  # noqa: ANN401 - of any saver
-        """Write the model folder."""
         self.encoder.save(Path(output_path))

@@ -52,11 +52,11 @@ VALUES = "alphita_values"
 
 @dataclass(frozen=True)
 class ComponentSettings:
-    """What a component is asked to do; its config in a pipeline.
+    """What a component does; its config in a pipeline.
 
     Attributes:
-        to: what to answer with, as for `alphita.load`: "hpo", a terminology's file, an index folder.
-        error: the allowed error, 0 to 1, at which answers are accepted unseen; None: the usual one, if calibrated.
+        to: what to answer with, as for `alphita.load`.
+        error: the allowed error, 0 to 1; None: the usual one, if calibrated.
         only_labels: look at spans with these labels alone; None: at all.
         spans_key: the group of `doc.spans`; None: `doc.ents`.
     """
@@ -97,12 +97,7 @@ def make(
     prefix: str,
     options: dict[str, Any],
 ) -> ConceptNormalizer:
-    """Make the component of a pipeline; for its config see `ComponentSettings`.
-
-    Raises:
-        UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-        InputError: there is nothing at this place.
-    """
+    """Make the component of a pipeline; for its config see `ComponentSettings`."""
     labels = None if only_labels is None else tuple(only_labels)
     return ConceptNormalizer(
         name, ComponentSettings(to, top_k, error, context, labels, spans_key, prefix, options, nlp.lang)
@@ -120,12 +115,6 @@ class ConceptNormalizer(Pipe):
     """The component. Its index is opened when the first span needs it, once in each process."""
 
     def __init__(self, name: str, settings: ComponentSettings) -> None:
-        """Check the settings, and make the attributes known to spaCy.
-
-        Raises:
-            UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-            InputError: there is nothing at this place.
-        """
         _check(settings)
         self.name, self.settings = name, settings
         # By a whole path, for the program may change its folder before the first span comes.
@@ -140,17 +129,11 @@ class ConceptNormalizer(Pipe):
         return ConceptNormalizer, (self.name, self.settings), state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the error handler."""
         self.__dict__.update(state)
 
     @property
     def normalizer(self) -> Normalizer:
-        """What answers; opened when it is first asked for.
-
-        Raises:
-            UsageError: this process was forked from one that had opened it.
-            InputError: the index is damaged.
-        """
+        """The normalizer; opened when first used, and refused in a process that was forked later."""
         if self._normalizer is None:
             options = dict(self.settings.options)
             if "filters" in options:
@@ -166,7 +149,6 @@ class ConceptNormalizer(Pipe):
         return self._normalizer
 
     def __call__(self, doc: Doc) -> Doc:
-        """Set the concepts of one doc's spans."""
         self._set([self._spans(doc)])
         return doc
 
@@ -257,7 +239,7 @@ def register(prefix: str = "") -> None:
 def _result(values: dict[str, Any]) -> Result | Annotation:
     if "context" in values:
         return annotation_of(values)
-    candidates = tuple(Candidate(**_with_tuples(one)) for one in values["candidates"])
+    candidates = tuple(Candidate(**_with_tuples(value)) for value in values["candidates"])
     return Result(**{**values, "candidates": candidates})
 
 

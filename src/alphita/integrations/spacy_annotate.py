@@ -37,13 +37,7 @@ LABEL = "CONCEPT"
 
 @dataclass(frozen=True)
 class FindingSettings:
-    """What is found, and where it is put; the component's config in a pipeline.
-
-    Attributes:
-        to: what to answer with, as for `alphita.load`.
-        spans_key: the group of `doc.spans`; None: `doc.ents`.
-        options: of `Normalizer`, as for the component `alphita`.
-    """
+    """What is found, and where it is put; the component's config in a pipeline, as `ComponentSettings`."""
 
     to: str
     exact: bool
@@ -81,12 +75,7 @@ def make(
     prefix: str,
     options: dict[str, Any],
 ) -> ConceptFinder:
-    """Make the component of a pipeline; for its config see `FindingSettings`.
-
-    Raises:
-        UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-        InputError: there is nothing at this place.
-    """
+    """Make the component of a pipeline; for its config see `FindingSettings`."""
     return ConceptFinder(
         name, FindingSettings(to, exact, precision, context_rules, spans_key, label, prefix, options, nlp.lang)
     )
@@ -96,12 +85,6 @@ class ConceptFinder(Pipe):
     """The component. Its index is opened with the first doc, once in each process."""
 
     def __init__(self, name: str, settings: FindingSettings) -> None:
-        """Check the settings, and make the attributes known to spaCy.
-
-        Raises:
-            UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-            InputError: there is nothing at this place.
-        """
         self.name, self.settings = name, settings
         rules = None if settings.context_rules is None else Path(settings.context_rules)
         self._kept = Settings(exact=settings.exact, precision=settings.precision, context_rules=rules)
@@ -114,29 +97,20 @@ class ConceptFinder(Pipe):
         self._annotator: Annotator | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to another process without the index, and with the error handler if one was set."""
         state = {name: value for name, value in vars(self).items() if name == "error_handler"}
         return ConceptFinder, (self.name, self.settings), state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the error handler."""
         self.__dict__.update(state)
 
     @property
     def annotator(self) -> Annotator:
-        """What finds; made when it is first asked for.
-
-        Raises:
-            UsageError: a precision is asked of an index without confidence, or this process was forked.
-            InputError: the index or the rules of context cannot be read.
-        """
         normalizer = self._opened.normalizer
         if self._annotator is None:
             self._annotator = Annotator(normalizer, self._kept)
         return self._annotator
 
     def __call__(self, doc: Doc) -> Doc:
-        """Find the mentions of one doc."""
         self._set([doc])
         return doc
 

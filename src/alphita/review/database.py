@@ -1,11 +1,7 @@
-"""The SQLite file of a store: where it may lie, its tables, connections to it, and what can go wrong.
+"""The SQLite file of a store: where it may lie, its tables, its connections, and its errors.
 
-What people did stands in `decision`, `batch` and `forgetting`, which can only be added to. `in_force`, and the columns
-`state` and `settled_by` of `row`, follow from them and are brought up to date in the same transaction. Any number may
-read at once, and one write.
-
-SQLite's write-ahead log needs memory that all writers share, which no network share has: a store there loses decisions
-without a word.
+`decision`, `batch` and `forgetting` are append-only; `in_force` and the columns `state` and `settled_by` of `row` are
+derived from them in the same transaction. SQLite's write-ahead log does not work on a network share.
 """
 
 from __future__ import annotations
@@ -109,37 +105,12 @@ def explained(path: Path) -> Iterator[None]:
 
 
 MOUNTS = Path("/proc/self/mountinfo")
-NETWORK = frozenset(
-    {
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "panfs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "fuse.blobfuse",
-        "fuse.blobfuse2",
-        "fuse.ceph",
-        "fuse.curlftpfs",
-        "fuse.davfs2",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.goofys",
-        "fuse.juicefs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-    }
+_NETWORK_NAMES = (
+    "afs beegfs ceph cifs coda glusterfs gpfs lustre ncpfs nfs nfs4 panfs pvfs2 smb3 smbfs fuse.blobfuse "
+    "fuse.blobfuse2 fuse.ceph fuse.curlftpfs fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.goofys fuse.juicefs "
+    "fuse.rclone fuse.s3fs fuse.sshfs"
 )
+NETWORK = frozenset(_NETWORK_NAMES.split())
 # Files that SQLite keeps beside the store.
 BESIDE = ("-wal", "-shm")
 _ESCAPED = re.compile(r"\\([0-7]{3})")

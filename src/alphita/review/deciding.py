@@ -1,8 +1,4 @@
-"""Deciding and undoing, what decisions about a row say together, and which are in force.
-
-In force is of each reviewer, and of the adjudications together, the newest decision about a row that was neither undone
-nor forgotten.
-"""
+"""Deciding and undoing. In force is, per reviewer and for adjudications, the newest not undone or forgotten."""
 
 from __future__ import annotations
 
@@ -43,9 +39,9 @@ def settle(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
     for one in ordered:
         if one.kind == "adjudicate":
             return "decided", one
-    final = [one for one in ordered if one.kind in FINAL]
-    flags = [one for one in ordered if one.kind == "flag"]
-    if len({meaning(one) for one in final}) > 1:
+    final = [decision for decision in ordered if decision.kind in FINAL]
+    flags = [decision for decision in ordered if decision.kind == "flag"]
+    if len({meaning(decision) for decision in final}) > 1:
         return "disagreed", None
     if flags and (not final or _age(flags[-1]) > _age(final[-1])):
         return "flagged", None
@@ -54,12 +50,14 @@ def settle(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
 
 def comments(decisions: Iterable[Decision]) -> str:
     """Return what reviewers wrote beside their decisions about one row, oldest first, each under its name."""
-    return "; ".join(f"{one.reviewer}: {one.comment}" for one in sorted(decisions, key=_age) if one.comment)
+    return "; ".join(
+        f"{decision.reviewer}: {decision.comment}" for decision in sorted(decisions, key=_age) if decision.comment
+    )
 
 
 def with_comments(by: Decision, decisions: Collection[Decision]) -> Decision:
     """Return a decision with the comments of all decisions about its row; unnamed, where all are as its own."""
-    if {one.comment for one in decisions if one.comment} <= {by.comment}:
+    if {decision.comment for decision in decisions if decision.comment} <= {by.comment}:
         return by
     return replace(by, comment=comments(decisions))
 
@@ -81,25 +79,11 @@ def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     return None if expected == n * n else (agreed - expected) / (n * n - expected)
 
 
-_STORED = (
-    "uid",
-    "project",
-    "row",
-    "reviewer",
-    "kind",
-    "concept_id",
-    "relation",
-    "comment",
-    "at",
-    "undoes",
-    "bulk",
-    "confidence",
-    "shown",
-    "terminology",
-    "release",
-    "model",
-    "concept_name",
+_COLUMN_NAMES = (
+    "uid project row reviewer kind concept_id relation comment at undoes bulk confidence shown terminology release "
+    "model concept_name"
 )
+_STORED = tuple(_COLUMN_NAMES.split())
 _KINDS: dict[str, type | UnionType] = {
     **dict.fromkeys(("uid", "project", "source", "reviewer", "kind", "comment", "at", "bulk"), str),
     **dict.fromkeys(("concept_id", "relation", "concept_name"), str | None),
@@ -128,10 +112,10 @@ def decide(connection: sqlite3.Connection, decision: Decision, seen: int | None)
         if any(getattr(before, name) != getattr(decision, name) for name in _SAME) or (
             decision.relation not in (None, before.relation)
         ):
-            raise _taken(decision.uid)
+            raise _uid_in_use(decision.uid)
         return before
     if connection.execute("SELECT 1 FROM batch WHERE uid = ?", (decision.uid,)).fetchone():
-        raise _taken(decision.uid)
+        raise _uid_in_use(decision.uid)
     (row,) = rows.load(connection, [decision.row])
     if row.project != project.name:
         raise Unknown(f"unknown row {row.id} of project {project.name!r}")
@@ -217,12 +201,12 @@ def rebase(connection: sqlite3.Connection, project_name: str, by: str, uid: str,
     reopened_ids = [row.id for row in _rows(connection, project, change.reopen)]
     standing = f"d.kind <> 'undo' AND {NOT_UNDONE} ORDER BY d.id DESC"
     taken = [one for id in reopened_ids for one in select(connection, f"WHERE d.row = ? AND {standing}", id)]
-    reopened = {one.row for one in taken}
+    reopened = {decision.row for decision in taken}
     ids = json.dumps(sorted(set(change.lost)))
     forgotten = list(select(connection, f"JOIN json_each(?) i ON i.value = d.id WHERE {standing}", ids))
-    if wrong := [one for one in forgotten if not one.forgotten or one.project != project.name]:
+    if wrong := [decision for decision in forgotten if not decision.forgotten or decision.project != project.name]:
         raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")
-    for one in [*taken, *(one for one in forgotten if one.row not in reopened)]:
+    for one in [*taken, *(decision for decision in forgotten if decision.row not in reopened)]:
         insert(connection, project_id, _undo_of(one, project, by, uid=f"{uid}#undo#{one.id}", bulk=uid))
     refresh(connection, [*followed, *reopened_ids])
     note(connection, uid, "rebase", project_id, by, asked)
@@ -318,7 +302,7 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
         ).fetchone()[0]
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-            raise _taken(decision.uid) from None
+            raise _uid_in_use(decision.uid) from None
         raise
     return replace(decision, id=id, at=at, concept_name=name)
 
@@ -347,10 +331,10 @@ def is_done(
     found = connection.execute("SELECT kind, project, reviewer, asked FROM batch WHERE uid = ?", (uid,)).fetchone()
     if found is not None:
         if tuple(found) != (kind, project_id, reviewer, json.dumps(asked, sort_keys=True)):
-            raise _taken(uid)
+            raise _uid_in_use(uid)
         return True
     if connection.execute("SELECT 1 FROM decision WHERE uid = ?", (uid,)).fetchone():
-        raise _taken(uid)
+        raise _uid_in_use(uid)
     return False
 
 
@@ -480,5 +464,5 @@ def _forgotten(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
     return {(what, name): upto for what, name, upto in found}
 
 
-def _taken(uid: str) -> InputError:
-    return InputError("something else was done under this uid", field="uid", value=uid)
+def _uid_in_use(uid: str) -> InputError:
+    return InputError("this uid was used for another action", field="uid", value=uid)

@@ -1,21 +1,8 @@
-"""Files of mappings: what `alphita normalize` wrote becomes the rows of a review, its decisions become a mapping set.
+"""Files of mappings -> the rows of a review, and a project's decisions -> a file of mappings.
 
-Mappings with the same code and the same string are one row of the review, wherever they stand in the file: their
-candidates are put together by rank, the frequencies of their rows are added.
-
-What they say was decided comes with the row, as decisions like all others:
-
-    approved    accept, choose or nil
-    rejected    reject, if it is the answer that was, in the file and in the store
-    flagged     flag
-    ignored     skip: nothing was said of what the row means
-
-A row means one concept here, so that one mapping of a row becomes a decision, and a further one only where another
-reviewer said the same; what the target gives of a row besides (a value, a unit) is not what it means. What is left out
-is counted. Reviewer, time and comment are those of the file; `Decision.uid` names it.
-
-In FHIR, a source whose URI nobody has said has the system `urn:alphita:source:NAME`, and such a CURIE prefix
-`urn:alphita:terminology:NAME`.
+Mappings with the same code and string are one row: candidates by rank, frequencies added. What they say was decided
+comes along: approved -> accept, choose or nil; rejected -> reject, if it is the answer's; flagged -> flag; ignored ->
+skip. A row means one concept, so further mappings are left out and counted.
 """
 
 from __future__ import annotations
@@ -89,7 +76,7 @@ def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out:
             found[_reviewer(one)] = _filled(first, one)
         elif one.status == "ignored":
             left_out["ignored mappings, kept as skipped"] += 1
-    return tuple(_decision(one, project, file) for one in found.values())
+    return tuple(_decision(value, project, file) for value in found.values())
 
 
 def add_rows(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
@@ -265,7 +252,9 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
     """Put mappings into a table on disk that goes with its connection."""
     kept = sqlite3.connect("")
     fields = attrgetter(*COLUMNS)
-    packed = ((json.dumps([one.mention_code or "", one.mention]), json.dumps(fields(one))) for one in mappings)
+    packed = (
+        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping))) for mapping in mappings
+    )
     try:
         kept.execute("CREATE TABLE mapping (key TEXT, fields TEXT)")
         kept.executemany("INSERT INTO mapping VALUES (?, ?)", packed)
@@ -394,9 +383,9 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
 def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> ReviewRow:
     """Return one input row."""
     plain = ReviewRow(0, project, number, *key, 1)
-    for one in mappings:
-        check_reviewed(one)
-        rows.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
+    for mapping in mappings:
+        check_reviewed(mapping)
+        rows.check(replace(plain, frequency=_frequency(mapping), candidates=(mapping,)))
     candidates = in_order(mappings)
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
@@ -416,8 +405,8 @@ def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
 def _distinct(candidates: Iterable[Mapping]) -> tuple[Mapping, ...]:
     """Return candidates without those that name a concept again, or say again that there is none."""
     kept: dict[tuple[str | None, str], Mapping] = {}
-    for one in candidates:
-        kept.setdefault((one.concept_id, one.mapping_type), one)
+    for candidate in candidates:
+        kept.setdefault((candidate.concept_id, candidate.mapping_type), candidate)
     return tuple(kept.values())
 
 

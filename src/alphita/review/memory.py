@@ -127,10 +127,10 @@ def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
     """Return the mapping with the concept that was decided on, and what is known of it."""
     if by.concept_id == signed.concept_id:
         return signed
-    for one in row.candidates:
-        if one.concept_id is not None and one.concept_id == by.concept_id:
+    for candidate in row.candidates:
+        if candidate.concept_id is not None and candidate.concept_id == by.concept_id:
             kept = ("row", "mention", "mention_code", "rank", "frequency", "reviewer", "reviewed_at", "comment")
-            return replace(one, **{name: getattr(signed, name) for name in kept})
+            return replace(candidate, **{name: getattr(signed, name) for name in kept})
     blank = replace(
         _bare(row),
         frequency=signed.frequency,
@@ -207,15 +207,8 @@ WHERE d.kind <> 'reject' AND """
 SECONDS = 10.0
 
 
-class Settled(NamedTuple):
-    """What a row means.
-
-    Attributes:
-        code: the input's own, or the string where there is none.
-        concept_id: CURIE (several, joined by `|`, where one concept has several codes); None: no concept fits.
-        relation: exact, broad, narrow or related; None without a concept.
-        confidence: what the normaliser gave, where people settled on its answer, else None; so is decision.
-    """
+class FinalMapping(NamedTuple):
+    """The final meaning of a row; confidence and decision are the normalizer's, where people agreed with it."""
 
     project: str
     source: str
@@ -228,7 +221,7 @@ class Settled(NamedTuple):
     decision: str | None = None
 
 
-class SettledMappings:
+class FinalMappings:
     """Looks up in the file of a store, which sees every decision as soon as it is stored."""
 
     def __init__(self, path: Path) -> None:
@@ -237,7 +230,7 @@ class SettledMappings:
     def close(self) -> None:
         self._connections.close()
 
-    def by_code(self, code: str) -> list[Settled]:
+    def by_code(self, code: str) -> list[FinalMapping]:
         """Return what a code means, in all projects; a row without a code is found by its string."""
         if not code:
             return []
@@ -248,7 +241,7 @@ class SettledMappings:
             ).fetchall()
             return [_settled(connection, values) for values in (*coded, *uncoded)]
 
-    def by_concept(self, wanted: Callable[[str], bool]) -> list[Settled]:
+    def by_concept(self, wanted: Callable[[str], bool]) -> list[FinalMapping]:
         """Return the rows, in all projects, that mean a concept whose id (or one of its ids) is wanted."""
         with self._connections.reading() as connection:
             found = connection.execute(f"{_FOUND} d.concept_id IS NOT NULL ORDER BY p.id, r.number, r.id")
@@ -256,7 +249,7 @@ class SettledMappings:
             return [_settled(connection, values) for values in kept]
 
 
-def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> Settled:
+def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> FinalMapping:
     project, source, row, code, mention, concept_id, name, relation = values
     (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
     candidates = candidates_of(known)
@@ -266,4 +259,4 @@ def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> Settled
     answer = candidates[0] if candidates else {}
     is_answer = answer.get("concept_id") == concept_id
     said = [answer.get(one) if is_answer else None for one in ("confidence", "decision")]
-    return Settled(project, source, code or mention, mention, concept_id, name, relation, *said)
+    return FinalMapping(project, source, code or mention, mention, concept_id, name, relation, *said)

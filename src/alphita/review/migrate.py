@@ -1,20 +1,12 @@
-"""Decisions carried from one release of a terminology to the next.
+"""Decisions carried from one release of a terminology to the next. Of every decision in force:
 
-Of every decision in force:
-
-    follows    its concept was replaced by one other concept, or is now an alternative id of one: a new decision names
-               that one, and takes the place of the old
-    reopened   its concept is gone, retired without a replacement or with several, has another name or domain, or is no
-               longer standard; the term that spoke for it is no more a term of it; or the mention is now a name of
-               other concepts: the row is open again, for all its reviewers
+    follows    one other concept replaces its concept or has its id now: a new decision takes the place of the old
+    reopened   any other change of `REASONS`: the row is open again, for all its reviewers
     (stands)   everything else: nothing is written
 
-Of a concept that has several codes (joined by "|") each has its fate: the decision stands if all stand, it follows if
-those that do not stand follow, and it is re-opened if one is. A forgotten decision that does not stand is taken back,
-so that restoring it does not bring back what the new release does not have.
-
-No decision is changed or deleted. A project is migrated whole or not at all, and then is of the new release: a run that
-was interrupted goes on with the next project, and one that is run again finds nothing to do.
+Of a concept with several codes (joined by "|") each is judged: one reopened code reopens the decision. A forgotten
+decision that does not stand is undone, so that `restore` does not bring it back. A project is migrated whole or not at
+all; an interrupted run goes on with the next project, and a repeated one finds nothing to do.
 """
 
 from __future__ import annotations
@@ -59,14 +51,8 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of a decision that does not stand: it FOLLOWS or is REOPENED, for one of `REASONS`.
-
-    Attributes:
-        old_name: the decided concept's name in the old release; "" without a concept.
-        new_concept: what it follows to (several codes of one concept joined by "|"), or what may be meant now (several
-            concepts joined by " | ").
-    """
+class Outcome:
+    """What becomes of a decision that does not stand; `new_concept` of a REOPENED one: candidates joined by JOINT."""
 
     fate: str
     reason: str
@@ -81,7 +67,7 @@ class Releases:
 
     def __init__(self, old: Terminology, new: Terminology) -> None:
         self.old, self.new = old, new
-        self._fates: dict[str, Fate | None] = {}
+        self._outcomes: dict[str, Outcome | None] = {}
         self._concepts: dict[tuple[str, str], Concept | None] = {}
 
     @functools.cached_property
@@ -89,7 +75,7 @@ class Releases:
         """The prefixes that changed, old -> new; asked where an id is not found."""
         return changed_prefixes(self.old, self.new)
 
-    def fate(self, row: ReviewRow, decision: Decision) -> Fate | None:
+    def fate(self, row: ReviewRow, decision: Decision) -> Outcome | None:
         """Return what becomes of a decision that says what a row means; None: it stands."""
         curies = decision.concept_id.split("|") if decision.concept_id is not None else []
         fates = {curie: fate for curie in curies if (fate := self._of_concept(curie)) is not None}
@@ -103,7 +89,7 @@ class Releases:
         # What the mention itself names now is a better guess than what its concept was merged into.
         return self._newly_named(row.mention, found.new_concept.split("|"), found.old_name) or found
 
-    def _joined(self, curies: Sequence[str], fates: Mapping[str, Fate]) -> Fate:
+    def _joined(self, curies: Sequence[str], fates: Mapping[str, Outcome]) -> Outcome:
         """Return the fate of several codes of one concept, of which those in `fates` follow and the others stand."""
         if len(curies) == 1:
             return fates[curies[0]]
@@ -111,19 +97,19 @@ class Releases:
         old_name, new_name = _names(self._found(self.old, curies)), _names(self._found(self.new, ids))
         detail = "; ".join(f"{one} -> {fate.new_concept}" for one, fate in fates.items())
         reason = next(iter(fates.values())).reason
-        return Fate(FOLLOWS, reason, old_name, "|".join(dict.fromkeys(ids)), new_name, detail)
+        return Outcome(FOLLOWS, reason, old_name, "|".join(dict.fromkeys(ids)), new_name, detail)
 
-    def _of_concept(self, curie: str) -> Fate | None:
+    def _of_concept(self, curie: str) -> Outcome | None:
         """Return what became of a concept, told once for all decisions."""
-        if curie not in self._fates:
-            self._fates[curie] = self._concept_fate(curie)
-        return self._fates[curie]
+        if curie not in self._outcomes:
+            self._outcomes[curie] = self._concept_outcome(curie)
+        return self._outcomes[curie]
 
-    def _concept_fate(self, curie: str) -> Fate | None:
+    def _concept_outcome(self, curie: str) -> Outcome | None:
         was, heirs = self._find(self.old, curie), self._heirs(curie)
         old_name = was.name if was is not None else ""
         if not heirs:
-            return Fate(REOPENED, "removed", old_name)
+            return Outcome(REOPENED, "removed", old_name)
         if len(heirs) > 1:
             return self._open("split", old_name, heirs)
         now = heirs[0]
@@ -133,16 +119,16 @@ class Releases:
         same = now.id == prefixes.normalize(curie) or (was is not None and was.id == now.id)
         is_moved = not same and now.id == under(prefixes.normalize(curie), self.prefixes)
         if not same and not is_moved:
-            return Fate(FOLLOWS, "merged", old_name, now.id, now.name)
+            return Outcome(FOLLOWS, "merged", old_name, now.id, now.name)
         if is_moved and was is not None and clean(was.name) == clean(now.name):
-            return Fate(FOLLOWS, "prefix", old_name, now.id, now.name)
+            return Outcome(FOLLOWS, "prefix", old_name, now.id, now.name)
         if was is None or clean(was.name) == clean(now.name):
             return None if was is None else self._restated(was, now)
         kept = clean(was.name) in _strings(now)
         detail = "the old name is a synonym now" if kept else "the old name is none of its terms now"
-        return Fate(REOPENED, "renamed", old_name, now.id, now.name, detail)
+        return Outcome(REOPENED, "renamed", old_name, now.id, now.name, detail)
 
-    def _restated(self, was: Concept, now: Concept) -> Fate | None:
+    def _restated(self, was: Concept, now: Concept) -> Outcome | None:
         """Return the fate of a concept of the same name that is no longer standard, or of another domain."""
         standard = STANDARD, "S"
         if standard in was.properties and standard not in now.properties:
@@ -154,9 +140,9 @@ class Releases:
         ]
         if "" in domains or domains[0] == domains[1]:
             return None
-        return Fate(REOPENED, "domain", was.name, now.id, now.name, " -> ".join(domains))
+        return Outcome(REOPENED, "domain", was.name, now.id, now.name, " -> ".join(domains))
 
-    def _replaced(self, now: Concept, old_name: str) -> Fate:
+    def _replaced(self, now: Concept, old_name: str) -> Outcome:
         """Return the fate of a concept that is retired: it follows single replacements until a live concept comes."""
         passed = [now.id]
         while now.retired:
@@ -169,12 +155,12 @@ class Releases:
                 return self._open("split", old_name, heirs)
             if not heirs or heirs[0].id in passed:
                 problem = "leads in a circle" if heirs else f"{targets[0]} is not known"
-                return Fate(REOPENED, "retired", old_name, detail=f"its replacement {problem}")
+                return Outcome(REOPENED, "retired", old_name, detail=f"its replacement {problem}")
             now = heirs[0]
             passed.append(now.id)
-        return Fate(FOLLOWS, "replaced", old_name, now.id, now.name, " -> ".join(passed) if len(passed) > 2 else "")
+        return Outcome(FOLLOWS, "replaced", old_name, now.id, now.name, " -> ".join(passed) if len(passed) > 2 else "")
 
-    def _term_lost(self, row: ReviewRow, concept: str | None, curies: Sequence[str]) -> Fate | None:
+    def _term_lost(self, row: ReviewRow, concept: str | None, curies: Sequence[str]) -> Outcome | None:
         """Return a fate if the term by which the concept was found was its own before, and is not now."""
         terms = [
             candidate.matched_term
@@ -193,7 +179,7 @@ class Releases:
         where = "a term of these now" if owners else "no concept's term now"
         return replace(fate, detail=f"{terms[0]!r} is {where}")
 
-    def _newly_named(self, mention: str, curies: Sequence[str], old_name: str = "") -> Fate | None:
+    def _newly_named(self, mention: str, curies: Sequence[str], old_name: str = "") -> Outcome | None:
         """Return a fate if the mention names live concepts that it did not name before, and no decided one."""
         now = {concept.id: concept for concept in self._named(self.new, mention) if not concept.retired}
         if not now or any(concept.id in now for concept in self._found(self.new, curies)):
@@ -204,9 +190,9 @@ class Releases:
         return self._open("newly named", was, fresh) if fresh else None
 
     @staticmethod
-    def _open(reason: str, old_name: str, meant: list[Concept]) -> Fate:
+    def _open(reason: str, old_name: str, meant: list[Concept]) -> Outcome:
         ids, names = (JOINT.join(getattr(concept, name) for concept in meant) for name in ("id", "name"))
-        return Fate(REOPENED, reason, old_name, ids, names)
+        return Outcome(REOPENED, reason, old_name, ids, names)
 
     def _heirs(self, curie: str) -> list[Concept]:
         """Return the concept of the new release with this id; else those that have it as an alternative one."""
@@ -261,13 +247,7 @@ Ranking = Callable[[Sequence[ReviewRow]], Mapping[int, Sequence[record.Mapping]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One decision that does not stand: a line of the table.
-
-    Attributes:
-        fate: "follows" or "reopened".
-        old_concept: what was decided; "" for NIL and a plain rejection.
-        new_concept: what it follows to, as `old_concept`; for a re-opened one what may be meant now, joined by " | ".
-    """
+    """One decision that does not stand: a line of the table; `old_concept` "": NIL or a plain rejection."""
 
     project: str
     row: int
@@ -291,12 +271,7 @@ COLUMNS = tuple(Change.__slots__)
 
 @dataclass(frozen=True)
 class Part:
-    """What a migration does to one project.
-
-    Attributes:
-        reopen: ids of rows that are open again.
-        unsettled: rows that will have to be decided, the re-opened ones among them.
-    """
+    """What a migration does to one project; `unsettled`: rows to be decided, the re-opened ones among them."""
 
     project: Project
     follow: dict[int, Decision] = field(default_factory=dict)
@@ -309,11 +284,7 @@ class Part:
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """What a migration from one release (name, content_hash, versions) to another changes.
-
-    Attributes:
-        changes: the decisions that do not stand, by project and row.
-    """
+    """What a migration from one release (name, content_hash, versions) to another changes."""
 
     old: dict[str, Any]
     new: dict[str, Any]
@@ -384,7 +355,7 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
         part = Part(project, seen=seen)
         standing = 0
         for one in store.every(project.name):
-            found = _fates(releases, one)
+            found = _outcomes(releases, one)
             changes += [_change(one.row, decision, fate) for decision, fate in found]
             standing += sum(decision.kind in FINAL for decision in one.decisions) - len(found)
             follow = {decision.id: _following(decision, fate, told) for decision, fate in found if fate.fate == FOLLOWS}
@@ -440,51 +411,37 @@ def facts(terminology: Terminology) -> dict[str, Any]:
 def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decision]]]:
     """Return the id of the newest decision, and the forgotten ones that restoring would bring back, by row."""
     newest, undone, forgotten = 0, set(), []
-    for one in store.history(project):
-        newest = one.id
-        if one.undoes is not None:
-            undone.add(one.undoes)
-        elif one.forgotten and one.kind in FINAL:
-            forgotten.append(one)
+    for decision in store.history(project):
+        newest = decision.id
+        if decision.undoes is not None:
+            undone.add(decision.undoes)
+        elif decision.forgotten and decision.kind in FINAL:
+            forgotten.append(decision)
     by_row: dict[int, list[Decision]] = {}
-    for one in forgotten:
-        if one.id not in undone:
-            by_row.setdefault(one.row, []).append(one)
+    for decision in forgotten:
+        if decision.id not in undone:
+            by_row.setdefault(decision.row, []).append(decision)
     return newest, by_row
 
 
-def _fates(releases: Releases, standing: Standing) -> list[tuple[Decision, Fate]]:
+def _outcomes(releases: Releases, standing: Standing) -> list[tuple[Decision, Outcome]]:
     """Return those of a row's decisions that do not stand, with what becomes of them."""
     final = [decision for decision in standing.decisions if decision.kind in FINAL]
     found = [(decision, releases.fate(standing.row, decision)) for decision in final]
     if not any(fate is not None and fate.fate == REOPENED for _, fate in found):
         return [(decision, fate) for decision, fate in found if fate is not None]
     # Who decided otherwise looks again too: one half of a disagreement says little by itself.
-    beside = Fate(REOPENED, "beside")
+    beside = Outcome(REOPENED, "beside")
     return [(decision, fate if fate is not None and fate.fate == REOPENED else beside) for decision, fate in found]
 
 
-def _change(row: ReviewRow, decision: Decision, fate: Fate) -> Change:
-    return Change(
-        row.project,
-        row.id,
-        row.code,
-        row.mention,
-        row.frequency,
-        decision.id,
-        decision.reviewer,
-        decision.kind,
-        fate.fate,
-        fate.reason,
-        decision.concept_id or "",
-        fate.old_name,
-        fate.new_concept,
-        fate.new_name,
-        fate.detail,
-    )
+def _change(row: ReviewRow, decision: Decision, fate: Outcome) -> Change:
+    about = (row.project, row.id, row.code, row.mention, row.frequency)
+    by = (decision.id, decision.reviewer, decision.kind)
+    return Change(*about, *by, old_concept=decision.concept_id or "", **asdict(fate))
 
 
-def _following(decision: Decision, fate: Fate, new: dict[str, Any]) -> Decision:
+def _following(decision: Decision, fate: Outcome, new: dict[str, Any]) -> Decision:
     """Return what takes the place of a decision whose concept was replaced."""
     said = f"{decision.comment}; " if decision.comment else ""
     return replace(

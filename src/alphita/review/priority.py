@@ -1,14 +1,10 @@
 """What to ask next: risk x frequency x diversity.
 
-A decision is worth the occurrences that it puts right: frequency x (1 - confidence). It also tells something of similar
-mentions, so that the next of these tells less: each one already asked of the same cluster halves the worth,
+    worth(i) = frequency_i * (1 - confidence_i) * DECAY^(number of i's cluster already asked)
 
-    worth(i) = frequency_i * (1 - confidence_i) * DECAY^(asked of i's cluster)
-
-and the row of the greatest worth is asked next (equal ones by their place). Similar are mentions whose letters
-have a cosine of at least SIMILAR with the cluster's leader: its riskiest mention.
-
-Within a cluster the riskiest comes first and its worth only falls, so that one sort gives the greedy order.
+The row of the greatest worth is asked next (equal ones by their place). Mentions are of one cluster if the cosine of
+their letters with the cluster's riskiest mention is at least SIMILAR. Within a cluster the riskiest comes first and
+worth only falls, so that one sort gives the greedy order.
 """
 
 from __future__ import annotations
@@ -48,13 +44,7 @@ def rank(
     decay: float = DECAY,
     similar: float = SIMILAR,
 ) -> NDArray[np.int64]:
-    """Return the place of each row in the order of asking, (n,) int64, from 0; the decided ones come last.
-
-    Args:
-        frequency: (n,) how often each occurs.
-        confidence: (n,) probability that its answer is right.
-        decided: (n,) whether it was asked already.
-    """
+    """Return the place of each row in the order of asking, (n,) int64, from 0; the decided ones come last."""
     known = np.array([UNKNOWN if one is None else one for one in confidence], np.float64)
     risk = np.asarray(frequency, np.float64) * (1.0 - known)
     done = np.zeros(len(risk), bool) if decided is None else np.asarray(decided, bool)
@@ -70,7 +60,7 @@ def rank(
 
 def update(store: ReviewStore, project: str) -> int:
     """Set the order "learning" of a project anew; return how many rows have a place in it."""
-    rows = store.asked(project)
+    rows = store.queued_rows(project)
     places = rank(
         [row.mention for row in rows],
         [row.frequency for row in rows],
@@ -86,13 +76,7 @@ def update(store: ReviewStore, project: str) -> int:
 def order(
     risk: NDArray[np.float64], cluster: NDArray[np.int64], decided: NDArray[np.bool_], *, decay: float = DECAY
 ) -> NDArray[np.int64]:
-    """Return the rows, (n,) int64, as they are asked; the decided ones come last, by their place.
-
-    Args:
-        risk: (n,) frequency x (1 - confidence), 0 or more.
-        cluster: (n,) number of each row's cluster.
-        decided: (n,) whether a row was asked already: it counts in its cluster.
-    """
+    """Return the rows, (n,) int64, as they are asked, from their risk, cluster and state (decided ones last)."""
     rows = np.flatnonzero(~decided)
     rows = rows[np.lexsort((rows, -risk[rows], cluster[rows]))]
     before = np.bincount(cluster[decided], minlength=int(cluster.max(initial=-1)) + 1)
@@ -104,21 +88,12 @@ def order(
 
 
 def riskiest(risk: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the rows that are compared, (min(n, MAX_COMPARED),) int64, by their place.
-
-    Args:
-        risk: (n,) of each row.
-    """
+    """Return the rows that are compared, (min(n, MAX_COMPARED),) int64, by their place."""
     return np.sort(np.lexsort((np.arange(len(risk)), -risk))[:MAX_COMPARED]).astype(np.int64)
 
 
 def clusters(vectors: Vectors, risk: NDArray[np.float64], *, similar: float = SIMILAR) -> NDArray[np.int64]:
-    """Return the number of each row's cluster, (n,) int64.
-
-    Args:
-        vectors: (n, d).
-        risk: (n,).
-    """
+    """Return the leader of each row's cluster, (n,) int64, from vectors (n, d) and risk (n,)."""
     n = len(risk)
     by_risk = np.lexsort((np.arange(n), -risk))
     length = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -15,7 +15,18 @@ from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.review import deciding, rows
 from alphita.review.database import Unknown
-from alphita.review.records import FINAL, Asked, Bulk, Decision, Order, Progress, Project, ReviewRow, Standing, State
+from alphita.review.records import (
+    FINAL,
+    Bulk,
+    Decision,
+    Order,
+    Progress,
+    Project,
+    QueuedRow,
+    ReviewRow,
+    Standing,
+    State,
+)
 
 # Each is an index of the table of rows.
 ORDERS: dict[str, str] = {
@@ -37,8 +48,7 @@ _OWN_STATE = (
 
 def page(
     connection: sqlite3.Connection,
-    project_id: int,
-    project: Project,
+    project_name: str,
     *,
     reviewer: str | None,
     order: Order,
@@ -53,6 +63,7 @@ def page(
         raise UsageError(registry.unknown("order", order, ORDERS))
     if limit < 0 or offset < 0:
         raise UsageError(f"limit and offset must not be negative: {limit}, {offset}")
+    project_id, project = rows.project(connection, project_name)
     limit, offset = min(limit, rows.LARGEST), min(offset, rows.LARGEST)
     parts = selection(project_id, project, reviewer, state, search, types)
     ids: list[int] = []
@@ -79,15 +90,15 @@ def every(connection: sqlite3.Connection, project_id: int, project: Project, sta
         yield from standings(connection, rows.load(connection, ids[start : start + AT_ONCE]), project, None)
 
 
-def asked(connection: sqlite3.Connection, project_id: int) -> list[Asked]:
-    """See `ReviewStore.asked`."""
+def queued_rows(connection: sqlite3.Connection, project_name: str) -> list[QueuedRow]:
+    """See `ReviewStore.queued_rows`."""
     found = connection.execute(
         "SELECT r.id, r.mention, r.frequency, r.confidence, r.settled_by IS NOT NULL FROM row r"
         f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
-        (project_id,),
+        (rows.project(connection, project_name)[0],),
     )
     return [
-        Asked(row, mention, frequency, confidence, bool(settled))
+        QueuedRow(row, mention, frequency, confidence, bool(settled))
         for row, mention, frequency, confidence, settled in found
     ]
 
@@ -121,8 +132,8 @@ def accept_bulk(
     project_id, project = rows.project(connection, project_name)
     deciding.check_actor(reviewer, uid)
     _check(threshold)
-    asked = {"threshold": float(threshold), "types": sorted(types)}
-    if deciding.is_done(connection, uid, "bulk", project_id, reviewer, asked):
+    request = {"threshold": float(threshold), "types": sorted(types)}
+    if deciding.is_done(connection, uid, "bulk", project_id, reviewer, request):
         done = tuple(deciding.select(connection, "WHERE d.bulk = ? AND d.bulk <> '' ORDER BY d.id", uid))
         frequency = {row.id: row.frequency for row in rows.load(connection, [one.row for one in done])}
         wrong = sum(1.0 - (one.confidence or 0.0) for one in done)
@@ -133,7 +144,7 @@ def accept_bulk(
         for row in found
     )
     deciding.refresh(connection, [row.id for row in found])
-    deciding.note(connection, uid, "bulk", project_id, reviewer, asked)
+    deciding.note(connection, uid, "bulk", project_id, reviewer, request)
     return replace(_sum(found), decisions=made)
 
 
@@ -162,8 +173,9 @@ def _check(threshold: float) -> None:
         raise InputError("must be between 0 and 1", field="threshold", value=threshold)
 
 
-def set_learning(connection: sqlite3.Connection, project_id: int, scores: Mapping[int, float]) -> None:
+def set_learning(connection: sqlite3.Connection, project_name: str, scores: Mapping[int, float]) -> None:
     """See `ReviewStore.set_learning`."""
+    project_id, _ = rows.project(connection, project_name)
     connection.execute("UPDATE row SET learning = NULL WHERE project = ?", (project_id,))
     for id, score in scores.items():
         if not math.isfinite(score):
@@ -202,13 +214,19 @@ def selection(
     return parts
 
 
+def standing(connection: sqlite3.Connection, id: int, reviewer: str | None) -> Standing:
+    """See `ReviewStore.standing`."""
+    row = rows.load(connection, [id])
+    return standings(connection, row, rows.project(connection, row[0].project)[1], reviewer)[0]
+
+
 def standings(
     connection: sqlite3.Connection, some: Sequence[ReviewRow], project: Project, reviewer: str | None
 ) -> list[Standing]:
     """Return how rows of one project stand for who asks."""
     in_force: dict[int, list[Decision]] = defaultdict(list)
-    for one in deciding.in_force(connection, [row.id for row in some]):
-        in_force[one.row].append(one)
+    for decision in deciding.in_force(connection, [row.id for row in some]):
+        in_force[decision.row].append(decision)
     return [_standing(row, in_force[row.id], project, reviewer) for row in some]
 
 
@@ -233,8 +251,9 @@ def _ids(
     return [id for (id,) in found]
 
 
-def progress(connection: sqlite3.Connection, project_id: int) -> Progress:
+def progress(connection: sqlite3.Connection, project_name: str) -> Progress:
     """See `ReviewStore.progress`."""
+    project_id, _ = rows.project(connection, project_name)
     by_state = {
         state: (n, occurrences)
         for state, n, occurrences in connection.execute(

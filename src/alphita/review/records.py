@@ -1,8 +1,4 @@
-"""The records of a review: a project's rows, and what people decided about them.
-
-Store, service, page and command line take their names from here. A decision is never changed: who thinks again decides
-again, and an undo is a decision too.
-"""
+"""The records of a review. A decision is never changed: who thinks again decides again, and an undo is one too."""
 
 from __future__ import annotations
 
@@ -30,13 +26,10 @@ class Project:
 
     Attributes:
         source: where the codes come from, e.g. "LAB_SYSTEM"; decisions are remembered by it.
-        column: the column of the mentions there, e.g. "description".
-        terminology: content hash of the terminology that rows were normalised against.
-        release: its version, as the terminology says it; "" if it does not.
-        model: content hash of the encoder.
-        created_at: ISO 8601 with time zone.
+        column: the column of the mentions, e.g. "description".
+        terminology, model: content hashes; release: the terminology's version, "" if unknown.
         blind: reviewers do not see each other's decisions until a row is adjudicated.
-        filters: which concepts may be answered, as `jobs.spec.Concepts` says it in JSON; empty: all.
+        filters: which concepts may be answered, JSON of `jobs.spec.Concepts`; empty: all.
     """
 
     name: str
@@ -52,17 +45,15 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class ReviewRow:
-    """One string of a project, with what the normaliser said of it.
+    """One string of a project, with the normalizer's candidates.
 
     Attributes:
-        project: its name.
-        number: 1-based number of the input row where it stood first.
-        code: the input's own code, "" if it has none.
-        frequency: how often it occurs; 1 if the input does not say.
+        number: 1-based number of the first input row with it.
+        code: the input's own code, or "".
         context: other columns of the input, by name.
         candidates: best first; NIL is one without a concept.
-        types: semantic types of the answer's concept, as far as whoever adds the row knows them.
-        decided: decisions that a file brings with the row; () of a row that the store gives.
+        types: semantic types of the answer's concept, if known.
+        decided: decisions that a file brings with the row; () of a stored row.
     """
 
     id: int
@@ -92,16 +83,15 @@ class Decision:
     """What one reviewer decided about one row.
 
     Attributes:
-        uid: chosen by whoever decides, so that a decision sent twice is kept once; see `files.import_uid`.
+        uid: chosen by the client, so that a decision sent twice is kept once.
         concept_id: CURIE that the row means; None for nil, reject, skip, flag and undo.
-        relation: how the concept stands to the mention: exact, broad, narrow or related; None without a concept.
-        at: ISO 8601, UTC; "" until it is stored, and of an imported one whose file names no time.
-        id: of the store, ascending in the order of deciding; 0 until it is stored.
+        relation: exact, broad, narrow or related; None without a concept.
+        at: ISO 8601, UTC; "" until it is stored, and of an imported one without a time.
+        id: ascending in the order of deciding; 0 until it is stored.
         undoes: id of the decision that an undo takes back.
-        bulk: uid of the action (bulk, undo of one, change of release) that it was part of; "" if taken by itself.
-        confidence: of the answer as it was shown; so are `shown` (ids of the candidates), terminology, release, model.
-        concept_name: the concept's preferred term, for exports; None: that of the candidate, if it is one.
-        forgotten: its influence was removed (see `ReviewStore.forget`); it is history only.
+        bulk: uid of the action of several decisions that it was part of, or "".
+        confidence: of the answer as it was shown; so are `shown` (candidate ids), terminology, release, model.
+        forgotten: its influence was removed (see `ReviewStore.forget`).
     """
 
     uid: str
@@ -127,11 +117,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many rows handed in are new, and known (those stay as they are); and how many decisions came with them.
-
-    Overtaken are decisions that were not taken over: not newer than what the store has of that reviewer about the row,
-    or a rejection of another concept than the row's answer here.
-    """
+    """Numbers of new and known rows, and of decisions taken, or overtaken by a newer one or another answer."""
 
     new: int
     known: int
@@ -141,12 +127,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """A bulk action, or the preview of one, which has no decisions.
-
-    Attributes:
-        occurrences: of the rows in the source, by frequency.
-        expected_wrong: how many of these rows to expect to be wrong: the sum of 1 - confidence.
-    """
+    """A bulk action, or its preview (without decisions); `expected_wrong` is the sum of 1 - confidence."""
 
     rows: int
     occurrences: int
@@ -156,19 +137,13 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebase:
-    """A project's change of release, worked out.
+    """A project's change of release.
 
     Attributes:
-        terminology: content hash of the new one.
-        model: content hash of the encoder.
-        candidates: new ones, by row id; rows left out keep theirs.
-        follow: by id of a decision in force, what takes its place: `concept_id`, `concept_name`, `relation` and
-            `comment` are taken from it, all else from the old one. A concept accepted becomes one chosen, unless it
-            is the answer.
-        reopen: ids of rows of which all decisions are taken back.
-        types: new semantic types of the answers, by row id.
-        lost: ids of forgotten decisions that are taken back too, so that `restore` does not bring them back.
-        seen: id of the newest decision of the project that was known when this was worked out.
+        candidates, types: new ones by row id; other rows keep theirs.
+        follow: by id of a decision in force, the one that replaces its concept, name, relation and comment.
+        reopen: ids of rows of which all decisions are taken back; lost: of forgotten decisions taken back too.
+        seen: id of the newest decision that was known when this was worked out.
     """
 
     terminology: str
@@ -201,10 +176,8 @@ class Standing:
 
     Attributes:
         decisions: those in force that the asker may see, one a reviewer, newest first; then the adjudication.
-        state: of what the asker may see: decided (all who say what it means agree on concept and relation, or it is
-            adjudicated), disagreed, flagged (and nobody has decided since), or open: all else, a skipped row, too.
+        state: decided (all agree, or adjudicated), disagreed, flagged (and nobody has decided since), or open.
         concept_id: what it means, if that is settled; None for NIL, too, and for a rejection.
-        settled: whether the state is decided. A rejection settles that the answer is wrong, and no more.
     """
 
     row: ReviewRow
@@ -214,7 +187,7 @@ class Standing:
     settled: bool
 
 
-class Asked(NamedTuple):
+class QueuedRow(NamedTuple):
     """What decides when a row is asked: its id, mention, frequency and confidence, and whether it is settled."""
 
     id: int
@@ -226,16 +199,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is.
-
-    Attributes:
-        occurrences: of the rows in the source, by frequency.
-        by_kind: decisions in force of each kind.
-        compared: rows that two reviewers or more have decided; agreed: how many of these alike.
-        kappa: Cohen's, of the pair of reviewers with most rows in common; None with fewer than two such rows, and where
-            both always said one and the same, for then it is not defined.
-        disagreed: ids of rows to adjudicate.
-    """
+    """How far a project is; kappa is Cohen's, of the pair of reviewers with most rows in common, None if undefined."""
 
     rows: int
     occurrences: int

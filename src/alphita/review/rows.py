@@ -27,24 +27,24 @@ _PROJECT = "name, source, column_name, terminology, release, model, created_at, 
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
 
-_telling = threading.Lock()
-_told = ""
+_latest_lock = threading.Lock()
+_latest = ""
 
 
 def now() -> str:
     """Return the time, UTC; none before one that was told already, or that a store opened here holds."""
-    global _told
-    with _telling:
-        _told = max(_told, clock.now().isoformat(timespec="milliseconds"))
-        return _told
+    global _latest
+    with _latest_lock:
+        _latest = max(_latest, clock.now().isoformat(timespec="milliseconds"))
+        return _latest
 
 
 def keep_ahead(connection: sqlite3.Connection) -> None:
     """Let `now` tell no time before the newest decision of a store: the clock may be set back between two programs."""
-    global _told
+    global _latest
     (newest,) = connection.execute("SELECT max(at) FROM decision").fetchone()
-    with _telling:
-        _told = max(_told, newest if isinstance(newest, str) else "")
+    with _latest_lock:
+        _latest = max(_latest, newest if isinstance(newest, str) else "")
 
 
 def add_project(connection: sqlite3.Connection, project: Project) -> None:
@@ -53,7 +53,7 @@ def add_project(connection: sqlite3.Connection, project: Project) -> None:
         if not getattr(project, name).strip():
             raise InputError("a project needs one", field=name)
     if connection.execute("SELECT 1 FROM project WHERE name = ?", (project.name,)).fetchone():
-        raise InputError("there is a project of this name", field="name", value=project.name)
+        raise InputError("a project of this name exists already", field="name", value=project.name)
     values = (
         project.name,
         project.source,
@@ -83,7 +83,7 @@ def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
     """Return one project and its id."""
     found = connection.execute(f"SELECT id, {_PROJECT} FROM project WHERE name = ?", (name,)).fetchone()
     if found is None:
-        raise Unknown(registry.unknown("project", name, (one.name for one in projects(connection))))
+        raise Unknown(registry.unknown("project", name, (project.name for project in projects(connection))))
     return found[0], _project(found[1:])
 
 

@@ -1,7 +1,4 @@
-"""The store of reviews: projects, their rows and every decision about them, in one SQLite file.
-
-A decision that was returned is on disk.
-"""
+"""The store of reviews: projects, rows and every decision, in one SQLite file. A returned decision is on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Mapping as Dictionary
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from alphita import artefact
 from alphita.mappings.record import Mapping
@@ -21,12 +18,12 @@ from alphita.review.database import Busy, Conflict, Connections, NotStored, Unkn
 from alphita.review.records import (
     FINAL,
     Added,
-    Asked,
     Bulk,
     Decision,
     Order,
     Progress,
     Project,
+    QueuedRow,
     Rebase,
     Rebased,
     ReviewRow,
@@ -34,16 +31,13 @@ from alphita.review.records import (
     State,
 )
 
-_Read = TypeVar("_Read")
+P = ParamSpec("P")
+R = TypeVar("R")
 __all__ = ["Busy", "Conflict", "NotStored", "ReviewStore", "Unknown"]
 
 
 class ReviewStore:
-    """See the module.
-
-    Every method may raise `Busy` (locked by another program) and `NotStored` (disk full, ...), and those that are given
-    a project, by its name, a row, a source or a reviewer `Unknown`: there is none; near ones are offered.
-    """
+    """The store. Every method may raise `Busy` and `NotStored`, and with an unknown project, row or name `Unknown`."""
 
     def __init__(self, connections: Connections) -> None:
         self.path = connections.path
@@ -51,15 +45,14 @@ class ReviewStore:
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False, timeout: float = 10.0) -> ReviewStore:
-        """Open the store in a file, which only its owner can read from then on.
+        """Open the store in a file, and make it readable by its owner only.
 
         Args:
-            path: the file; SQLite keeps `-wal` and `-shm` beside it.
             create: make it where it does not exist.
             timeout: seconds to wait for another program that is writing.
 
         Raises:
-            InputError: no such file, a directory, a file of another kind or of a newer version, or on a network share.
+            InputError: no such file, a directory, another kind of file, a newer version, or a network share.
         """
         path = artefact.resolved(Path(path))
         with explained(path):
@@ -79,22 +72,16 @@ class ReviewStore:
         self.close()
 
     def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = files.UNNAMED) -> Added:
-        """Add a project with rows (see `add_rows`), both or neither; `created_at` "" becomes now.
-
-        Raises:
-            InputError: there is one of that name, or it has no name or source; or a row is not sound.
-        """
+        """Add a project with rows (see `add_rows`), both or neither; an empty `created_at` becomes now."""
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
             return files.add_rows(connection, project.name, rows, by, guarded=False)
 
     def projects(self) -> list[Project]:
-        with self._connections.reading() as connection:
-            return rows_.projects(connection)
+        return self._read(rows_.projects)
 
     def project(self, name: str) -> Project:
-        with self._connections.reading() as connection:
-            return rows_.project(connection, name)[1]
+        return self._read(rows_.project, name)[1]
 
     def add_rows(
         self,
@@ -105,19 +92,17 @@ class ReviewStore:
         guarded: bool = False,
         filters: dict[str, Any] | None = None,
     ) -> Added:
-        """Add rows, all or none; a pair of code and mention that is there stays as it is.
+        """Add rows, all or none; a known pair of code and mention stays as it is.
 
-        Decisions that they bring are stored with them, of known rows, too: each once, and none that its reviewer has
-        overtaken here. An undo does not take them back. Nobody else can write while they are taken.
+        Decisions that they bring are stored with them, each once, unless its reviewer has overtaken it here.
 
         Args:
-            rows: their `id` and `project` are not looked at.
             by: who brings the decisions.
-            guarded: what a reviewer has decided here stands against a file of anybody else's, however new it is.
-            filters: the project's from now on, where any are given.
+            guarded: a reviewer's decision here stands against a file of anybody else, however new it is.
+            filters: the project's from now on, if given.
 
         Raises:
-            InputError: a row is not sound (its frequency, say, is negative); nothing is added.
+            InputError: a row is not valid; nothing is added.
         """
         with self._connections.writing() as connection:
             if filters:
@@ -125,17 +110,14 @@ class ReviewStore:
             return files.add_rows(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> ReviewRow:
-        with self._connections.reading() as connection:
-            return rows_.load(connection, [id])[0]
+        return self._read(rows_.load, [id])[0]
 
     def standing(self, id: int, *, reviewer: str | None = None) -> Standing:
         """Return how a row stands for a reviewer; None sees all.
 
         In a blind project they see only their own decisions until the row is adjudicated.
         """
-        with self._connections.reading() as connection:
-            row = rows_.load(connection, [id])
-            return queueing.standings(connection, row, rows_.project(connection, row[0].project)[1], reviewer)[0]
+        return self._read(queueing.standing, id, reviewer)
 
     def queue(
         self,
@@ -152,84 +134,63 @@ class ReviewStore:
         """Return how many rows there are to look at, and a page of them.
 
         Args:
-            reviewer: who asks, see `standing`; the state is that of what they may see. Open rows that they skipped
-                come after all others, longest ago first.
-            order: "risk", "frequency": greatest first; "confidence": smallest first, before them those without; "row":
-                as in the input; "learning": as `set_learning` said, then by risk. Ties as in the input.
-            state: which rows.
+            reviewer: who asks (see `standing`); rows that they skipped come last.
+            order: "risk", "frequency": greatest first; "confidence": smallest first; "row": input order; "learning":
+                by `set_learning`, then risk. Ties as in the input.
             search: a part of mention, code, context or the answer's id or name, in any case.
-            types: any of these semantic types of the answer; none given: all.
-            limit: length of the page.
-            offset: how many rows stand before it; they are counted each time, so take `every` to see all.
+            types: any of these semantic types of the answer; none: all.
+            offset: rows before the page; use `every` to see all.
 
         Raises:
-            UsageError: there is no such order or state, or a negative limit or offset.
+            UsageError: an unknown order or state, or a negative limit or offset.
         """
-        with self._connections.reading() as connection:
-            return queueing.page(
-                connection,
-                *rows_.project(connection, project),
-                reviewer=reviewer,
-                order=order,
-                state=state,
-                search=search,
-                types=types,
-                limit=limit,
-                offset=offset,
-            )
+        return self._read(
+            queueing.page,
+            project,
+            reviewer=reviewer,
+            order=order,
+            state=state,
+            search=search,
+            types=types,
+            limit=limit,
+            offset=offset,
+        )
 
     def every(self, project: str, *, state: State = "all") -> Iterator[Standing]:
         """Yield how each row of these states stands, for who sees all, in the order of the input."""
         return self._streamed(project, lambda connection, id, one: queueing.every(connection, id, one, state))
 
-    def asked(self, project: str) -> list[Asked]:
+    def queued_rows(self, project: str) -> list[QueuedRow]:
         """Return what decides when each row is asked, in the order of the input."""
-        with self._connections.reading() as connection:
-            return queueing.asked(connection, rows_.project(connection, project)[0])
+        return self._read(queueing.queued_rows, project)
 
     def set_learning(self, project: str, scores: Dictionary[int, float]) -> None:
         """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""
-        with self._connections.writing() as connection:
-            queueing.set_learning(connection, rows_.project(connection, project)[0], scores)
+        self._write(queueing.set_learning, project, scores)
 
     def decide(self, decision: Decision, *, seen: int | None = None) -> Decision:
-        """Store a decision; when this returns, it is on disk.
-
-        What `Decision` leaves open is filled in: time, confidence, candidates shown, release; the relation of an
-        accepted concept is the answer's, of another one "exact". A time that is given is kept.
+        """Store a decision; fill in time, confidence, candidates shown, release and relation where it has none.
 
         Args:
-            decision: of any kind but undo. The same one twice (by its uid) is kept once, and returned as stored.
-            seen: `Decision.id` of the newest decision that the reviewer had before them (see `newest`), 0 for none;
-                None: do not check.
+            decision: of any kind but undo; the same one twice (by its uid) is kept once, and returned as stored.
+            seen: id of the newest decision that the reviewer has seen (see `newest`), 0 for none; None: do not check.
 
         Raises:
             Conflict: there is a newer one than `seen`.
-            InputError: what it says is not sound: kind, concept or relation missing or unknown, a time that is none or
-                still to come, an accepted concept that is not the answer, a uid that another decision has.
+            InputError: a missing or unknown kind, concept, relation or time, or a uid that is in use.
         """
-        with self._connections.writing() as connection:
-            return deciding.decide(connection, decision, seen)
+        return self._write(deciding.decide, decision, seen)
 
     def newest(self, row: int, reviewer: str | None = None) -> Decision | None:
-        """Return the newest decision about a row, undone ones and undos too: of a reviewer, or (None) of anyone.
-
-        Its id is what `decide` takes as `seen`: the reviewer's own, or for an adjudication that of anyone.
-        """
-        with self._connections.reading() as connection:
-            return deciding.newest(connection, row, reviewer)
+        """Return the newest decision about a row, undone ones and undos too, of a reviewer or (None) of anyone."""
+        return self._read(deciding.newest, row, reviewer)
 
     def undo(self, project: str, reviewer: str, uid: str) -> tuple[Decision, ...]:
-        """Take back a reviewer's newest decision in force, a whole bulk action at once; return them, newest first.
+        """Take back a reviewer's newest decision in force, or whole bulk action; return them, newest first.
 
-        What they had decided of the row before is in force again. It reaches back to the last change of release, and
-        takes an adjudication back that somebody else's has overtaken, too. The same `uid` twice does it once.
-
-        Raises:
-            InputError: another action has this uid.
+        It reaches back to the last change of release. The same `uid` twice does it once.
         """
-        with self._connections.writing() as connection:
-            return deciding.undo(connection, project, reviewer, uid)
+        return self._write(deciding.undo, project, reviewer, uid)
 
     def bulk(
         self,
@@ -243,17 +204,11 @@ class ReviewStore:
     ) -> Bulk:
         """Accept the answer of all rows open for a reviewer whose confidence is at least `threshold`, 0 to 1.
 
-        An answer that no concept fits becomes a decision of kind nil. `types` chooses answers of any of these semantic
-        types; a preview only says what it would do. The same `uid` twice does it once.
-
-        Raises:
-            InputError: a threshold out of range, or another action has this uid.
+        NIL becomes a decision of kind nil; `types` selects semantic types. The same `uid` twice does it once.
         """
         if preview:
-            with self._connections.reading() as connection:
-                return queueing.preview_bulk(connection, project, reviewer, threshold, types)
-        with self._connections.writing() as connection:
-            return queueing.accept_bulk(connection, project, reviewer, uid, threshold, types)
+            return self._read(queueing.preview_bulk, project, reviewer, threshold, types)
+        return self._write(queueing.accept_bulk, project, reviewer, uid, threshold, types)
 
     def history(self, project: str, row: int | None = None, reviewer: str | None = None) -> Iterator[Decision]:
         """Yield every decision of a project, oldest first: superseded, undone and forgotten ones, and undos, too."""
@@ -263,80 +218,68 @@ class ReviewStore:
         return self._streamed(project, lambda connection, id, _: deciding.history(connection, id, row, reviewer))
 
     def progress(self, project: str) -> Progress:
-        with self._connections.reading() as connection:
-            return queueing.progress(connection, rows_.project(connection, project)[0])
+        return self._read(queueing.progress, project)
 
     def disagreements(self, project: str, *, reviewer: str | None = None) -> list[Standing]:
-        """Return the rows to adjudicate, all decisions visible, greatest risk first.
-
-        In a blind project a reviewer is given only the rows that they have decided themselves; None all.
-        """
+        """Return the rows to adjudicate, greatest risk first; in a blind project those the reviewer has decided."""
         found = self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
         if reviewer is None or not self.project(project).blind:
             return found
-        return [row for row in found if any(one.reviewer == reviewer and one.kind in FINAL for one in row.decisions)]
+        return [
+            row
+            for row in found
+            if any(decision.reviewer == reviewer and decision.kind in FINAL for decision in row.decisions)
+        ]
 
     def mappings(self, project: str, *, settled_only: bool = False) -> Iterator[Mapping]:
         """Yield one mapping a row, in the order of the input, for the formats to write.
 
-        Its status is approved (a concept, or that none fits), rejected, flagged (reviewers who disagree, too) or
-        unreviewed, these two unless `settled_only`; reviewer, time, comment and relation are the decision's.
+        Its status is approved (a concept or NIL), rejected, flagged (also disagreement) or unreviewed.
         """
         self.project(project)
         return self._streamed(project, lambda connection, id, one: memory.mappings(connection, id, one, settled_only))
 
     def remembered(self, source: str, mentions: Iterable[str], *, project: str | None = None) -> dict[str, Decision]:
-        """Return what was settled about equal mentions (after cleaning) of a source, or in one project of it.
+        """Return the newest final decision about equal mentions (after cleaning) of a source, or in one project.
 
-        By mention as given: the newest decision that settles one (accept, choose, nil or adjudicate; a rejection says
-        of no concept that it is the one). Mentions that nothing is known of are left out.
+        Rejections do not count; unknown mentions are left out.
         """
-        with self._connections.reading() as connection:
-            return memory.remembered(connection, source, mentions, project)
+        return self._read(memory.remembered, source, mentions, project)
 
     def settled(self, *, source: str | None = None, project: str | None = None) -> dict[str, Decision]:
         """Return all that was settled about strings of a source and project (None: any), as `remembered` would."""
-        with self._connections.reading() as connection:
-            return memory.settled(connection, source, project)
+        return self._read(memory.settled, source, project)
 
     def forget(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
     ) -> int:
-        """Remove the influence of all decisions so far of a source, a project or a reviewer; return of how many.
+        """Remove the influence of all decisions so far of one source, project or reviewer; return how many.
 
-        They stay in the history, as forgotten. Decisions made later count. `by` says who wants it so.
-
-        Raises:
-            UsageError: none or several are given.
+        They stay in the history, as forgotten; later decisions count. `by` says who asks for it.
         """
-        with self._connections.writing() as connection:
-            return memory.set_forgotten(connection, source, project, reviewer, by, forgotten=True)
+        return self._write(memory.set_forgotten, source, project, reviewer, by, forgotten=True)
 
     def restore(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
     ) -> int:
-        """Take `forget` back, of the same source, project or reviewer; return how many decisions count again.
-
-        Raises:
-            UsageError: none or several are given.
-        """
-        with self._connections.writing() as connection:
-            return memory.set_forgotten(connection, source, project, reviewer, by, forgotten=False)
+        """Take `forget` back, of the same source, project or reviewer; return how many decisions count again."""
+        return self._write(memory.set_forgotten, source, project, reviewer, by, forgotten=False)
 
     def rebase(self, project: str, by: str, uid: str, change: Rebase) -> Rebased:
-        """Move a project to another release: all of it or nothing; the same `uid` twice does it once.
+        """Move a project to another release, all or nothing; raises `Busy` if somebody decided after `change.seen`."""
+        return self._write(deciding.rebase, project, by, uid, change)
 
-        Raises:
-            Unknown: no such decision in force or forgotten one.
-            Busy: somebody decided after `change.seen`.
-            InputError: another action has this uid.
-        """
+    def _read(self, ask: Callable[Concatenate[sqlite3.Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._connections.reading() as connection:
+            return ask(connection, *args, **kwargs)
+
+    def _write(
+        self, change: Callable[Concatenate[sqlite3.Connection, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
         with self._connections.writing() as connection:
-            return deciding.rebase(connection, project, by, uid, change)
+            return change(connection, *args, **kwargs)
 
-    def _streamed(
-        self, project: str, read: Callable[[sqlite3.Connection, int, Project], Iterator[_Read]]
-    ) -> Iterator[_Read]:
+    def _streamed(self, project: str, read: Callable[[sqlite3.Connection, int, Project], Iterator[R]]) -> Iterator[R]:
         """Yield what is read, all of it as it was at the first, whatever is written meanwhile."""
         with self._connections.reading() as connection:
             yield from read(connection, *rows_.project(connection, project))

@@ -1,15 +1,15 @@
-"""The app: everything that is served, put together.
-
-A request passes, from the outside in: `Watch` (log, figures, headers), `Origins` (which sites), `Doors` (who), `Ahead`
-(batches wait for it), `Limits` (how much), then its route.
-"""
+"""The app. A request passes `RequestLog`, `Origins`, `Authentication`, `Announcement`, `Limits`, then its route."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
-from alphita.service import annotating, failures, fhir, keys, logs, normalizing, reference, reviewing
+from alphita.service import failures, fhir, keys, logs, normalizing, reviewing
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
 from alphita.service.limits import WATCHED, Limits, Origins
@@ -46,7 +46,7 @@ NO_TELEMETRY: Any = {
     "auto_configure": False,
 }
 State = Literal["starting", "ready", "replaced", "failed", "stopping"]
-REPLACED = "the index, or its calibration, is no longer the one that the server opened; start the server again"
+REPLACED = "the index or its calibration has changed since the server started; start the server again"
 # Seconds between two looks at the index's folder.
 LOOK = 1.0
 
@@ -68,11 +68,8 @@ class Readiness(BaseModel):
     assurance: Assurance | None
 
 
-class Ahead:
-    """A middleware that announces a request to the batcher while it is being received.
-
-    Where another index has taken the place of the one that was opened, it refuses all work.
-    """
+class Announcement:
+    """A middleware that announces a request to the batcher, and refuses work once the index was replaced."""
 
     def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
         self.app, self.batcher, self.lifetime = app, batcher, lifetime
@@ -125,8 +122,8 @@ class Lifetime:
     async def _warm_up(self) -> None:
         questions = [normalizing.Question(string) for string in WARM_UP]
         try:
-            await self._batcher.ask(normalizing.Asked(1, False), questions)
-            await self._batcher.ask(normalizing.Encoded(), questions)
+            await self._batcher.ask(normalizing.NormalizeKind(1, False), questions)
+            await self._batcher.ask(normalizing.EncodeKind(), questions)
         except Exception as error:
             self.state = "failed"
             logs.LOGGER.error("cannot answer", exc_info=error)
@@ -161,7 +158,7 @@ def create(
 ) -> FastAPI:
     """Return the app."""
     settings.check()
-    work = annotating.Work(normalizer)
+    work = normalizing.Work(normalizer)
     figures = logs.Metrics(
         version=__version__,
         index=normalizer.index.content_hash,
@@ -170,14 +167,14 @@ def create(
     )
     batcher: Batcher[normalizing.Question, Any] = Batcher(
         work,
-        cost=annotating.cost,
+        cost=normalizing.cost,
         budget=settings.batch_tokens,
         window=settings.window_ms / 1000,
         capacity=settings.queue,
         observe=figures.batch,
     )
     lifetime = Lifetime(batcher, normalizer.index, further)
-    ring = keys.Ring(settings.keys)
+    ring = keys.KeyRing(settings.keys)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
@@ -189,10 +186,10 @@ def create(
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
         middleware=[
-            Middleware(logs.Watch, figures, mentions=settings.log_mentions),
+            Middleware(logs.RequestLog, figures, mentions=settings.log_mentions),
             Middleware(Origins, settings.hosts),
-            Middleware(keys.Doors, settings, open_paths, ring),
-            Middleware(Ahead, batcher, lifetime),
+            Middleware(keys.Authentication, settings, open_paths, ring),
+            Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
         ],
     )
@@ -212,7 +209,7 @@ def create(
     failures.install(app)
     finders = Finders(normalizer.index, store)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
-    app.include_router(annotating.router(settings, normalizer, batcher))
+    app.include_router(normalizing.annotation_router(settings, normalizer, batcher))
     app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
@@ -255,10 +252,79 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
 
     @app.get("/docs", include_in_schema=False)
     async def docs(_: Request) -> HTMLResponse:
-        return HTMLResponse(reference.page(app.openapi()), headers={"Content-Security-Policy": reference.POLICY})
+        return HTMLResponse(reference_page(app.openapi()), headers={"Content-Security-Policy": POLICY})
 
 
 def page_paths() -> set[str]:
     """Return the paths of the review page's files; none where there is no page."""
     files = [path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*") if path.is_file()]
     return {"/", *(f"/{name}" for name in files)} if "index.html" in files else set()
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    "h2{margin-top:2.5rem;border-top:1px solid;padding-top:1rem}code,pre{font-family:ui-monospace,monospace}"
+    "pre{overflow:auto;padding:.75rem;border:1px solid}table{border-collapse:collapse}"
+    "td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0}"
+)
+_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'"
+
+
+def reference_page(document: Mapping[str, Any]) -> str:
+    """Return the page of an OpenAPI document, as HTML."""
+    info = document["info"]
+    parts = [
+        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
+        f"<p>{escape(info.get('description', ''))} The same for programs: <a href='openapi.json'>openapi.json</a>.</p>",
+    ]
+    for path, operations in document["paths"].items():
+        for method in METHODS:
+            if method in operations:
+                parts.append(_operation_html(method, path, operations[method], document))
+    title = escape(info["title"])
+    head = f"<meta charset=utf-8><meta name=viewport content='width=device-width'><title>{title}</title>"
+    return f"<!doctype html><html lang=en><head>{head}<style>{STYLE}</style></head><body>{''.join(parts)}</body></html>"
+
+
+def _operation_html(method: str, path: str, operation: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    parts = [f"<h2><code>{method.upper()} {escape(path)}</code></h2>"]
+    parts.append(f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>")
+    rows = [
+        (one["name"], one["in"] + (", required" if one.get("required") else ""), one.get("description", ""))
+        for one in operation.get("parameters", ())
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    schema = _resolved(body, document)
+    for name, field in schema.get("properties", {}).items():
+        required = ", required" if name in schema.get("required", ()) else ""
+        rows.append((name, "body" + required, field.get("description", "")))
+    if rows:
+        parts.append("<table>" + "".join(_row(row) for row in rows) + "</table>")
+    for example in schema.get("examples", ()):
+        parts.append(f"<pre>{escape(json.dumps(example, indent=1, ensure_ascii=False))}</pre>")
+    answers = [(status, "", one.get("description", "")) for status, one in operation.get("responses", {}).items()]
+    parts.append("<details><summary>Answers</summary><table>" + "".join(_row(row) for row in answers))
+    answer = operation.get("responses", {}).get("200", {}).get("content", {}).get("application/json", {}).get("schema")
+    fields = _resolved(answer, document).get("properties", {})
+    parts.append("".join(_row((name, "200", field.get("description", ""))) for name, field in fields.items()))
+    return "".join([*parts, "</table></details>"])
+
+
+def _row(cells: tuple[str, str, str]) -> str:
+    name, kind, text = (escape(str(cell)) for cell in cells)
+    return f"<tr><td><code>{name}</code></td><td>{kind}</td><td>{text}</td></tr>"
+
+
+def _resolved(schema: Mapping[str, Any] | None, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema, that of its own document if it is a reference."""
+    if not schema:
+        return {}
+    if "$ref" not in schema:
+        return schema
+    found: Any = document
+    for part in schema["$ref"].removeprefix("#/").split("/"):
+        found = found[part]
+    resolved: Mapping[str, Any] = found
+    return resolved

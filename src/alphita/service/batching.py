@@ -1,7 +1,4 @@
-"""Micro-batches: the questions of several requests are answered together, by one worker or several at once.
-
-A request whose questions are alone is answered at once.
-"""
+"""Micro-batches: the questions of several requests are answered together; a lone request is answered at once."""
 
 from __future__ import annotations
 
@@ -176,15 +173,7 @@ class Batcher(Generic[Q, A]):
         return Arrival(self)
 
     async def ask(self, kind: Hashable, questions: Sequence[Q], arrival: Arrival | None = None) -> list[A]:
-        """Return the answers, in the order of the questions; those of one kind are answered together.
-
-        Args:
-            arrival: what `announce` gave, if it was announced.
-
-        Raises:
-            QueueFull: there is no room.
-            Exception: what `work` raised for these questions.
-        """
+        """Return the answers in order, questions of one kind together; raise `QueueFull`, or what the work raises."""
         if not questions:
             return []
         if self.waiting and self.waiting + len(questions) > self._capacity:

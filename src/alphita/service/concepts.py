@@ -1,8 +1,4 @@
-"""Concepts over HTTP: one of an id, from the terminology where it is at hand, else the index; and search as you type.
-
-A search gives what is equal, what begins so, then what is alike. No encoder is needed, so a letter typed costs a
-millisecond or so. Where the index was built without letters, vectors take their place.
-"""
+"""Concepts by id, and search as you type: what is equal, what begins so, then what is alike by letters."""
 
 from __future__ import annotations
 
@@ -114,11 +110,7 @@ KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A concept found, by one of its terms.
-
-    Attributes:
-        similarity: of that term and what was typed, by letters, 0 to 1 (without letters by vectors); None: not known.
-    """
+    """A concept found by one of its terms; similarity, 0 to 1, by letters or else vectors, None: unknown."""
 
     id: str
     name: str
@@ -142,11 +134,7 @@ class Finder:
         return self.index.ngrams is None and bool(self.clean(typed))
 
     def find(self, typed: str, top: int, vector: NDArray[np.float32] | None = None) -> list[Found]:
-        """Return the best concepts, best first.
-
-        Args:
-            vector: (dim,) of what was typed, for an index without letters.
-        """
+        """Return concepts, best first; `vector`, (dim,), is that of `typed`, for an index without letters."""
         found: dict[int, Found] = {}
         row = self.allowed.row(typed) if ":" in typed else -1
         if row >= 0:

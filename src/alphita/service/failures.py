@@ -1,7 +1,4 @@
-"""Errors in one shape: {"error": {"code", "message", "field"}}, and an OperationOutcome under /fhir.
-
-No message repeats what was sent: it may be patient data.
-"""
+"""Errors in one shape, under /fhir an OperationOutcome. No message repeats what was sent: it may be patient data."""
 
 from __future__ import annotations
 
@@ -124,7 +121,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return await _refusal(request, Refusal(422, "invalid_json", "the body is no JSON"))
+        return await _refusal(request, Refusal(422, "invalid_json", "the body is not JSON"))
     field = ".".join(str(part) for part in first["loc"][1:]) or None
     # A validator's own message could repeat the value; pydantic's do not.
     message = "the value is not allowed" if first["type"].endswith("value_error") else str(first["msg"])
@@ -134,7 +131,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's for a body that is not even text
-        return await _refusal(request, Refusal(422, "invalid_json", "the body is no JSON"))
+        return await _refusal(request, Refusal(422, "invalid_json", "the body is not JSON"))
     detail: Any = error.detail
     known = detail if isinstance(detail, dict) else {"message": str(detail)}
     phrase = HTTPStatus(error.status_code).phrase

@@ -1,7 +1,6 @@
-"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: what it can (`fhir_capabilities`), and the operations.
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5, JSON only: capabilities and operations.
 
-Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html. JSON
-only. Every error is an OperationOutcome. `$translate` serves what people have reviewed; suggestions are at /normalize.
+Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from fastapi.routing import APIRoute
 from alphita import __version__, clock
 from alphita.index.store import Index
 from alphita.review import files
-from alphita.review.memory import SettledMappings
+from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
 from alphita.service import fhir_codes, fhir_translate, keys
 from alphita.service.concepts import Finder
-from alphita.service.fhir_parameters import (
+from alphita.service.fhir_codes import (
     COMPLEX,
     JSON_TYPES,
     MEDIA_TYPE,
@@ -82,7 +81,7 @@ def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
             "hierarchical": False,
             "paging": True,
             "incomplete": False,
-            "parameter": [{"name": name} for name in fhir_codes.HEEDED],
+            "parameter": [{"name": name} for name in fhir_codes.FOLLOWED],
             "textFilter": "the concepts that the text finds as it is typed, the best first",
         },
         "validateCode": {"translations": True},
@@ -135,7 +134,7 @@ def router(store: ReviewStore | None, index: Index) -> APIRouter:
 
 
 def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: Index, started: str) -> None:
-    settled = SettledMappings(store.path) if store is not None else None
+    settled = FinalMappings(store.path) if store is not None else None
 
     def metadata(request: Request) -> Response:
         mode = request.query_params.get("mode", "full")
@@ -146,7 +145,7 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
         return reply(statement(release, started))
 
     def translated(values: Values) -> dict[str, Any]:
-        question = fhir_translate.asked(values)
+        question = fhir_translate.question_of(values)
         if store is None or settled is None:
             raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
         projects = [project.name for project in store.projects()]

@@ -1,58 +1,189 @@
 """The concepts of an index by FHIR: $lookup, $validate-code and $expand.
 
 Specification, of R4 and the same of R5: http://hl7.org/fhir/R4/codesystem-operation-lookup.html,
-codesystem-operation-validate-code.html, valueset-operation-validate-code.html and valueset-operation-expand.html.
-
-$lookup gives name, version, display, the terms (designation), the parents (property `parent`) and the definition (R5:
-`definition`; R4: a property of that name). The value sets are the implicit ones: all codes of a system, by its URI with
-`?fhir_vs` behind it (as SNOMED CT has it), `/vs` (as LOINC) or nothing; so both validations ask the same. $expand with
-`filter` is the search as you type of /search, best first.
+codesystem-operation-validate-code.html, valueset-operation-validate-code.html, valueset-operation-expand.html, and for
+Parameters http://hl7.org/fhir/R4/operations.html. A value set is all codes of a system: its URI, with `?fhir_vs` (as
+SNOMED CT), `/vs` (as LOINC) or nothing behind it.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import uuid
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita import clock
+from alphita import clock, registry, textio
+from alphita.errors import shorten
 from alphita.index.store import Index
 from alphita.review import files
 from alphita.service.concepts import Finder
-from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
+from alphita.service.failures import FHIR_JSON
 from alphita.terminology import prefixes
 from alphita.terminology.languages import speaks
 from alphita.terminology.text import clean
 
-LOOKUP = {
-    "code": "code",
-    "system": "uri",
-    "version": "string",
-    "coding": "Coding",
-    "date": "dateTime",
-    "displayLanguage": "code",
-    "property": "code",
-    "useSupplement": "uri",
+Release = Literal["r4", "r5"]
+Values = dict[str, list[Any]]
+MEDIA_TYPE = FHIR_JSON
+JSON_TYPES = (MEDIA_TYPE, "application/json", "text/json", "json")
+# Of every request; `_format` is looked at where the answer's type is settled.
+COMMON = ("_format", "_pretty")
+# The types of parameters, and the member of a Parameters resource that may hold one. Some servers' clients write a code
+# or a uri as a string.
+MEMBERS: dict[str, tuple[str, ...]] = {
+    "code": ("valueCode", "valueString", "valueUri"),
+    "uri": ("valueUri", "valueUrl", "valueCanonical", "valueString"),
+    "string": ("valueString", "valueCode", "valueId"),
+    "boolean": ("valueBoolean",),
+    "integer": ("valueInteger", "valueUnsignedInt", "valuePositiveInt"),
+    "dateTime": ("valueDateTime",),
+    "Coding": ("valueCoding",),
+    "CodeableConcept": ("valueCodeableConcept",),
+    "ConceptMap": ("resource",),
+    "group": ("part",),
 }
+_INTEGER = re.compile(r"[0-9]{1,9}")
+COMPLEX = ("Coding", "CodeableConcept", "ConceptMap", "group")
+
+
+def types_of(table: str) -> dict[str, str]:
+    """Return the types of an operation's parameters by name, from "name:type name:type"."""
+    return dict(pair.split(":") for pair in table.split())
+
+
+class Fault(Exception):
+    """What is wrong with a request, as FHIR says it."""
+
+    def __init__(self, code: str, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.code, self.text, self.status = code, text, status
+
+
+def outcome(code: str, text: str) -> dict[str, Any]:
+    """Return an OperationOutcome of one error."""
+    issue = {"severity": "error", "code": code, "details": {"text": text}, "diagnostics": text}
+    return {"resourceType": "OperationOutcome", "issue": [issue]}
+
+
+def from_query(pairs: Iterable[tuple[str, str]], known: Mapping[str, str], repeated: tuple[str, ...] = ()) -> Values:
+    """Return the parameters of a GET."""
+    values: Values = {}
+    for name, text in pairs:
+        if name in COMMON:
+            continue
+        kind = _kind(name, known)
+        if kind in COMPLEX:
+            raise Fault("invalid", f"the parameter {name!r} is a {kind}: send it in a Parameters resource by POST")
+        if not text.strip():
+            raise Fault("value", f"the parameter {name!r} is empty")
+        if kind == "boolean" and text not in ("true", "false"):
+            raise Fault("value", f"the parameter {name!r} must be true or false")
+        if kind == "integer" and not _INTEGER.fullmatch(text):
+            raise Fault("value", f"the parameter {name!r} must be a whole number from 0")
+        value = {"boolean": text == "true", "integer": int(text) if kind == "integer" else 0}.get(kind, text)
+        _add(values, name, value, repeated)
+    return values
+
+
+def from_resource(body: bytes, known: Mapping[str, str], repeated: tuple[str, ...] = ()) -> Values:
+    """Return the parameters of a Parameters resource; see `from_query`."""
+    try:
+        found = textio.json_value(body)
+    except ValueError:
+        raise Fault("structure", "the body is not JSON") from None
+    if not isinstance(found, dict) or found.get("resourceType") != "Parameters":
+        raise Fault("structure", "the body must be a resource of type Parameters")
+    entries = found.get("parameter", [])
+    if not isinstance(entries, list):
+        raise Fault("structure", "Parameters.parameter must be a list")
+    values: Values = {}
+    for place, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name:
+            raise Fault("structure", f"Parameters.parameter[{place}] has no name")
+        kind = _kind(name, known)
+        member = next((one for one in MEMBERS[kind] if one in entry), None)
+        if member is None:
+            raise Fault("structure", f"the parameter {name!r} must have a {MEMBERS[kind][0]}")
+        value = entry[member]
+        _check(name, kind, value)
+        _add(values, name, value, repeated)
+    return values
+
+
+def one(values: Values, *names: str) -> Any:  # noqa: ANN401 - of the parameter's type
+    """Return the value of the one parameter that was given under any of its names, or None."""
+    given = [name for name in names if name in values]
+    if len(given) > 1:
+        raise Fault("invalid", f"{given[0]!r} and {given[1]!r} have the same meaning; give one of them")
+    return values[given[0]][0] if given else None
+
+
+def coding(value: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Return system and code of a Coding."""
+    system, code = value.get("system"), value.get("code")
+    if not isinstance(system, str) or not system or not isinstance(code, str) or not code:
+        raise Fault("required", f"the Coding in {name!r} needs a system and a code")
+    return system, code
+
+
+def parameter(name: str, **value: object) -> dict[str, Any]:
+    """Return one parameter of an answer: `parameter("result", valueBoolean=True)`."""
+    return {"name": name, **value}
+
+
+def _kind(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        raise Fault("not-supported", shorten(registry.unknown("parameter", shorten(name, 40), known), 1_000))
+    return known[name]
+
+
+def _add(values: Values, name: str, value: object, repeated: tuple[str, ...]) -> None:
+    if name in values and name not in repeated:
+        raise Fault("invalid", f"the parameter {name!r} was given twice")
+    values.setdefault(name, []).append(value)
+
+
+def _check(name: str, kind: str, value: object) -> None:
+    """Make sure that a JSON value is of the parameter's type."""
+    if kind == "boolean":
+        fits = isinstance(value, bool)
+    elif kind == "integer":
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    elif kind == "group":
+        fits = isinstance(value, list)
+    elif kind in COMPLEX:
+        fits = isinstance(value, dict)
+    else:
+        fits = isinstance(value, str) and bool(value.strip())
+    if not fits:
+        raise Fault("value", f"the parameter {name!r} must be a {kind}")
+
+
+LOOKUP = types_of(
+    "code:code system:uri version:string coding:Coding date:dateTime displayLanguage:code property:code "
+    "useSupplement:uri"
+)
 LOOKUP_REPEATED = ("property", "useSupplement")
 
 
 def look_up(index: Index, values: Values, release: Release) -> dict[str, Any]:
     """Return the Parameters resource of the concept that is asked for."""
     if "useSupplement" in values:
-        raise Fault("not-supported", "this service has no supplements: ask without 'useSupplement'")
+        raise Fault("not-supported", "this service has no supplements: leave out 'useSupplement'")
     curie = _asked_curie(values)
     row = int(index.concept_rows([curie])[0])
     concept = index.concept(row) if row >= 0 else None
     if concept is None:
-        raise Fault("not-found", "no concept of this service's index has this code", 404)
+        raise Fault("not-found", "this service's index has no concept with this code", 404)
     if prefixes.normalize(concept.id) != prefixes.normalize(curie):
-        raise Fault("not-found", f"this code is no longer in use or another name of a concept: use {concept.id}", 404)
+        raise Fault("not-found", f"this code is retired or an alias: use {concept.id}", 404)
     asked = values.get("property", [])
     prefix = concept.id.partition(":")[0]
     version = version_of(index, prefix)
@@ -89,7 +220,7 @@ def _asked_curie(values: Values) -> str:
         system, code = coding(whole, "coding")
     curie = files.curie_of(system, code)
     if curie is None:
-        raise Fault("not-found", "this service knows no concepts of this system", 404)
+        raise Fault("not-found", "this service has no concepts of this system", 404)
     return curie
 
 
@@ -155,21 +286,12 @@ def _parents(index: Index, row: int, prefix: str) -> list[str]:
     return [files.coding_of(curie)[1] for curie in found if curie.partition(":")[0] == prefix]
 
 
-EXPAND = {
-    "url": "uri",
-    "valueSetVersion": "string",
-    "filter": "string",
-    "offset": "integer",
-    "count": "integer",
-    "date": "dateTime",
-    "displayLanguage": "code",
-    "includeDesignations": "boolean",
-    "activeOnly": "boolean",
-    "excludeNested": "boolean",
-    "excludeNotForUI": "boolean",
-}
+EXPAND = types_of(
+    "url:uri valueSetVersion:string filter:string offset:integer count:integer date:dateTime displayLanguage:code "
+    "includeDesignations:boolean activeOnly:boolean excludeNested:boolean excludeNotForUI:boolean"
+)
 # Those that an answer follows, and says that it does.
-HEEDED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
+FOLLOWED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
 SUFFIXES = ("?fhir_vs", "/vs")
 # Codes of one answer.
 MAX_CODES = 1_000
@@ -183,7 +305,7 @@ def system_of(index: Index, url: str) -> str:
         system = url.removesuffix(suffix)
         if (suffix == "" or system != url) and _prefix(index, system) is not None:
             return system
-    raise Fault("not-found", "this service knows no such value set: give a system of its concepts, with ?fhir_vs", 404)
+    raise Fault("not-found", "unknown value set: give the URI of a code system of this service, with ?fhir_vs", 404)
 
 
 def same_system(left: str, right: str) -> bool:
@@ -237,7 +359,9 @@ def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], 
     if "offset" in values or "count" in values:
         expansion["offset"] = one(values, "offset") or 0
     said = [
-        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)} for name in HEEDED if name in values
+        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)}
+        for name in FOLLOWED
+        if name in values
     ]
     if said:
         expansion["parameter"] = said
@@ -291,18 +415,12 @@ def _rows(index: Index) -> dict[str, NDArray[np.int64]]:
     return {prefix: np.flatnonzero(numbers == number) for number, prefix in enumerate(held.dictionary.to_pylist())}
 
 
-_VALIDATE = {
-    "url": "uri",
-    "code": "code",
-    "display": "string",
-    "coding": "Coding",
-    "codeableConcept": "CodeableConcept",
-    "date": "dateTime",
-    "abstract": "boolean",
-    "displayLanguage": "code",
-}
+_VALIDATE = types_of(
+    "url:uri code:code display:string coding:Coding codeableConcept:CodeableConcept date:dateTime abstract:boolean "
+    "displayLanguage:code"
+)
 OF_SYSTEM = {**_VALIDATE, "version": "string"}
-OF_SET = dict(_VALIDATE, system="uri", systemVersion="string", valueSetVersion="string", inferSystem="boolean")
+OF_SET = _VALIDATE | types_of("system:uri systemVersion:string valueSetVersion:string inferSystem:boolean")
 
 
 class Code(NamedTuple):
@@ -371,15 +489,15 @@ def _verdict(index: Index, asked: Code, system: str | None, language: str | None
     # No message repeats a code or display, which may be a patient's.
     curie = files.curie_of(asked.system, asked.code)
     if curie is None:
-        return Verdict("this service knows no concepts of this system")
+        return Verdict("this service has no concepts of this system")
     if system is not None and not same_system(system, asked.system):
         return Verdict("the code is of another system")
     row = int(index.concept_rows([curie])[0])
     if row < 0:
-        return Verdict("no concept of this service's index has this code")
+        return Verdict("this service's index has no concept with this code")
     concept = index.concept(row)
     if prefixes.normalize(concept.id) != prefixes.normalize(curie):
-        return Verdict("this code is no longer in use, or another name of a concept: look it up")
+        return Verdict("this code is retired or an alias of another: look it up")
     version = version_of(index, concept.id.partition(":")[0])
     terms = terms_of(index, row)
     display = display_of(concept.name, terms, language)
@@ -387,5 +505,5 @@ def _verdict(index: Index, asked: Code, system: str | None, language: str | None
         return Verdict("this service's index has another version of this system", display, version)
     names = {clean(name) for name, _ in [(concept.name, ""), *terms]}
     if asked.display is not None and clean(asked.display) not in names:
-        return Verdict("the display is no name of this code", display, version)
+        return Verdict("the display is not a name of this code", display, version)
     return Verdict(None, display, version)

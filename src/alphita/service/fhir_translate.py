@@ -1,17 +1,10 @@
-"""ConceptMap/$translate over the reviewed mappings of a store.
+"""ConceptMap/$translate over the final decisions of a store.
 
 Specification: http://hl7.org/fhir/R4/conceptmap-operation-translate.html and
-http://hl7.org/fhir/R5/conceptmap-operation-translate.html; the names of both are understood in both.
-
-Only what people have settled is served. A project is a ConceptMap: its canonical URL is that of `files.set_id`, its
-source system that of `codings.source_system`; a row without a code of its own is asked for by its string. In R4 an
-equivalence is that of the translation: asked in reverse, what the map calls wider is narrower. In R5 the relationship
-stays the map's, for its words name source and target. Value sets are not known here but for all codes of a system; R4's
-`source`, which only tells a server which map to take, is passed over.
-
-Where people settled on what the normaliser had answered, its confidence and decision come along: in R5 as properties of
-the match; in R4, whose matches have none, as extensions of it; and in R5 for NIL, which is no match, as extensions of
-the result.
+http://hl7.org/fhir/R5/conceptmap-operation-translate.html; the names of both are understood in both. A project is a
+ConceptMap (`files.set_id`, `files.source_system`). In R4 an equivalence is that of the translation: in reverse, wider
+is narrower; in R5 the relationship stays the map's. Where people agreed with the normalizer, its confidence and
+decision come along: in R5 as properties of the match, in R4 (and for NIL) as extensions.
 """
 
 from __future__ import annotations
@@ -23,47 +16,28 @@ from typing import Any, NamedTuple
 from alphita.mappings.formats import fhir_r4, fhir_r5
 from alphita.mappings.record import REVIEWED
 from alphita.review import files
-from alphita.review.memory import Settled, SettledMappings
-from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
+from alphita.review.memory import FinalMapping, FinalMappings
+from alphita.service.fhir_codes import Fault, Release, Values, coding, one, parameter, types_of
 
-KNOWN = {
-    "url": "uri",
-    "conceptMap": "ConceptMap",
-    "conceptMapVersion": "string",
-    "code": "code",
-    "system": "uri",
-    "version": "string",
-    "source": "uri",
-    "coding": "Coding",
-    "codeableConcept": "CodeableConcept",
-    "target": "uri",
-    "targetsystem": "uri",
-    "reverse": "boolean",
-    "dependency": "group",
-    "sourceCode": "code",
-    "sourceSystem": "uri",
-    "sourceVersion": "string",
-    "sourceScope": "uri",
-    "sourceCoding": "Coding",
-    "sourceCodeableConcept": "CodeableConcept",
-    "targetCode": "code",
-    "targetCoding": "Coding",
-    "targetCodeableConcept": "CodeableConcept",
-    "targetScope": "uri",
-    "targetSystem": "uri",
-}
+KNOWN = types_of(
+    "url:uri conceptMap:ConceptMap conceptMapVersion:string code:code system:uri version:string source:uri "
+    "coding:Coding codeableConcept:CodeableConcept target:uri targetsystem:uri reverse:boolean dependency:group "
+    "sourceCode:code sourceSystem:uri sourceVersion:string sourceScope:uri sourceCoding:Coding "
+    "sourceCodeableConcept:CodeableConcept targetCode:code targetCoding:Coding targetCodeableConcept:CodeableConcept "
+    "targetScope:uri targetSystem:uri"
+)
 REPEATED = ("dependency",)
 # What says what to translate, and for a code, what may give its system.
-ASKED_BY: dict[str, tuple[str, ...]] = {
+_SYSTEMS: dict[str, tuple[str, ...]] = {
     "code": ("system", "sourceSystem"),
-    "coding": (),
-    "codeableConcept": (),
     "sourceCode": ("system", "sourceSystem"),
-    "sourceCoding": (),
-    "sourceCodeableConcept": (),
     "targetCode": ("system", "targetSystem", "targetsystem"),
-    "targetCoding": (),
-    "targetCodeableConcept": (),
+}
+ASKED_BY = {
+    name: _SYSTEMS.get(name, ())
+    for start in ("", "source", "target")
+    for kind in ("code", "coding", "codeableConcept")
+    for name in [start + kind[0].upper() + kind[1:] if start else kind]
 }
 NOT_DONE = {
     "conceptMap": "translates by the maps of this service only",
@@ -77,14 +51,8 @@ SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 Coding = tuple[str, str]
 
 
-class Asked(NamedTuple):
-    """What is asked.
-
-    Attributes:
-        codes: system and code; of several (a CodeableConcept) every one that has both is translated.
-        url: of the map; "" asks all.
-        wanted: system of the codes wanted, "" for any.
-    """
+class Question(NamedTuple):
+    """The question: system and code of each coding, the map's url ("": all), the system wanted ("": any)."""
 
     codes: list[Coding]
     reverse: bool
@@ -95,18 +63,18 @@ class Asked(NamedTuple):
 class Match(NamedTuple):
     """One settled row that answers, the coding it leads to (None for NIL), and its display."""
 
-    row: Settled
+    row: FinalMapping
     found: Coding | None
     display: str | None
 
 
-def asked(values: Values) -> Asked:
+def question_of(values: Values) -> Question:
     """Return what the parameters ask."""
     for name, why in NOT_DONE.items():
         if name in values:
             raise Fault("not-supported", f"the parameter {name!r} is not served: this service {why}")
     if "conceptMapVersion" in values:
-        raise Fault("not-found", "the maps of this service have no versions: ask without 'conceptMapVersion'", 404)
+        raise Fault("not-found", "maps of this service have no versions: leave out 'conceptMapVersion'", 404)
     kinds = [name for name in ASKED_BY if name in values]
     if len(kinds) != 1:
         said = f"{kinds[0]!r} and {kinds[1]!r} were given" if kinds else "none was given"
@@ -118,7 +86,7 @@ def asked(values: Values) -> Asked:
     codes, wanted = _codes(values, name), _wanted(values, from_target, back)
     if not (back or from_target) and (scope := _scope(values, "sourceScope")):
         codes = [pair for pair in codes if pair[0] == scope]
-    return Asked(codes, back or from_target, one(values, "url") or "", wanted)
+    return Question(codes, back or from_target, one(values, "url") or "", wanted)
 
 
 def _codes(values: Values, name: str) -> list[Coding]:
@@ -163,10 +131,10 @@ def _scope(values: Values, *names: str) -> str:
     return found.removesuffix(ALL_CODES)
 
 
-def matches(settled: SettledMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
+def matches(settled: FinalMappings, projects: Iterable[str], question: Question) -> Iterator[Match]:
     """Yield the settled rows that answer."""
     if question.url and question.url not in map(files.set_id, projects):
-        raise Fault("not-found", "no reviewed map of this service has the url that was asked for", 404)
+        raise Fault("not-found", "this service has no reviewed map with this url", 404)
     for given in question.codes:
         for row in settled.by_concept(_is(given)) if question.reverse else settled.by_code(given[1]):
             if question.url in ("", files.set_id(row.project)):
@@ -177,13 +145,13 @@ def _is(target: Coding) -> Callable[[str], bool]:
     return lambda curie: files.coding_of(curie) == target
 
 
-def _back(row: Settled, question: Asked) -> Iterator[Match]:
+def _back(row: FinalMapping, question: Question) -> Iterator[Match]:
     systems = _systems(row)
     if question.wanted in ("", *systems):
         yield Match(row, (systems[0], row.code), row.mention or None)
 
 
-def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
+def _forward(row: FinalMapping, system: str, question: Question) -> Iterator[Match]:
     if system not in _systems(row):
         return
     targets = [files.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
@@ -194,16 +162,16 @@ def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
         yield Match(row, None, None)
 
 
-def _systems(row: Settled) -> tuple[str, str]:
+def _systems(row: FinalMapping) -> tuple[str, str]:
     """Return what the source is known by, its URI first."""
     return files.source_system(row.source), row.source
 
 
-def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[str, Any]:
+def answer(found: Iterable[Match], question: Question, release: Release) -> dict[str, Any]:
     """Return the Parameters resource: result, message, and each match once."""
     said: list[list[dict[str, Any]]] = []
     matches: list[dict[str, Any]] = []
-    nil: Settled | None = None
+    nil: FinalMapping | None = None
     has_match = False
     for match in found:
         if match.found is None:
@@ -225,7 +193,7 @@ def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[st
     return {"resourceType": "Parameters", "parameter": [*entries, *matches]}
 
 
-def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, Any]]:
+def _parts(match: Match, question: Question, release: Release) -> list[dict[str, Any]]:
     relation = match.row.relation
     if release == "r5":
         said = parameter("relationship", valueCode=fhir_r5.RELATIONSHIPS[relation])
@@ -242,23 +210,23 @@ def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, An
     return [*parts, parameter(origin, valueUri=files.set_id(match.row.project))]
 
 
-def _match(parts: list[dict[str, Any]], row: Settled, release: Release) -> dict[str, Any]:
+def _match(parts: list[dict[str, Any]], row: FinalMapping, release: Release) -> dict[str, Any]:
     """Return a match with what the normaliser had said."""
     if release == "r4":
         return parameter("match", **_extensions(row), part=parts)
     properties = [
         parameter("property", part=[parameter("uri", valueUri=uri), parameter("value", **value)])
-        for uri, value in _said(row)
+        for uri, value in _normalizer_facts(row)
     ]
     return parameter("match", part=[*parts, *properties])
 
 
-def _extensions(row: Settled) -> dict[str, Any]:
-    found = [{"url": uri, **value} for uri, value in _said(row)]
+def _extensions(row: FinalMapping) -> dict[str, Any]:
+    found = [{"url": uri, **value} for uri, value in _normalizer_facts(row)]
     return {"extension": found} if found else {}
 
 
-def _said(row: Settled) -> Iterator[tuple[str, dict[str, Any]]]:
+def _normalizer_facts(row: FinalMapping) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield uri and value of what the normaliser had said."""
     if row.confidence is not None:
         yield SAID + "confidence", {"valueDecimal": row.confidence}

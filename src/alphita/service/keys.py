@@ -1,7 +1,6 @@
-"""Who asks: API keys, each of one named reviewer; or a header that a proxy sets; or nobody but this machine.
+"""Who asks: API keys, each of one named reviewer; a header that a proxy sets; or nobody but this machine.
 
-A keys file is a table of lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`; so the keys
-themselves are written nowhere. Several lines may have one name, to change a key without a gap.
+A keys file has lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`, several per name.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def load(path: Path) -> list[Key]:
         # Not shown: it might be the key itself, put there by mistake.
         if not _HASH.fullmatch(digest):
             raise InputError(
-                "no SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256", remedy=remedy
+                "not a SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256", remedy=remedy
             )
         if digest in keys:
             raise InputError("the same key is there twice", file=path, line=number, field="sha256")
@@ -74,7 +73,7 @@ def load(path: Path) -> list[Key]:
             last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
         except ValueError:
             raise InputError(
-                "no date", file=path, line=number, field="last day", value=cells[2], remedy="write it as 2030-12-31"
+                "not a date", file=path, line=number, field="last day", value=cells[2], remedy="write it as 2030-12-31"
             ) from None
         keys[digest] = Key(name, digest, last_day)
     if not keys:
@@ -97,7 +96,7 @@ def check_name(name: str, path: Path | None = None, line: int | None = None) -> 
     """Return the name of a reviewer."""
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable() or name != name.strip() or name.startswith("#"):
         raise InputError(
-            "no name of a reviewer",
+            "not a valid reviewer name",
             file=path,
             line=line,
             field="name",
@@ -151,7 +150,7 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
     return found
 
 
-class Ring:
+class KeyRing:
     """The keys of a file, as it was read last; `written` is when, for the clock may have been set back since."""
 
     def __init__(self, path: Path | None) -> None:
@@ -166,15 +165,15 @@ class Ring:
             self.written = self.path.stat().st_mtime
 
 
-class Doors:
+class Authentication:
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: Ring | None = None
+        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: KeyRing | None = None
     ) -> None:
         self.app, self.settings = app, settings
         self._open = {*OPEN, *open_paths}
-        self._ring = ring or Ring(settings.keys)
+        self._ring = ring or KeyRing(settings.keys)
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
@@ -225,14 +224,14 @@ class Doors:
         except ValueError:
             address = None
         if address is None or not any(address in network for network in self._proxies):
-            raise Refusal(401, "not_the_proxy", "this server is to be asked by way of its proxy")
+            raise Refusal(401, "not_the_proxy", "this server answers only requests from its proxy")
         if len(given) != 1:
-            raise Refusal(401, "no_user", "the proxy must say in one header who asks")
+            raise Refusal(401, "no_user", "the proxy must name the user in exactly one header")
         try:
             # Header bytes come as Latin-1; proxies write UTF-8.
             return check_name(given[0].encode("latin-1").decode("utf-8").strip())
         except (InputError, UnicodeError):
-            raise Refusal(401, "no_user", "the proxy's header holds no name of a user") from None
+            raise Refusal(401, "no_user", "the proxy's header does not hold a valid user name") from None
 
 
 def reviewer(request: Request) -> str:
@@ -248,4 +247,4 @@ def days_from_today(days: int) -> date:
     try:
         return date.fromordinal(clock.today().toordinal() + days)
     except (ValueError, OverflowError):
-        raise UsageError(f"{days} days from today is no date") from None
+        raise UsageError(f"{days} days from today is not a valid date") from None

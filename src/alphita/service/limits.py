@@ -1,9 +1,6 @@
-"""Who is let in from where, and how much a client may ask: connections, requests a second, bytes, seconds.
+"""Limits of connections, requests a second, bytes and seconds; and which sites may send requests.
 
-`Connection` bounds connections. `Origins` refuses what another site's page sends: it could read no answer, but have
-things written, or, by a name that it owns and points here, even read; so requests must call this server by one of its
-own names, and those that change something must come from its own page or from no page at all. `Limits` reads the whole
-body, within its limits, before the app begins, so that memory stays flat however many ask.
+`Limits` reads the whole body before the app begins, so that memory stays flat however many ask.
 """
 
 from __future__ import annotations
@@ -261,7 +258,7 @@ class Origins:
     def _refusal(self, method: str, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
-            return Refusal(403, "wrong_host", "this server does not go by that name; see --allow-host")
+            return Refusal(403, "wrong_host", "this host name is not allowed; add it with --allow-host")
         if method in SAFE:
             return None
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -286,7 +283,7 @@ BACKLOG = 512
 
 
 @functools.cache
-def room() -> tuple[int, int]:
+def connection_limits() -> tuple[int, int]:
     """Return how many connections may be open, and how many may be accepted at once, within the file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = MAX_CONNECTIONS * 2 if soft == resource.RLIM_INFINITY else soft
@@ -306,7 +303,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > room()[0]:
+        if len(self.connections) > connection_limits()[0]:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one._limit is not None]
             min(waiting, key=lambda one: one._limit.when() if one._limit else 0.0)._end()
 

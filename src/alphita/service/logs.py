@@ -1,8 +1,6 @@
-"""Figures as Prometheus reads them; and logs, a JSON object a line, without what was asked for: it may be patient data.
+"""Prometheus metrics, and logs: a JSON object a line, without mentions, which may be patient data.
 
-A path's template is logged instead of the path, never the query; of an error its type and where it happened, for its
-message may repeat what was sent. `--log-mentions` adds the mentions, queries and messages. Of failures and refusals of
-one kind no more than `MAX_PER_MINUTE` are logged; the next line of the kind says how many were left out.
+Routes and error types are logged, not paths, queries or messages, unless `--log-mentions` is given.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -35,6 +33,7 @@ SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 3
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MEDIA_TYPE = CONTENT_TYPE_LATEST
+M = TypeVar("M")
 
 
 class Metrics:
@@ -43,34 +42,24 @@ class Metrics:
     def __init__(self, *, version: str, index: str, model: str, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = Counter(
-            "alphita_requests_total", "Requests answered.", ("route", "method", "status"), registry=self.registry
-        )
-        self._seconds = Histogram(
-            "alphita_request_seconds",
-            "Seconds from a request to the end of its answer.",
-            ("route",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._refused = Counter(
-            "alphita_refused_total", "Requests refused, by reason.", ("code",), registry=self.registry
-        )
-        self._open = Gauge("alphita_requests_open", "Requests being answered.", registry=self.registry)
-        self._sizes = Histogram(
-            "alphita_batch_size", "Mentions and texts answered together.", buckets=SIZES, registry=self.registry
-        )
-        self._batch_requests = Histogram(
-            "alphita_batch_requests", "Requests answered together.", buckets=SIZES, registry=self.registry
-        )
-        self._batch_seconds = Histogram(
-            "alphita_batch_seconds", "Seconds of a batch.", buckets=SECONDS, registry=self.registry
-        )
-        self._tokens = Counter("alphita_batch_tokens_total", "Tokens answered, about.", registry=self.registry)
-        depth = Gauge("alphita_queue_depth", "Mentions and texts waiting or being answered.", registry=self.registry)
+
+        def metric(kind: Callable[..., M], name: str, text: str, labels: tuple[str, ...] = (), **more: Any) -> M:  # noqa: ANN401
+            return kind(name, text, labels, registry=self.registry, **more)
+
+        self._requests = metric(Counter, "alphita_requests_total", "Requests answered.", ("route", "method", "status"))
+        seconds = "Seconds from a request to the end of its answer."
+        self._seconds = metric(Histogram, "alphita_request_seconds", seconds, ("route",), buckets=SECONDS)
+        self._refused = metric(Counter, "alphita_refused_total", "Requests refused, by reason.", ("code",))
+        self._open = metric(Gauge, "alphita_requests_open", "Requests being answered.")
+        together = "Mentions and texts answered together."
+        self._sizes = metric(Histogram, "alphita_batch_size", together, buckets=SIZES)
+        self._batch_requests = metric(Histogram, "alphita_batch_requests", "Requests answered together.", buckets=SIZES)
+        self._batch_seconds = metric(Histogram, "alphita_batch_seconds", "Seconds of a batch.", buckets=SECONDS)
+        self._tokens = metric(Counter, "alphita_batch_tokens_total", "Tokens answered, about.")
+        depth = metric(Gauge, "alphita_queue_depth", "Mentions and texts waiting or being answered.")
         depth.set_function(waiting)
-        about = Gauge("alphita_build_info", "What is running.", ("version", "index", "model"), registry=self.registry)
-        about.labels(version, index, model).set(1)
+        build = metric(Gauge, "alphita_build_info", "What is running.", ("version", "index", "model"))
+        build.labels(version, index, model).set(1)
 
     def begin(self) -> None:
         self._open.inc()
@@ -121,12 +110,12 @@ class JsonLines(logging.Formatter):
 def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
     """Return an error's type, the places it came through, and its message: without `message` only our own, no value."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
-    told: dict[str, Any] = {"type": type(error).__name__}
+    described: dict[str, Any] = {"type": type(error).__name__}
     if message:
-        told["message"] = str(error)
+        described["message"] = str(error)
     elif isinstance(error, AlphitaError):
-        told["message"] = refusal_of(error).message
-    return told | {"at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]}
+        described["message"] = refusal_of(error).message
+    return described | {"at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]}
 
 
 class Handler(logging.StreamHandler[TextIO]):
@@ -196,7 +185,7 @@ def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
     LOGGER.info(name, extra={"fields": fields})
 
 
-class Watch:
+class RequestLog:
     """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:
@@ -227,7 +216,7 @@ class Watch:
         except Exception as error:
             LOGGER.error("failed", exc_info=error, extra={"fields": {"request": number, "route": route_of(scope)}})
             if not status:
-                await refuse(scope, receive, sending, Refusal(500, "internal", f"the log tells more of {number}"))
+                await refuse(scope, receive, sending, Refusal(500, "internal", f"see request {number} in the log"))
         finally:
             seconds = time.perf_counter() - start
             self.metrics.end(route_of(scope), scope["method"], status or CLIENT_GONE, seconds, state.get("refused"))

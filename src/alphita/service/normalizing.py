@@ -1,4 +1,4 @@
-"""Normalising, concepts, search and vectors over HTTP."""
+"""Normalizing, free text, concepts, search and vectors over HTTP."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
+from alphita.annotation.annotator import Annotator
+from alphita.annotation.annotator import Settings as Kept
+from alphita.annotation.formats.jsonl import record_of
+from alphita.annotation.spans import Category, Document
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
-from alphita.service.batching import Batcher, QueueFull, tokens
+from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
 from alphita.service.concepts import Finders
 from alphita.service.failures import Refusal, documented
 from alphita.service.settings import Settings
@@ -31,6 +35,7 @@ JSON = "application/json"
 # Digits of a vector's numbers: more than float32 has is noise.
 VECTOR_DECIMALS = 7
 _SURROGATE = re.compile("[\ud800-\udfff]")
+ERRORS = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
 ASKED_TOGETHER = ("/normalize", "/embed")
 
 _CANDIDATE = tuple(Candidate.__dataclass_fields__)
@@ -112,14 +117,83 @@ class FoundConcepts(BaseModel):
     concepts: list[FoundConcept]
 
 
-class Asked(NamedTuple):
+class FreeTexts(BaseModel):
+    """Texts in which concepts are to be found."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"texts": ["No seizures. She has short and curved fingers."]}]}
+    )
+
+    texts: list[str] = Field(description="texts, such as letters, notes or abstracts")
+    exact: bool = Field(False, description="find names of the terminology only: fast, without confidence")
+    precision: float | None = Field(None, ge=0, le=1, description="keep only mentions with at least this confidence")
+
+
+class Said(BaseModel):
+    """What the text says of a mention, and the words that say it."""
+
+    category: Category
+    start: int = Field(description="first character of the words")
+    end: int = Field(description="the character behind the last")
+    cue: str = Field(examples=["No"])
+
+
+class Beside(BaseModel):
+    """A word beside a mention, or in it."""
+
+    kind: str = Field(description="laterality or severity", examples=["severity"])
+    value: str = Field(examples=["severe"])
+    start: int
+    end: int
+
+
+class Mention(BaseModel):
+    """A mention of a concept; places count Unicode code points of the text as it was sent."""
+
+    start: int = Field(description="first character")
+    end: int = Field(description="the character behind the last")
+    mention: str = Field(examples=["seizures"])
+    pieces: list[tuple[int, int]] | None = Field(None, description="its parts, where it has several")
+    concept_id: str = Field(description="CURIE", examples=["HP:0001250"])
+    concept_name: str = Field(description="its preferred term", examples=["Seizure"])
+    matched_term: str = Field(description="the term that it equals or is nearest to", examples=["Seizures"])
+    confidence: float | None = Field(description="calibrated probability that the concept is right; null: exact")
+    decision: Decision | None = Field(description="accept or review; null uncalibrated", examples=["accept"])
+    method: str = Field(description="exact, abbreviation or nearest", examples=["exact"])
+    context: list[Said] = Field(description="empty: the text affirms it")
+    modifiers: list[Beside] = Field(description="side and severity")
+
+
+class Found(BaseModel):
+    """What was found in one text."""
+
+    annotations: list[Mention] = Field(description="by their place")
+
+
+class AllFound(BaseModel):
+    """One result per text, in order."""
+
+    results: list[Found]
+
+
+class AnnotateKind(NamedTuple):
+    """The kind of a question to the annotator; only questions of one kind are answered together."""
+
+    exact: bool
+    precision: float | None
+
+
+_ANSWER = tuple(Answer.model_fields)
+
+
+class NormalizeKind(NamedTuple):
     """The kind of a question to the normaliser; only questions of one kind are answered together."""
 
     top: int
     explain: bool
 
 
-class Encoded(NamedTuple):
+class EncodeKind(NamedTuple):
     """The kind of a question for a vector."""
 
 
@@ -132,53 +206,54 @@ class Question(NamedTuple):
 
 
 class Work:
-    """What the batcher's worker does: a normaliser, and JSON of its answers."""
+    """What the batcher's worker does: a normalizer, and an annotator that the first text makes."""
 
     def __init__(self, normalizer: Normalizer) -> None:
         self.normalizer = normalizer
+        self._annotator: Annotator | None = None
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
-        """Return for each question an answer's JSON, or its vector (dim,) float32."""
-        if isinstance(kind, Asked):
-            contexts = [question.context for question in questions]
-            languages = [question.language for question in questions]
-            results = self.normalizer.normalize(
-                [question.string for question in questions],
-                top_k=kind.top,
-                explain=kind.explain,
-                contexts=contexts if any(contexts) else None,
-                languages=languages if any(languages) else None,
-            )
-            return [encode(result, kind.top) for result in results]
-        cleaned = clean_many([question.string for question in questions], self.normalizer.index.rules)
-        vectors: NDArray[np.float32] = unit(self.normalizer.encoder().encode(cleaned))
+        """Return for each question the JSON of `Answer` or `Found`, or its vector (dim,) float32."""
+        if isinstance(kind, NormalizeKind):
+            return self._normalized(kind, questions)
+        strings = [question.string for question in questions]
+        if isinstance(kind, AnnotateKind):
+            self._annotator = self._annotator or Annotator(self.normalizer)
+            annotator = self._annotator.keeping(Kept(exact=kind.exact, precision=kind.precision))
+            return [
+                to_json({"annotations": [record_of(annotation) for annotation in annotated.annotations]})
+                for annotated in annotator.annotate([Document("", string) for string in strings])
+            ]
+        vectors: NDArray[np.float32] = unit(
+            self.normalizer.encoder().encode(clean_many(strings, self.normalizer.index.rules))
+        )
         return list(vectors)
+
+    def _normalized(self, kind: NormalizeKind, questions: Sequence[Question]) -> list[bytes]:
+        mentions, contexts, languages = (list(column) for column in zip(*questions, strict=True))
+        results = self.normalizer.normalize(
+            mentions,
+            top_k=kind.top,
+            explain=kind.explain,
+            contexts=contexts if any(contexts) else None,
+            languages=languages if any(languages) else None,
+        )
+        return [encode(result, kind.top) for result in results]
 
 
 def encode(result: Result, top: int) -> bytes:
     """Return an answer's JSON, as `Answer` has it."""
-    candidates = [
+    answer = {name: getattr(result, name) for name in _ANSWER}
+    answer["explanation"] = None if result.explanation is None else str(result.explanation)
+    answer["candidates"] = [
         dict(zip(_CANDIDATE, _candidate_values(candidate), strict=True)) for candidate in result.candidates[:top]
     ]
-    return to_json(
-        {
-            "mention": result.mention,
-            "concept_id": result.concept_id,
-            "concept_name": result.concept_name,
-            "matched_term": result.matched_term,
-            "similarity": result.similarity,
-            "confidence": result.confidence,
-            "method": result.method,
-            "decision": result.decision,
-            "explanation": None if result.explanation is None else str(result.explanation),
-            "candidates": candidates,
-        }
-    )
+    return to_json(answer)
 
 
 def cost(question: Question) -> int:
-    """Return about how many tokens a question costs."""
-    return tokens(question.string)
+    """Return about how many tokens a question costs; those of a long text are not cut."""
+    return max(tokens(question.string), len(question.string) // CHARACTERS_A_TOKEN)
 
 
 async def json_only(request: Request) -> None:
@@ -196,8 +271,7 @@ def router(
     finders: Finders,
 ) -> APIRouter:
     """Return the routes."""
-    errors = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
-    routes = APIRouter(tags=["Normalization"], responses=errors)
+    routes = APIRouter(tags=["Normalization"], responses=ERRORS)
 
     @routes.post("/normalize", response_model=Answers, dependencies=[Depends(json_only)])
     async def normalize(request: Request, asked: Annotated[Mentions, Body()]) -> Response:
@@ -211,14 +285,14 @@ def router(
         nothing = [None] * len(asked.mentions)
         columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
         questions = [Question(*cells) for cells in zip(*columns, strict=True)]
-        found = await ask(batcher, request, Asked(asked.top, asked.explain), questions)
+        found = await ask(batcher, request, NormalizeKind(asked.top, asked.explain), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     @routes.post("/embed", response_model=Vectors, dependencies=[Depends(json_only)])
     async def embed(request: Request, asked: Annotated[Texts, Body()]) -> Response:
         """Return the vectors of texts."""
         check_strings("texts", asked.texts, settings.max_rows, settings.max_characters)
-        found = await ask(batcher, request, Encoded(), [Question(text) for text in asked.texts])
+        found = await ask(batcher, request, EncodeKind(), [Question(text) for text in asked.texts])
         vectors = [np.round(vector.astype(np.float64), VECTOR_DECIMALS).tolist() for vector in found]
         return Response(
             to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
@@ -242,7 +316,7 @@ def router(
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         vector = None
         if finder.needs_vector(q):
-            vector = (await ask(batcher, request, Encoded(), [Question(q)]))[0]
+            vector = (await ask(batcher, request, EncodeKind(), [Question(q)]))[0]
         found = await run_in_threadpool(finder.find, q, top, vector)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
@@ -257,14 +331,28 @@ def router(
     return routes
 
 
+def annotation_router(settings: Settings, normalizer: Normalizer, batcher: Batcher[Question, Any]) -> APIRouter:
+    """Return the route of free text."""
+    routes = APIRouter(tags=["Free text"], responses=ERRORS)
+
+    @routes.post("/annotate", response_model=AllFound, dependencies=[Depends(json_only)])
+    async def annotate(request: Request, asked: Annotated[FreeTexts, Body()]) -> Response:
+        """Find the concepts in each text, with their assertion."""
+        check_strings("texts", asked.texts, settings.max_rows, settings.max_context)
+        if asked.precision is not None and (asked.exact or normalizer.calibration is None):
+            why = "exact mentions have" if asked.exact else "this index has"
+            raise Refusal(422, "invalid", f"{why} no confidence to choose by; leave it out", field="precision")
+        questions = [Question(text) for text in asked.texts]
+        found = await ask(batcher, request, AnnotateKind(asked.exact, asked.precision), questions)
+        return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
+
+    return routes
+
+
 async def ask(
     batcher: Batcher[Question, Any], request: Request, kind: Hashable, questions: Sequence[Question]
 ) -> list[Any]:
-    """Return the answers to a request's questions, in order.
-
-    Raises:
-        Refusal: too many wait.
-    """
+    """Return the answers to a request's questions, in order; refuse the request if too many wait."""
     request.state.rows = len(questions)
     request.state.asked = [question.string for question in questions]
     try:
@@ -284,7 +372,7 @@ def check_strings(name: str, values: Sequence[str | None], most: int, characters
         if len(value) > characters:
             raise Refusal(422, "too_long", f"{len(value):,} characters, at most {characters:,}", field=field)
         if not value.isascii() and _SURROGATE.search(value):
-            raise Refusal(422, "no_text", "half of a surrogate pair is no text", field=field)
+            raise Refusal(422, "no_text", "it holds half of a surrogate pair, which is not text", field=field)
 
 
 def _check_top(top: int, settings: Settings) -> None:

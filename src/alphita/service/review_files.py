@@ -1,7 +1,4 @@
-"""Files into a review and out of it, with what the index knows: the project's facts, and the types of its answers.
-
-A file that came over HTTP is read in a process of its own: see `imported` and `review_transfer`.
-"""
+"""Files into a review and out of it; a file sent over HTTP is read in a process of its own (see `imported`)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from alphita import machine, textio
+from alphita import machine, quickstart, textio
 from alphita.answer.filters import Allowed
+from alphita.answer.normalizer import Normalizer
+from alphita.answer.records import lines
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
@@ -78,14 +77,14 @@ def add(
     concepts = Concepts.from_json(project.filters or (known.filters if known is not None else {}))
     if known is not None and known.source != project.source:
         raise InputError(
-            f"the project is there already, with codes of {known.source!r}",
+            f"the project exists already, with codes of {known.source!r}",
             field="source",
             value=project.source,
             remedy="give that source, or another name",
         )
     if known is not None and known.filters not in ({}, concepts.to_json()):
         raise InputError(
-            f"the project is there already, answered with {Concepts.from_json(known.filters)}",
+            f"the project exists already, answered with {Concepts.from_json(known.filters)}",
             field="filters",
             value=str(concepts),
             remedy="give those, none, or another name",
@@ -97,7 +96,7 @@ def add(
     found = iter(rows)
     first = next(found, None)
     if first is None:
-        raise InputError("there is not one row to review in this file")
+        raise InputError("the file has no rows to review")
     found = chain([first], found)
     if known is None:
         added = store.add_project(project, found, by=by)
@@ -123,7 +122,7 @@ def _allowed(row: ReviewRow, index: Index, allowed: Allowed, left_out: Counter[s
             return False
         return int(index.concept_rows([one.concept_id])[0]) >= 0
 
-    kept = tuple(one for one in row.candidates if not is_out(one))
+    kept = tuple(candidate for candidate in row.candidates if not is_out(candidate))
     if len(kept) < len(row.candidates):
         left_out["candidates that the project's filters leave out"] += len(row.candidates) - len(kept)
     return replace(row, candidates=kept)
@@ -169,12 +168,7 @@ _BLOCK_BYTES = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to import.
-
-    Attributes:
-        format: "": told by the file's name.
-        concepts: which of the index may answer, as JSON of `Concepts`.
-    """
+    """What to import; `format` "": told by the file's name; `concepts`: JSON of the `Concepts` that may answer."""
 
     store: str
     index: str
@@ -251,4 +245,26 @@ def _unpack(path: Path, most: int) -> None:
                     raise InputError(f"unpacked it has more than {most:,} bytes", remedy=REMEDY)
                 target.write(block)
     except textio.DAMAGED as error:
-        raise InputError(f"cannot be read, for it is damaged: {error}") from None
+        raise InputError(f"the file is damaged: {error}") from None
+
+
+# A review to try: messy clinical strings against the Human Phenotype Ontology.
+DEMO_TO, DEMO_STORE = "hpo", Path("demo") / "reviews.sqlite"
+DEMO_PROJECT, DEMO_CANDIDATES = "demo", 5
+
+
+def fill_demo(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> int:
+    """Normalize the sample and put it under review, unless it is; return the number of new rows."""
+    mappings.parent.mkdir(parents=True, exist_ok=True)
+    with ReviewStore.open(mappings, create=True) as store:
+        if any(project.name == DEMO_PROJECT for project in store.projects()):
+            return 0
+        mentions = quickstart.read_sample(sample or quickstart.sample_path()).mentions
+        rows = []
+        for number, result in enumerate(normalizer.normalize(mentions, top_k=DEMO_CANDIDATES, explain=True), 1):
+            # Made up: a few occur often and most seldom.
+            frequency = max(1, 2_000 // (1 + (number * 7_919) % 997))
+            shown = tuple(lines(number, result, DEMO_CANDIDATES, frequency=frequency))
+            rows.append(ReviewRow(0, DEMO_PROJECT, number, f"MT-{number:04}", result.mention, frequency, {}, shown))
+        project = project_of(DEMO_PROJECT, "MESSY_TERMS", "mention", normalizer.index)
+        return add(store, project, rows, normalizer.index).new

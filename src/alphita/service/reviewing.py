@@ -1,34 +1,44 @@
-"""The review API: /api, which the review page and scripts use; and /mappings, what people decided before.
+"""The review API /api, and /mappings: earlier decisions.
 
-Who asks is told by `keys.reviewer`. In a blind project a reviewer is given their own decisions only, until a row is
-adjudicated; but among the disagreements everything about those rows that they have decided themselves. Mentions, names
-and comments go out as they are, as JSON strings: to show them as text is the page's part.
+In a blind project a reviewer is given their own decisions only, until a row is adjudicated or they have decided it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
+from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
-from alphita import __version__, registry
+from alphita import __version__, apart, drafts, registry
 from alphita.answer.normalizer import Normalizer
+from alphita.errors import Rejects
 from alphita.index.store import Index
+from alphita.jobs.spec import Concepts
+from alphita.mappings.formats import Header, day_of
 from alphita.mappings.record import Relation
+from alphita.options import made, spelled
 from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
-from alphita.service import review_files, review_transfer
+from alphita.service import keys, review_files
 from alphita.service.concepts import Finders, find_concept
 from alphita.service.failures import Refusal, documented
 from alphita.service.normalizing import check_strings, json_only
-from alphita.service.review_transfer import FORMATS, Caller, Name
+from alphita.service.review_files import Job
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 
@@ -124,7 +134,7 @@ def detail_json(
 ) -> dict[str, Any]:
     """Return a row with all that is known of it."""
     return standing_json(standing, reviewer) | {
-        "candidates": [asdict(one) | shown(one.concept_id or "") for one in standing.row.candidates],
+        "candidates": [asdict(candidate) | shown(candidate.concept_id or "") for candidate in standing.row.candidates],
         "decisions": [decision_json(decision) for decision in standing.decisions],
         "newest": newest.id if newest is not None else 0,
     }
@@ -200,8 +210,8 @@ def router(
     if store is not None:
         _reading(routes, store, concepts(index, terminology))
         _deciding(routes, store, _Chosen(finders, index, terminology))
-        review_transfer.importing(routes, settings, store, normalizer.index)
-        review_transfer.exporting(routes, store, normalizer.index)
+        importing(routes, settings, store, normalizer.index)
+        exporting(routes, store, normalizer.index)
     else:
         methods = ["GET", "POST"]
         routes.add_api_route("/{path:path}", _no_store, methods=methods, include_in_schema=False)
@@ -274,8 +284,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
             "rows": [
                 standing_json(one, reviewer)
                 | {
-                    "decisions": [decision_json(each) for each in one.decisions],
-                    "candidates": [asdict(each) for each in one.row.candidates],
+                    "decisions": [decision_json(decision) for decision in one.decisions],
+                    "candidates": [asdict(candidate) for candidate in one.row.candidates],
                     "newest": last.id if (last := newest.get(one.row.id)) else 0,
                 }
                 for one in found
@@ -313,9 +323,9 @@ class _Chosen:
         )
 
     def _name(self, row: ReviewRow, concept_id: str) -> str | None:
-        for one in row.candidates:
-            if one.concept_id == concept_id:
-                return one.concept_name
+        for candidate in row.candidates:
+            if candidate.concept_id == concept_id:
+                return candidate.concept_name
         concept = find_concept(concept_id, self.index, self.terminology)
         if concept is not None and concept.retired:
             instead = f"; use {' or '.join(concept.replaced_by)}" if concept.replaced_by else ""
@@ -332,17 +342,20 @@ class _Chosen:
 def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
     """Add what decides."""
 
+    def decided(name: str, row: int, asked: Deciding | Settling, reviewer: str) -> dict[str, Any]:
+        about = store.row(row)
+        _check_project(about, name)
+        decision = store.decide(chosen.decision(about, reviewer, asked), seen=asked.seen)
+        standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
+        return {"decision": decision_json(decision), "standing": standing}
+
     @routes.post(
         "/projects/{name}/rows/{row}/decisions", status_code=201, summary="Decide", responses=documented(404, 409, 422)
     )
     def decide(name: Name, row: RowId, asked: Deciding, reviewer: Caller) -> dict[str, Any]:
-        found = store.row(row)
-        _check_project(found, name)
-        decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
+        answer = decided(name, row, asked, reviewer)
         _, page = store.queue(name, reviewer=reviewer, order=asked.order, state="open", limit=2)
-        following = next((other.row.id for other in page if other.row.id != row), None)
-        standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
-        return {"decision": decision_json(decision), "standing": standing, "next": following}
+        return answer | {"next": next((other.row.id for other in page if other.row.id != row), None)}
 
     @routes.post("/projects/{name}/undo", summary="Undo the newest decision", responses=documented(404, 422))
     def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
@@ -368,11 +381,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         responses=documented(404, 409, 422),
     )
     def adjudicate(name: Name, row: RowId, asked: Settling, reviewer: Caller) -> dict[str, Any]:
-        found = store.row(row)
-        _check_project(found, name)
-        decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
-        standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
-        return {"decision": decision_json(decision), "standing": standing}
+        return decided(name, row, asked, reviewer)
 
 
 def _check_project(row: ReviewRow, name: str) -> None:
@@ -427,18 +436,190 @@ def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         found = [known.get(mention) for mention in asked.mentions]
         pairs = zip(asked.mentions, found, strict=True)
-        return Memory(mappings=[None if one is None else _remembered(mention, one) for mention, one in pairs])
+        return Memory(mappings=[None if known is None else _remembered(mention, known) for mention, known in pairs])
 
     return routes
 
 
-def _remembered(mention: str, one: Decision) -> Remembered:
-    return Remembered(
-        mention=mention,
-        kind=one.kind,
-        concept_id=one.concept_id,
-        relation=one.relation,
-        reviewer=one.reviewer,
-        at=one.at,
-        project=one.project,
+def _remembered(mention: str, decision: Decision) -> Remembered:
+    names = ("kind", "concept_id", "relation", "reviewer", "at", "project")
+    return Remembered(mention=mention, **{name: getattr(decision, name) for name in names})
+
+
+FORMATS = "alphita.mappings.formats"
+MAX_MEMORY = 2 * 2**30
+Caller = Annotated[str, Depends(keys.reviewer)]
+Several = list[str] | None
+Name = Annotated[str, PathParameter(max_length=review_files.MAX_CHARACTERS, examples=["lab"])]
+# What a browser sends to another site without asking that site first; a file comes with neither.
+REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
+# What a body is, where neither a format nor a file name is given.
+BY_MEDIA_TYPE = {
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+    "text/tab-separated-values": "sssom",
+    "application/vnd.apache.parquet": "parquet",
+}
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "usagi": "text/csv; charset=utf-8",
+    "omop": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "sssom": "text/tab-separated-values; charset=utf-8",
+    "fhir_r4": "application/fhir+json",
+    "fhir_r5": "application/fhir+json",
+    "parquet": "application/vnd.apache.parquet",
+    "html": "text/html; charset=utf-8",
+}
+LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
+
+
+def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: Index) -> None:
+    """Add the import of a file, one at a time; what the index knows of its answers is noted."""
+    turn = asyncio.Semaphore(1)
+
+    @routes.post(
+        "/projects",
+        status_code=201,
+        summary="Import a file of `alphita normalize`",
+        responses=documented(413, 415, 422),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    kind: {"schema": {"type": "string", "format": "binary"}}
+                    for kind in ("text/csv", "application/octet-stream")
+                },
+            }
+        },
     )
+    async def imported(
+        request: Request,
+        reviewer: Caller,
+        name: Annotated[str, Query(max_length=review_files.MAX_CHARACTERS)],
+        source: Annotated[str, Query(max_length=1_000)],
+        column: Annotated[str, Query(max_length=1_000)] = "",
+        format_: Annotated[str, Query(alias="format", description="by default from the file's name")] = "",
+        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
+        blind: bool = True,
+        concepts: Annotated[Concepts, Depends(_answered)] = review_files.ALL,
+        body: bytes = Depends(_file),
+    ) -> dict[str, Any]:
+        """Import a file of mappings into a project, which is created if it does not exist."""
+        kind = _kind(request)
+        job = Job(
+            store=str(store.path),
+            index=str(index.path.resolve()),
+            content_hash=index.content_hash,
+            name=name,
+            source=source,
+            column=column,
+            blind=blind,
+            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")),
+            filename=filename,
+            by=reviewer,
+            concepts=concepts.to_json(),
+            max_rows=settings.max_upload_rows,
+            max_bytes=settings.max_upload,
+        )
+        async with turn:
+            return await _run(job, body, request)
+
+
+async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
+    """Import a file in a process of its own, which ends with the request; return its summary."""
+    with drafts.scratch() as folder:
+        # A format is told by the file's name and its first line.
+        path = folder / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
+        await run_in_threadpool(path.write_bytes, body)
+        line, environment = apart.command("alphita.service.review_files:imported", MAX_MEMORY)
+        process = await asyncio.create_subprocess_exec(*line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(apart.encoded({"path": path.name, "job": asdict(job)}))
+        told = asyncio.ensure_future(process.stdout.read())
+        left = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait([told, left], return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                raise ClientDisconnect
+            (done,) = apart.values(told.result().splitlines(keepends=True), MAX_MEMORY)
+        finally:
+            told.cancel()
+            left.cancel()
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+    return dict(done)
+
+
+def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
+    """Add the export of a project; an index of OMOP vocabularies knows OMOP's numbers."""
+    targets = review_files.omop_of(index)
+
+    @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
+    def exported(
+        name: Name,
+        reviewer: Caller,
+        said: Annotated[Header, Depends(_said)],
+        format_: Annotated[str, Query(alias="format")] = "csv",
+        settled: bool = True,
+    ) -> Response:
+        """Export a project as a file; headers report what the format cannot hold."""
+        writer = registry.load(FORMATS, format_)
+        header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
+        with drafts.scratch() as folder:
+            path = folder / "out"
+            written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
+            content = path.read_bytes()
+        called = name + writer.SUFFIXES[0]
+        plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in called)
+        headers = {
+            "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(called, safe='')}",
+            LOSSES: json.dumps(written.losses),
+            SET_ASIDE: str(written.set_aside),
+            "Cache-Control": "no-store",
+        }
+        return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
+
+
+def _answered(
+    target: Annotated[str | None, Query(max_length=1_000, description="answer with codes of this system")] = None,
+    type_: Annotated[Several, Query(alias="type", description="only concepts with these semantic types")] = None,
+    concept_source: Annotated[Several, Query(description="only concepts of these terminologies")] = None,
+    language: Annotated[Several, Query(description="only terms in these languages")] = None,
+    under: Annotated[Several, Query(description="only these concepts and those below them")] = None,
+    standard_only: Annotated[bool, Query(description="only Standard Concepts (OMOP)")] = False,
+) -> Concepts:
+    """Return which concepts a project is answered with, as `alphita normalize` was told."""
+    several = {"types": type_, "sources": concept_source, "languages": language, "under": under}
+    given = {name: values for name, values in several.items() if values}
+    return Concepts.from_json({"target": target, "standard_only": standard_only, **given})
+
+
+def _said(**values: str) -> Header:
+    """Return what a request says of a file: the options of `Header`, under the names that are typed for them."""
+    return made(Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in spelled(Header)})
+
+
+_said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(
+            each.flags[0].strip("-").replace("-", "_"),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=each.hint,
+        )
+        for each in spelled(Header)
+    ]
+)
+
+
+async def _file(request: Request) -> bytes:
+    if _kind(request) in REFUSED_TYPES:
+        raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
+    return await request.body()
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

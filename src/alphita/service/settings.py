@@ -17,15 +17,7 @@ WHO, HOW_MUCH = "Access", "Limits"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of the service; the defaults suit one machine with two cores and a team of reviewers.
-
-    Attributes:
-        max_context: characters a context, or a text to annotate.
-        max_top: candidates a mention, concepts a search.
-        max_buffered: bytes of all bodies that are held at once.
-        max_requests: requests answered at once.
-        burst: requests that a client may send at once after a pause.
-    """
+    """Settings of the service; the defaults suit one machine with two cores and a team of reviewers."""
 
     host: str = option("127.0.0.1", help="Address to listen on.")
     port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
@@ -83,16 +75,12 @@ class Settings:
     def access(self) -> Literal["keys", "header", "local"]:
         return "keys" if self.keys is not None else "header" if self.trust_user_header is not None else "local"
 
-    @property
-    def is_loopback(self) -> bool:
-        return is_loopback(self.host)
-
     def check(self) -> None:
         """Make sure that nobody is let in by mistake."""
         options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
             raise UsageError("give --keys or --trust-user-header, not both")
-        if self.access == "local" and not self.is_loopback:
+        if self.access == "local" and not is_loopback(self.host):
             raise UsageError(
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
                 "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"
@@ -101,7 +89,7 @@ class Settings:
             try:
                 ipaddress.ip_network(network)
             except ValueError:
-                raise UsageError(f"{network!r} is no network of proxies; write it as 10.0.0.0/8 or 10.1.2.3") from None
+                raise UsageError(f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3") from None
 
 
 def is_loopback(host: str) -> bool:

@@ -1,8 +1,4 @@
-"""Processes that answer beside the server's own, each with the model and all with the same pages of the mapped index.
-
-Each has a pipe of its own, so that one that is killed costs the others nothing: another takes its place and is asked
-the same once more.
-"""
+"""Processes that answer beside the server's own over one mapped index; one that dies is replaced and asked again."""
 
 from __future__ import annotations
 
@@ -26,9 +22,9 @@ from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index
 from alphita.jobs.engines.processes import die_with_parent
 from alphita.options import Running
-from alphita.service import annotating, logs
+from alphita.service import logs
 from alphita.service.failures import refusal_of
-from alphita.service.normalizing import Asked, Question
+from alphita.service.normalizing import NormalizeKind, Question, Work
 
 SECONDS_TO_STOP = 10.0
 # How often a batch is given to a process that dies of it.
@@ -67,13 +63,13 @@ class Opening:
     running: Running
     log_mentions: bool
 
-    def __call__(self) -> annotating.Work:
+    def __call__(self) -> Work:
         """Open it."""
         # The server verified it; only that it is still the same is asked.
         normalizer = Normalizer(Index.open(self.index, verify=False), error=self.error, **asdict(self.running))
         if contents(self.index) != self.contents:
             raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
-        return annotating.Work(normalizer)
+        return Work(normalizer)
 
 
 class Worker:
@@ -85,10 +81,10 @@ class Worker:
         self._connection: Connection | None = None
 
     def warm_up(self) -> None:
-        self(Asked(1, False), [Question("warm up")])
+        self(NormalizeKind(1, False), [Question("warm up")])
 
     def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
-        """Return the answers; see `annotating.Work`."""
+        """Return the answers; see `Work`."""
         for _ in range(TRIES):
             try:
                 connection = self._connected()
@@ -155,7 +151,7 @@ def _serve(connection: Connection, opening: Opening) -> None:
     machine.set_threads(opening.running.threads)
     logs.configure(mentions=opening.log_mentions)
     signal.signal(signal.SIGHUP, lambda *_: logs.reopen())
-    work: annotating.Work | None = None
+    work: Work | None = None
     while True:
         try:
             kind, questions = connection.recv()

@@ -38,22 +38,24 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
     for document in documents:
         if not document.annotations:
             header.lose("documents without mentions")
-        for one in document.annotations:
-            modifiers = {said.kind: said.value for said in one.modifiers}
-            pieces = "|".join(f"{start}-{end}" for start, end in one.pieces) if len(one.pieces) > 1 else ""
+        for annotation in document.annotations:
+            modifiers = {said.kind: said.value for said in annotation.modifiers}
+            pieces = (
+                "|".join(f"{start}-{end}" for start, end in annotation.pieces) if len(annotation.pieces) > 1 else ""
+            )
             cells = (
                 document.document.id,
-                one.start,
-                one.end,
-                one.mention,
-                one.concept_id,
-                one.concept_name,
-                one.matched_term,
-                one.confidence,
-                one.decision,
-                one.method,
-                "|".join(one.said),
-                "|".join(said.cue for said in one.context),
+                annotation.start,
+                annotation.end,
+                annotation.mention,
+                annotation.concept_id,
+                annotation.concept_name,
+                annotation.matched_term,
+                annotation.confidence,
+                annotation.decision,
+                annotation.method,
+                "|".join(annotation.said),
+                "|".join(said.cue for said in annotation.context),
                 modifiers.get("laterality"),
                 modifiers.get("severity"),
                 pieces,

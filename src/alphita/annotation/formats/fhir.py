@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from alphita.annotation.formats import Header
-from alphita.annotation.formats._shared import Finding, array, findings_of, system_of
+from alphita.annotation.formats import Finding, Header, array, findings_of, system_of
 from alphita.annotation.spans import Annotated
 
 DESCRIPTION = "FHIR R4 bundle of Conditions and Observations"

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from alphita.annotation.formats import Header
-from alphita.annotation.formats._shared import Finding, array, findings_of, text_of_json
+from alphita.annotation.formats import Finding, Header, array, findings_of, text_of_json
 from alphita.annotation.spans import Annotated
 from alphita.terminology import prefixes
 

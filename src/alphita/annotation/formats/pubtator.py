@@ -27,9 +27,9 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
         name = re.sub(r"[|\s]", "_", document.document.id)
         title, *rest = _FIRST_END.split(document.document.text, maxsplit=1)
         lines = [f"{name}|t|{_LINE.sub(' ', title)}", f"{name}|a|{_LINE.sub(' ', ''.join(rest))}"]
-        for one in document.annotations:
-            mention = _LINE.sub(" ", one.mention)
-            lines.append(f"{name}\t{one.start}\t{one.end}\t{mention}\t{TYPE}\t{one.concept_id}")
-            header.lose("contexts", len(one.context))
-            header.lose("parts of mentions", len(one.pieces) > 1)
+        for annotation in document.annotations:
+            mention = _LINE.sub(" ", annotation.mention)
+            lines.append(f"{name}\t{annotation.start}\t{annotation.end}\t{mention}\t{TYPE}\t{annotation.concept_id}")
+            header.lose("contexts", len(annotation.context))
+            header.lose("parts of mentions", len(annotation.pieces) > 1)
         yield whole_characters("\n".join(lines) + "\n\n").encode("utf-8")
