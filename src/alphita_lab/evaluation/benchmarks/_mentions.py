@@ -93,8 +93,7 @@ def e3c_concepts(source: Source, options: E3cOptions) -> Data:
             left_out["without a CUI" if not cui else "CUILESS" if cui == "CUILESS" else "malformed CUI"] += 1
     mentions.require(f"holds no mention of {options.layer} with a CUI", path)
     dictionary = umls_dictionary(source, mentions.ids(), options)
-    types: Sequence[Any] = dictionary.types_of(mentions.gold)
-    columns = {"layer": mentions.columns["layer"], "semantic_type": types}
+    columns: dict[str, Sequence[Any]] = {**mentions.columns, "semantic_type": dictionary.types_of(mentions.gold)}
     data = mentions.data(dictionary, columns, ("layer",) if options.layer == "all" else ())
     data.notes.update(counted({f"mentions left out, {why}": count for why, count in left_out.items()}))
     return data
@@ -124,7 +123,7 @@ def hpo_gsc_plus(source: Source, options: GscOptions) -> Data:
     mentions.require("the files hold no annotation", source.read[0])
     dictionary = names.terminology_dictionary(terminology, {curie: curie for curie in mentions.ids()}, options)
     how = [dictionary.how[curie] for curie in mentions.ids()]
-    columns = {"id": how, "semantic_type": dictionary.types_of(mentions.gold)}
+    columns: dict[str, Sequence[Any]] = {"id": how, "semantic_type": dictionary.types_of(mentions.gold)}
     return mentions.data(dictionary, columns, ("id",), {"queries whose id is live": how.count("live")})
 
 

@@ -120,9 +120,10 @@ class NormalizerSystem:
         general = made.opened.model_path / FOLDER
         if options.split is None and not options.fit_own and general.exists():
             return Calibration.load(general, made.opened)
-        split = None
+        split: Split | None = None
         if options.split is not None:
-            split, trained = Split.load(options.split), made.opened.manifest.get("trained")
+            split = Split.load(options.split)
+            trained = made.opened.manifest.get("trained")
             # Checked here, for what is made of a benchmark's names is never what was trained on.
             if trained is not None and trained.get("split") not in (None, split.hash):
                 raise UsageError(f"{self.name} was trained with another split than {options.split}; give that one")

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
 from alphita.encoder.encoder import TermEncoder
@@ -20,7 +17,7 @@ from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import relation_classification as benchmark
 from alphita_lab.evaluation.benchmarks.relation_classification import ClassifierSettings, Examples
-from alphita_lab.evaluation.scoring.results import figures_of, macro_f1
+from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
 from tests.tiny import tiny_model
@@ -181,18 +178,6 @@ def test_vectors_are_filled_and_rescaled() -> None:
     assert scaled[0] / filled[0][0] == pytest.approx(scaled[2] / filled[2] * [1, 0])
     with pytest.raises(AlphitaError, match="none of the concepts"):
         benchmark.filled(np.full((2, 2), np.nan, np.float32))
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30))
-def test_macro_f1_equals_scikit_learn(pairs: list[tuple[int, int]]) -> None:
-    gold, predicted = zip(*pairs, strict=True)
-    expected = f1_score(gold, predicted, average="macro", zero_division=0)
-    assert macro_f1(np.array(pairs, float)) == pytest.approx(expected)
-    slow = []
-    for one in {*gold, *predicted}:
-        tp = sum(a == b == one for a, b in pairs)
-        slow.append(2 * tp / (gold.count(one) + predicted.count(one)))
-    assert macro_f1(np.array(pairs, float)) == pytest.approx(sum(slow) / len(slow))
 
 
 @pytest.fixture(scope="module")

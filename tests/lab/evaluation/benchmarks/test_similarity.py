@@ -86,11 +86,6 @@ def test_correlations_of_scipy(rows) -> None:
     assert pairs.pearson(first, second) == pytest.approx(stats.pearsonr(first, second).statistic, abs=1e-9)
 
 
-def test_a_constant_has_no_correlation() -> None:
-    assert math.isnan(pairs.pearson(np.ones(4), np.arange(4.0)))
-    assert math.isnan(pairs.spearman(np.arange(1.0), np.arange(1.0)))
-
-
 def test_all_is_the_mean_of_the_sets_whatever_their_scales() -> None:
     one = Pairs("one", list("abc"), list("xyz"), [1000, 2000, 3000])
     other = Pairs("other", list("defg"), list("uvwx"), [4, 3, 2, 1], columns={"language": ["it"] * 4})

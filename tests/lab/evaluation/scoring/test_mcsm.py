@@ -106,12 +106,6 @@ def test_greatest_score_is_that_of_the_papers() -> None:
     assert benchmark.discounts(40).sum() == pytest.approx(11.09, abs=0.005)
 
 
-def test_all_of_one_type_score_the_greatest() -> None:
-    vectors = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
-    found = benchmark.mcsm(vectors, np.ones((50, 1), bool), 40)
-    np.testing.assert_allclose(found, benchmark.discounts(40).sum())
-
-
 @given(st.data())
 def test_as_the_equation_says(data) -> None:
     n, d = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 3))
@@ -169,11 +163,6 @@ def test_greatest_is_a_stable_sort(values, k, at_once) -> None:
         patch.setattr(benchmark, "SORTED_AT_ONCE", at_once)
         found = benchmark.greatest(values, k)
     np.testing.assert_array_equal(found, np.argsort(-values, axis=1, kind="stable")[:, :k])
-
-
-def test_greatest_of_many() -> None:
-    values = np.random.default_rng(1).standard_normal((40, 3001)).astype(np.float32)
-    np.testing.assert_array_equal(benchmark.greatest(values, 40), np.argsort(-values, axis=1)[:, :40])
 
 
 def test_places_without_a_neighbour_count_nothing() -> None:
