@@ -203,7 +203,7 @@ def _mcsm_times() -> float:
     """Return how many times as fast as a loop over concepts this process's MCSM is; the loop takes some of them."""
     import torch
 
-    from alphita_lab.evaluation.scoring.mcsm import mcsm as score
+    from alphita_lab.evaluation.benchmarks.mcsm import mcsm as score
 
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, TYPES, CONCEPTS)

@@ -28,18 +28,18 @@ from alphita import artefact, report
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
 from alphita.progress import say
-from alphita_lab.evaluation.benchmarks import Source, classification, ner, sentence_pair
-from alphita_lab.evaluation.benchmarks._chineseblue import file_of, maximum
+from alphita_lab.evaluation.benchmarks import Source, ner
+from alphita_lab.evaluation.benchmarks._finetuned import MAXIMUM, file_of, read_question_pairs, read_texts
 from electra import BY_NAME, PERCENT, PRETRAINED
 from study import Column, report_figures, table, table_of_orderings, verdict, whole
 
 TEXT = "text.jsonl"
 READERS = {
-    "cEHRNER": ner,
-    "cMedQANER": ner,
-    "cMedTC": classification,
-    "cMedIC": classification,
-    "cMedQQ": sentence_pair,
+    "cEHRNER": ner.read,
+    "cMedQANER": ner.read,
+    "cMedTC": read_texts,
+    "cMedIC": read_texts,
+    "cMedQQ": read_question_pairs,
 }
 ROWS = ("base", "em")
 # Of table 4, in its order; cMedQNLI is not in the open data.
@@ -61,7 +61,7 @@ def _columns(benchmark: str, name: str, metric: str) -> tuple[Column, Column]:
     subset = f"dataset={name}"
     return (
         Column(name, f"{name} {metric}", benchmark, metric, subset, **form),
-        Column(f"{name}_best", "maximum", benchmark, metric, maximum(subset), **form),
+        Column(f"{name}_best", "maximum", benchmark, metric, f"{subset}{MAXIMUM}", **form),
     )
 
 
@@ -80,10 +80,10 @@ def training_files(folder: Path) -> dict[str, Path]:
 
 def texts(name: str, file: Path, counts: Counter[str]) -> Iterator[str]:
     """Yield the texts of a training file, without their labels."""
-    reader: Any = READERS[name]
-    for group in reader.read(file, counts):
+    read: Any = READERS[name]
+    for group in read(file, counts):
         for one in group:
-            yield from (one.text,) if reader is ner else one.texts
+            yield from (one.text,) if read is ner.read else one.texts
 
 
 def do_text(given: argparse.Namespace) -> None:

@@ -57,8 +57,8 @@ from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
 from alphita_lab.evaluation.benchmarks import Source, load_benchmark
-from alphita_lab.evaluation.benchmarks.held_out_translations import hold_out_translations
-from alphita_lab.evaluation.scoring.mcsm import discounts
+from alphita_lab.evaluation.benchmarks._held_out import hold_out_translations
+from alphita_lab.evaluation.benchmarks.mcsm import discounts
 from alphita_lab.graph import models as graph_models
 from alphita_lab.graph.store import EntityVectors
 from study import (

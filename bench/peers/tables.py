@@ -18,7 +18,7 @@ from alphita.index import segment
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
+from alphita_lab.evaluation.benchmarks import Source, _terminology_targets, load_benchmark
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 
 DICTIONARY_COLUMNS = ("id", "name")
@@ -85,7 +85,7 @@ class Tables:
 
 def from_split(terminology: Path, split: Path) -> Tables:
     """Return the test strings of a split, and the names of the live concepts without all that the split holds out."""
-    module, opened, held_out = held_out_synonyms, load_terminology(terminology), Split.load(split)
+    module, opened, held_out = load_benchmark("held_out_synonyms"), load_terminology(terminology), Split.load(split)
     data = module.load(Source(terminology=opened), module.Options(split=split))
     content = segment.collect(opened, DEFAULT_RULES, held_out.cleaned)
     ids = content.concepts.table.column("id").take(content.terms.column("concept")).to_pylist()

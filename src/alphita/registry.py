@@ -1,5 +1,8 @@
 """Registries: a folder's files are its choices. One new file is one new choice, and listing imports none of them.
 
+A folder's `__init__.py` may name choices that share a file, by `SHARING_A_FILE`: name -> the file that holds it, as an
+attribute of that name.
+
 Other packages add choices by entry points, each of which names a module that holds what the folder's own modules do. A
 folder that takes such choices says so in its `__init__.py` by `PLUGINS`, a `Group`. In a plug-in's pyproject.toml, say,
 
@@ -77,7 +80,10 @@ def load(package: str, name: str) -> ModuleType:
     choices = names(package)
     if name not in choices:
         raise UsageError(unknown(package.rsplit(".", 1)[-1].removesuffix("s"), name, choices))
-    module = importlib.import_module(f"{package}.{name}")
+    file = _sharing_a_file(package).get(name)
+    module = importlib.import_module(f"{package}.{file or name}")
+    if file:
+        module = getattr(module, name)
     if offered is not None and (missing := _missing(module, offered.parts)):
         raise AlphitaError(f"{package}.{name} lacks {missing}; the folder's __init__.py says what each file must hold")
     return module
@@ -143,7 +149,12 @@ def _own(package: str) -> set[str]:
     if spec is None or spec.submodule_search_locations is None:
         raise ModuleNotFoundError(f"no package {package!r}")
     modules = pkgutil.iter_modules(list(spec.submodule_search_locations))
-    return {module.name for module in modules if not module.name.startswith("_")}
+    return {module.name for module in modules if not module.name.startswith("_")} | set(_sharing_a_file(package))
+
+
+def _sharing_a_file(package: str) -> Mapping[str, str]:
+    """Return the choices that are no files of their own, and the file that holds each."""
+    return getattr(importlib.import_module(package), "SHARING_A_FILE", {})
 
 
 def _plugins(package: str) -> dict[str, metadata.EntryPoint]:

@@ -15,7 +15,7 @@ from alphita import printing, registry
 from alphita.cli._from_spec import JSON, with_options
 from alphita.errors import UsageError
 from alphita.options import HOW, THREADS, group, option
-from alphita_lab.evaluation.choice import EvaluationChoice
+from alphita_lab.evaluation import EvaluationChoice
 
 BENCHMARKS = "alphita_lab.evaluation.benchmarks"
 UNTESTED = "untested on real data"

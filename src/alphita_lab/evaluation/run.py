@@ -1,8 +1,4 @@
-"""Benchmarks times systems -> one report: figures with intervals, paired differences, published numbers, provenance.
-
-A report is a folder: report.json, report.html, report.md, and rows/BENCHMARK.SYSTEM.parquet, one row a query, from
-which `alphita evaluate --compare` works out paired differences later.
-"""
+"""Benchmarks times systems -> one report folder: figures, paired differences, published numbers, provenance."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ from alphita import artefact, config, progress, registry, report
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.report import KIND, file_name
 from alphita.terminology.store import Terminology
+from alphita_lab.evaluation import EvaluationChoice
 from alphita_lab.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
-from alphita_lab.evaluation.choice import EvaluationChoice
 from alphita_lab.evaluation.report import markdown, page, pictures
 from alphita_lab.evaluation.scoring import confusions
-from alphita_lab.evaluation.scoring.results import Metric, Result, compare, figures_of
+from alphita_lab.evaluation.scoring.results import Result, compare, figures_of
 from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 
@@ -58,7 +54,6 @@ class _Task:
 
     @property
     def info(self) -> Info:
-        """What the benchmark is."""
         info: Info = self.module.INFO
         return info
 
@@ -115,12 +110,10 @@ def _within(path: Path, data: Path | None, benchmark: str) -> str:
 
 
 def _baseline(plan: EvaluationPlan, systems: Mapping[str, Any]) -> str | None:
-    """Return the name of the first baseline; None if there is none."""
     return list(systems)[len(plan.models)] if plan.baselines else None
 
 
 def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:
-    """Open the systems, then read the data of the benchmarks."""
     everything = list(plan.benchmarks) == [ALL]
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
@@ -160,7 +153,6 @@ def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:
 
 
 def _is_missing(error: AlphitaError, terminology: Terminology | None) -> bool:
-    """Return whether a benchmark's data are not there, or the terminology has too little for it."""
     if not isinstance(error, InputError):
         return False
     return " finds no " in error.problem or (terminology is not None and error.file == terminology.path)
@@ -232,16 +224,16 @@ def _entry(
             entry["systems"].append({"name": name} | scored)
     _say_if_none_covered(entry)
     if baseline in results:
-        for one in entry["systems"]:
-            if one["name"] in results and one["name"] != baseline:
+        for system_entry in entry["systems"]:
+            if system_entry["name"] in results and system_entry["name"] != baseline:
                 try:
-                    differences = compare(results[one["name"]], results[baseline], seed=seed)
+                    differences = compare(results[system_entry["name"]], results[baseline], seed=seed)
                 except Exception as error:
-                    what = f"{task.name}: {one['name']}: not compared with {baseline}"
-                    one["notes"]["not compared"] = _unforeseen(error, what, failed)["not_applicable"]
-                    one["failed"] = True
+                    what = f"{task.name}: {system_entry['name']}: not compared with {baseline}"
+                    system_entry["notes"]["not compared"] = _unforeseen(error, what, failed)["not_applicable"]
+                    system_entry["failed"] = True
                 else:
-                    one["against"] = {"baseline": baseline, "differences": differences}
+                    system_entry["against"] = {"baseline": baseline, "differences": differences}
     return entry
 
 
@@ -251,29 +243,44 @@ def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]
     result: Result = task.module.evaluate(task.data, system, task.options)
     seconds = time.perf_counter() - start
     _warn_of_training(result, system, task.info)
-    scored = {
-        "facts": system.facts,
+    scored = written(result, system.facts, seconds, task.info.task, seed=seed)
+    # What a report cannot hold is the fault of this result alone, and shall not come out when all are written.
+    report.as_json(scored)
+    rows = io.BytesIO()
+    result.rows.write_parquet(rows)
+    return result, scored, rows.getvalue()
+
+
+def written(result: Result, facts: Mapping[str, Any], seconds: float, task: str, *, seed: int = 0) -> dict[str, Any]:
+    """Return what a report holds of a result."""
+    return {
+        "facts": facts,
         "seconds": seconds,
         "notes": result.notes,
         "figures": [dataclasses.asdict(figure) for figure in figures_of(result, seed=seed)],
         "against": None,
-        "errors": confusions.analyse(result, task.info.task),
+        "errors": confusions.analyse(result, task),
         "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
         "tables": {
             title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
             for title, table in result.tables.items()
         },
         "histograms": {
-            key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
+            key: {"edges": list(edges), "counts": {label: list(values) for label, values in counts.items()}}
             for key, (edges, counts) in result.histograms.items()
         },
-        "metrics": [_written(metric) for metric in result.metrics],
+        # The statistic by name, so that it can be computed again from the rows.
+        "metrics": [
+            {
+                "name": metric.name,
+                "columns": list(metric.columns),
+                "higher_is_better": metric.higher_is_better,
+                "fraction": metric.fraction,
+                "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
+            }
+            for metric in result.metrics
+        ],
     }
-    # What a report cannot hold is the fault of this result alone, and shall not come out when all are written.
-    report.as_json(scored)
-    rows = io.BytesIO()
-    result.rows.write_parquet(rows)
-    return result, scored, rows.getvalue()
 
 
 def _unforeseen(error: Exception, what: str, failed: list[AlphitaError]) -> dict[str, Any]:
@@ -304,17 +311,6 @@ def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa:
         result.notes["caution"] = "trained on a terminology: if it has these terms, they were seen in training"
     elif trained["split"] != result.notes["split"]:
         result.notes["caution"] = "trained without this split: what is held out here may have been trained on"
-
-
-def _written(metric: Metric) -> dict[str, Any]:
-    """Return a metric as JSON; its statistic by name, so that it can be worked out again from the rows."""
-    return {
-        "name": metric.name,
-        "columns": list(metric.columns),
-        "higher_is_better": metric.higher_is_better,
-        "fraction": metric.fraction,
-        "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
-    }
 
 
 def _of_settings(task: _Task) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Systems whose vectors are hashes of character 3-grams: of strings, and of concept ids only."""
+"""Systems of the tests: with vectors that are hashes of character 3-grams, of strings or of ids, and with none."""
 
 from __future__ import annotations
 
@@ -46,3 +46,32 @@ class HashedConcepts:
         vectors = HashEncoder().encode(ids).astype(np.float32)
         vectors[[self.unknown(one) for one in ids]] = np.nan
         return vectors
+
+
+class SharedLetters:
+    """Counts how many different letters two strings share: many ties, and strings that share none."""
+
+    name, facts = "letters", {}
+    rules = ("lowercase", "hyphens", "spaces", "ends")
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def of(self, left: str, right: str) -> float:
+        return float(len(set(left) & set(right) - {" "}))
+
+    def neighbours(self, queries, terms, k) -> tuple[np.ndarray, np.ndarray]:
+        assert len(set(terms)) == len(terms)
+        assert len(set(queries)) == len(queries)
+        self.asked.append(k)
+        k = min(k, len(terms))
+        similarity, rows = np.zeros((len(queries), k), np.float32), np.full((len(queries), k), -1, np.int64)
+        for place, query in enumerate(queries):
+            values = [self.of(query, term) for term in terms]
+            best = sorted(range(len(terms)), key=lambda row, values=values: (-values[row], row))[:k]
+            best = [row for row in best if values[row]]
+            similarity[place, : len(best)], rows[place, : len(best)] = [values[row] for row in best], best
+        return similarity, rows
+
+    def similarity(self, left, right) -> np.ndarray:
+        return np.array([self.of(one, other) for one, other in zip(left, right, strict=True)], np.float32)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from alphita_lab.evaluation.run import _written
-from alphita_lab.evaluation.scoring import confusions
-from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, compare, figures_of
+from alphita_lab.evaluation.benchmarks import Published
+from alphita_lab.evaluation.run import written
+from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, compare
 
 EVIL = '<script>alert("x")</script> & \'"|*_'
 
@@ -44,30 +44,12 @@ def linking_result(share: float, seed: int, n: int = 60) -> Result:
 
 
 def entry(name: str, results: dict[str, Result], baseline: str | None, **changes: Any) -> dict[str, Any]:
-    systems: list[dict[str, Any]] = [
-        {
-            "name": system,
-            "facts": {"kind": "encoder", "pooling": "mean"},
-            "seconds": 83.2,
-            "notes": result.notes,
-            "figures": [dataclasses.asdict(figure) for figure in figures_of(result)],
-            "against": None
-            if baseline in (None, system)
-            else {"baseline": baseline, "differences": compare(result, results[baseline])},
-            "errors": confusions.analyse(result, "normalization"),
-            "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
-            "tables": {
-                title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
-                for title, table in result.tables.items()
-            },
-            "histograms": {
-                key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
-                for key, (edges, counts) in result.histograms.items()
-            },
-            "metrics": [_written(metric) for metric in result.metrics],
-        }
-        for system, result in results.items()
-    ]
+    systems: list[dict[str, Any]] = []
+    for system, result in results.items():
+        facts = {"kind": "encoder", "pooling": "mean"}
+        systems.append({"name": system} | written(result, facts, 83.2, "normalization"))
+        if baseline not in (None, system):
+            systems[-1]["against"] = {"baseline": baseline, "differences": compare(result, results[baseline])}
     return {
         "name": name,
         "title": f"what {name} is {EVIL}",
@@ -84,15 +66,7 @@ def entry(name: str, results: dict[str, Result], baseline: str | None, **changes
 
 
 def published(system: str, value: float, **changes: Any) -> dict[str, Any]:
-    return {
-        "system": system,
-        "metric": "accuracy@1",
-        "value": value,
-        "source": "Author et al. 2020, table 1",
-        "subset": "all",
-        "differs": None,
-        "slip": None,
-    } | changes
+    return dataclasses.asdict(Published(system, "accuracy@1", value, "Author et al. 2020, table 1")) | changes
 
 
 def sample() -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""Benchmarks: one file each, named as on the command line. Each module holds
+"""Benchmarks, named as on the command line. Each holds
 
-- `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data: of our own benchmarks
-  a row of _benchmarks.tsv;
-- `PUBLISHED`: what papers report on it, and how their protocol differs from this one: of our own NAME.tsv beside it;
+- `INFO`: what it is, its source, where to get the data, whether it was run on the real data: a row of _benchmarks.tsv;
+- `PUBLISHED`: what papers report, and how their protocol differs: NAME.tsv;
 - `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
 - `load(source, options)`: the data, read as its authors distribute it;
 - `evaluate(data, system, options) -> Result`.
 
-A file that begins with "_" is not a benchmark but what several share.
+A file here is a benchmark. A file that begins with "_" holds several that share a reader: the column `file` of
+_benchmarks.tsv names it for each, and the function of that name there, under `@benchmark`, is its `load`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from __future__ import annotations
 import glob
 import importlib.resources
 import importlib.util
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alphita import registry, textio
@@ -81,52 +83,50 @@ class Published:
     slip: str | None = None
 
 
+ROWS = {row["name"]: row for row in textio.packaged(PACKAGE, "_benchmarks.tsv")}
+SHARING_A_FILE = {name: row["file"] for name, row in ROWS.items() if row["file"]}
+
+
 def about(module: str) -> tuple[Info, tuple[Published, ...]]:
-    """Return what one of our own benchmarks is, by its row of _benchmarks.tsv, and what papers report, by NAME.tsv."""
+    """Return what _benchmarks.tsv says of one of our own benchmarks, and its published figures."""
     name = module.rpartition(".")[2]
-    row = {row["name"]: row for row in textio.packaged(PACKAGE, "_benchmarks.tsv")}[name]
-    info = Info(
-        row["title"],
-        row["task"],
-        row["citation"],
-        row["where"],
-        tuple(row["needs"].split()),
-        row["systems"],
-        row["tested_on_real_data"] == "yes",
-        row["main_metric"],
+    row = ROWS[name]
+    title, task, citation, where, needs, systems, tested, main_metric = (
+        row[key]
+        for key in ("title", "task", "citation", "where", "needs", "systems", "tested_on_real_data", "main_metric")
     )
-    figures: tuple[Published, ...] = ()
-    if importlib.resources.files(PACKAGE).joinpath(f"{name}.tsv").is_file():
-        figures = tuple(
-            Published(
-                row["system"],
-                row["metric"],
-                float(row["value"]),
-                row["source"],
-                row["subset"],
-                row["differs"] or None,
-                row["slip"] or None,
-            )
-            for row in textio.packaged(PACKAGE, f"{name}.tsv")
-        )
-    return info, figures
+    info = Info(title, task, citation, where, tuple(needs.split()), systems, tested == "yes", main_metric)
+    if not importlib.resources.files(PACKAGE).joinpath(f"{name}.tsv").is_file():
+        return info, ()
+    figures = []
+    for row in textio.packaged(PACKAGE, f"{name}.tsv"):
+        source, subset, differs, slip = (row[key] for key in ("source", "subset", "differs", "slip"))
+        value = float(row["value"])
+        figures.append(Published(row["system"], row["metric"], value, source, subset, differs or None, slip or None))
+    return info, tuple(figures)
+
+
+def benchmark(
+    options: type[Config], evaluate: Callable[[Any, Any, Any], Result]
+) -> Callable[[Callable[[Source, Any], Any]], ModuleType]:
+    """Return what turns a `load` function into the benchmark of its name, described by its docstring."""
+
+    def made(load: Callable[[Source, Any], Any]) -> ModuleType:
+        module = ModuleType(f"{PACKAGE}.{load.__name__}", inspect.getdoc(load))
+        info, published = about(load.__name__)
+        vars(module).update(INFO=info, PUBLISHED=published, Options=options, load=load, evaluate=evaluate)
+        return module
+
+    return made
 
 
 class NotGiven(UsageError):
-    """What a benchmark cannot do without was not given: of "all" it is not run, and the others are."""
+    """A benchmark lacks its input; `all` skips it."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a benchmark finds its input.
-
-    Attributes:
-        data: the folder given by --data; None if none was.
-        terminology: the one given by --terminology, opened; None if none was.
-        benchmark: the benchmark's name, for messages.
-        where: its `Info.where`.
-        read: the files found so far; a report tells their hashes.
-    """
+    """The input of a benchmark: --data, --terminology, its name and `Info.where` for messages, and the files read."""
 
     data: Path | None = None
     terminology: Terminology | None = None
@@ -219,11 +219,11 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
 
 def load_benchmarks(names: Sequence[str]) -> dict[str, Any]:
     """Return the modules of benchmarks; each goes by its name, or by that of its file."""
-    own = set(registry.names(PACKAGE))
+    shipped = set(registry.names(PACKAGE))
     files: dict[str, str] = {}
     for name in names:
         stem = Path(name).stem
-        if name.endswith(".py") and stem in own:
+        if name.endswith(".py") and stem in shipped:
             raise UsageError(f"{name} would pass for Alphita's own benchmark {stem!r}; give the file another name")
         if files.setdefault(stem, name) != name:
             raise UsageError(f"{files[stem]} and {name} would both be called {stem!r}; give one another name")
@@ -237,11 +237,11 @@ def settings_of(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, l
         key, equals, value = item.partition("=")
         if not equals:
             raise UsageError(f"--set {item!r} is not of the form key=value or BENCHMARK.key=value")
-        one, dot, option = key.partition(".")
+        benchmark_name, dot, option = key.partition(".")
         if dot:
-            if one not in modules:
-                raise UsageError(registry.unknown("benchmark", one, modules))
-            settings[one].append(f"{option}={value}")
+            if benchmark_name not in modules:
+                raise UsageError(registry.unknown("benchmark", benchmark_name, modules))
+            settings[benchmark_name].append(f"{option}={value}")
             continue
         takers = [name for name, module in modules.items() if key in module.Options.model_fields]
         if not takers:

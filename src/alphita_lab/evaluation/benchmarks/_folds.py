@@ -1,11 +1,11 @@
-"""Parts of a benchmark that are ranked each against its own targets; and the layout of the folds of Cadec and PsyTAR.
+"""Parts of a benchmark, each ranked against its own targets; and Cadec and PsyTAR, whose parts are folds.
 
 A fold is three files, standard (the targets), train and test, of lines `id<TAB>string`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.benchmarks import Source
+from alphita_lab.evaluation.benchmarks import Source, benchmark
 from alphita_lab.evaluation.scoring import linking
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Figure, Result, merge_notes
@@ -37,12 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """All parts of a benchmark.
-
-    Attributes:
-        parts: one or more.
-        notes: of the reading, for the report.
-    """
+    """All parts of a benchmark, one or more, and the notes of its reader."""
 
     parts: Sequence[Part]
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -79,39 +74,48 @@ def _means(parts: Sequence[Part], results: Sequence[Result], ks: Sequence[int]) 
 
 
 def seen(mentions: Iterable[Sequence[str]], trained: Iterable[str]) -> list[bool]:
-    """Tell of each mention, a sequence of parts, whether all its cleaned parts are among the cleaned `trained`."""
+    """Return of each mention whether all its parts, cleaned, are among the cleaned training strings."""
     known = set(clean_many(trained))
     return [known.issuperset(clean_many(parts)) for parts in mentions]
 
 
-def benchmark(names: Sequence[str], numbers: range) -> tuple[type[Config], Callable[..., Parts], Callable[..., Result]]:
-    """Return `Options`, `load` and `evaluate` of a benchmark that is folds."""
+class Options(Config):
+    """None: the protocol leaves nothing open."""
 
-    class Options(Config):
-        """None: the protocol leaves nothing open."""
 
-    def load(source: Source, options: Config) -> Parts:
-        """Read the folds."""
-        return _read(source, names, numbers)
+def _evaluate_folds(data: Parts, system: System, options: Options) -> Result:
+    """Score one system on all folds; the papers print the mean of the folds."""
+    return evaluate(system, data, ks=(1, 3), subsets=(FOLD,))
 
-    def evaluate_folds(data: Parts, system: System, options: Config) -> Result:
-        """Score one system on all folds; the papers print the mean of the folds."""
-        return evaluate(system, data, ks=(1, 3), subsets=(FOLD,))
 
-    return Options, load, evaluate_folds
+@benchmark(Options, _evaluate_folds)
+def cadec(source: Source, options: Options) -> Parts:
+    """Cadec: what patients write in a forum on drugs' effects, mapped to SNOMED CT; the five folds CODER is scored on.
+
+    Zero shot: mentions are ranked against the names of the targets, one name a target.
+    """
+    return _read(source, ("CADEC_{fold}/{kind}.txt",), range(5))
+
+
+@benchmark(Options, _evaluate_folds)
+def psytar(source: Source, options: Options) -> Parts:
+    """PsyTAR: what patients write of psychiatric drugs, mapped to SNOMED CT; the five folds that CODER is scored on.
+
+    Zero shot: mentions are ranked against the names of the targets, one name a target. The published files hold quotes
+    left by a spreadsheet; they are taken off and counted.
+    """
+    folder = "fold_{fold}/{kind}.txt"
+    return _read(source, (folder, f"psytar_disjoint_folds/{folder}", "fold_{fold}.{kind}.txt"), range(1, 6))
 
 
 def _read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
     parts = []
     quoted: set[str] = set()
     for number in numbers:
-        standard, train, test = (
-            source.files(*(name.format(fold=number, kind=kind) for name in names))[0]
+        (ids, strings), (_, trained), (gold, mentions) = (
+            _read_pairs(source.files(*(name.format(fold=number, kind=kind) for name in names))[0], quoted)
             for kind in ("standard", "train", "test")
         )
-        ids, strings = read_pairs(standard, quoted)
-        _, trained = read_pairs(train, quoted)
-        gold, mentions = read_pairs(test, quoted)
         queries = Queries(
             [(mention,) for mention in mentions],
             [(frozenset([concept_id]),) for concept_id in gold],
@@ -122,19 +126,19 @@ def _read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts
     return Parts(parts, {"distinct strings freed of quotes": len(quoted)} if quoted else {})
 
 
-def read_pairs(path: Path, quoted: set[str]) -> tuple[list[str], list[str]]:
-    """Read lines of an id, a tab and a string."""
+def _read_pairs(path: Path, quoted: set[str]) -> tuple[list[str], list[str]]:
+    """Read lines of an id, a tab and a string; `quoted` gathers the lines with a spreadsheet's quotes."""
     ids, strings = [], []
     for number, line in textio.lines(path):
-        fields = [field.strip() for field in line.split("\t")]
-        if len(fields) != 2 or not all(fields):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != 2 or not all(cells):
             raise InputError("not an id, a tab and a string", file=path, line=number, value=line)
-        plain = textio.unquoted(fields[1])
-        if plain != fields[1]:
+        plain = textio.unquoted(cells[1])
+        if plain != cells[1]:
             quoted.add(line)
         if not plain.strip():
             raise InputError("nothing between the quotes", file=path, line=number, value=line)
-        ids.append(fields[0])
+        ids.append(cells[0])
         strings.append(plain.strip())
     if not ids:
         raise InputError("holds no line", file=path)

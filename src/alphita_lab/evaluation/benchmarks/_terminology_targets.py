@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
-from alphita import progress, textio
+from alphita import registry, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.index.concepts import replacements
@@ -33,8 +33,8 @@ from alphita_lab.evaluation.systems import System
 NAME_FILES = ("open_cui_names.tsv", "open_graph/open_cui_names.tsv", "../open_graph/open_cui_names.tsv")
 NAME_COLUMNS = ("cui", "name")
 UMLS = "UMLS:"
-
-Columns = dict[str, Sequence[Any]]
+# First cells of the header that a file of names may have.
+HEADERS = frozenset({"id", "cui", "concept", "concept_id", "code"})
 
 
 class NameFilter(Config):
@@ -61,17 +61,11 @@ class NameOptions(NameFilter):
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Names, and what the gold ids are among them.
-
-    Attributes:
-        targets: the names with their concepts' ids.
-        found: gold id -> the ids of the live concepts that it stands for; nothing for one that stands for none.
-        how: gold id -> "live", "alternative id", "replaced", "cross-reference", "retired" or "unknown".
-        types: gold id -> its concepts' semantic types; nothing where none is known.
-    """
+    """Names, and of each gold id the live concepts that it stands for, how they were found, and semantic types."""
 
     targets: Targets
     found: dict[str, frozenset[str]]
+    # "live", "alternative id", "replaced", "cross-reference", "retired" or "unknown"
     how: dict[str, str]
     types: dict[str, list[str]] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -80,21 +74,7 @@ class Dictionary:
         """Return the ids among the targets that any of these gold ids stands for; an id not found stays as it is."""
         return frozenset(answer for gold in ids for answer in (self.found[gold] or {gold}))
 
-    def data(
-        self,
-        mentions: Sequence[str],
-        gold: Sequence[Sequence[str]],
-        columns: Mapping[str, Sequence[Any]],
-        subsets: tuple[str, ...],
-        notes: Mapping[str, Any] | None = None,
-        sizes: Sequence[int] | None = None,
-    ) -> Data:
-        """Return mentions with their gold ids as queries over the names."""
-        queries = Queries([(mention,) for mention in mentions], [(self.gold(ids),) for ids in gold], columns)
-        return Data(queries, self.targets, self.notes | dict(notes or {}) | repeated(queries), subsets, sizes)
-
     def types_of(self, gold: Iterable[Iterable[str]]) -> list[str | None]:
-        """Return `type_of` of each query's gold ids."""
         return [self.type_of(ids) for ids in gold]
 
     def type_of(self, ids: Iterable[str]) -> str | None:
@@ -104,11 +84,7 @@ class Dictionary:
 
 @dataclass(frozen=True)
 class Data:
-    """What a benchmark over such targets has read.
-
-    Attributes:
-        sizes: (n,) gold ids of each query, where the gold is a set; None where each query has one.
-    """
+    """Queries with their targets; `sizes` counts the gold ids of each query where the gold is a set."""
 
     queries: Queries
     targets: Targets
@@ -181,33 +157,13 @@ def dictionary_of(terminology: Terminology, targets: Targets, gold: dict[str, st
     found: dict[str, frozenset[str]] = {}
     how: dict[str, str] = {}
     types: dict[str, list[str]] = {}
-    for one, curie in gold.items():
-        concepts, how[one] = _meant(terminology, stands_for, curie, rows.get(curie), referring.get(curie, ()))
-        found[one] = frozenset(map(terminology.concept_id, concepts))
+    for gold_id, curie in gold.items():
+        concepts, how[gold_id] = _meant(terminology, stands_for, curie, rows.get(curie), referring.get(curie, ()))
+        found[gold_id] = frozenset(map(terminology.concept_id, concepts))
         if names := sorted({name for row in concepts for name in terminology.semantic_types_of(row)}):
-            types[one] = names
+            types[gold_id] = names
     notes = {"targets": f"the names of {terminology.path.name}", **_counts(how)}
     return Dictionary(targets, found, how, types, notes)
-
-
-def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path) -> dict[str, Any]:
-    """Return how many queries no target is right for, and say it on stderr; nothing where there are none."""
-    known = frozenset(targets.ids)
-    covered = sum(all(wanted & known for wanted in gold) for gold in queries.gold)
-    if not covered:
-        raise InputError(
-            f"of {len(queries)} held-out names none is of a concept that has a name to be found by",
-            file=file,
-            value=", ".join(sorted(queries.gold[0][0])),
-            remedy="give the terminology that the names were held out of, or names in another language as targets",
-        )
-    if covered == len(queries):
-        return {}
-    progress.say(
-        f"{benchmark}: {len(queries) - covered:,} of {len(queries):,} held-out names are of concepts that have no name "
-        "to be found by; they count as wrong"
-    )
-    return {"queries whose concept has no name among the targets": len(queries) - covered}
 
 
 def _meant(
@@ -223,7 +179,6 @@ def _meant(
 
 
 def _cross_references(terminology: Terminology, curies: Collection[str]) -> dict[str, list[int]]:
-    """Return the rows of the live concepts that refer to each id."""
     if not curies:
         return {}
     table = terminology.side_table("xrefs")
@@ -258,21 +213,48 @@ def names_of(
             lambda tag: (not languages or bool(among([tag], languages))) and not among([tag], not_languages),
         )
     if sources:
-        kept &= has(terminology, "source", lambda one: any(fnmatch.fnmatchcase(one, wanted) for wanted in sources))
+        kept &= has(
+            terminology, "source", lambda source: any(fnmatch.fnmatchcase(source, wanted) for wanted in sources)
+        )
     keys = [terminology.find_key(string) for string in {"", *exclude}]
     left_out = np.isin(terminology.term_key, [key for key in keys if key is not None])
     removed = int((kept & left_out).sum())
     rows = np.flatnonzero(kept & ~left_out)
     if not len(rows):
         chosen = {"languages": languages, "not languages": not_languages, "sources": sources}
-        asked = "; ".join(f"{name}: {', '.join(sorted(values))}" for name, values in chosen.items() if values)
-        raise UsageError(f"no name of {terminology.path.name} is left to rank against ({asked or 'none is live'})")
+        selection = "; ".join(f"{name}: {', '.join(sorted(values))}" for name, values in chosen.items() if values)
+        raise UsageError(f"no name of {terminology.path.name} is left to rank against ({selection or 'none is live'})")
     ids = terminology.concept_ids.take(pa.array(terminology.term_concept[rows]))
     return Targets(ids.to_pylist(), strings_of(terminology, rows)), removed
 
 
+def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the terms' rows, concept by concept, the preferred ones first, and where each concept's begin."""
+    if language is None:
+        return terminology.training_terms()
+    known = {tag for tag in terminology.terms.column("language").unique().to_pylist() if tag is not None}
+    if not among(known, [language]):
+        raise UsageError(registry.unknown("language of the terminology", language, sorted(known)))
+    return terminology.training_terms(languages=[language])
+
+
+def read_names(path: Path) -> tuple[list[str], list[str]]:
+    """Read ids and names: `id<TAB>name` a line, perhaps gzipped, perhaps with a header (id, cui, concept, code)."""
+    ids, names = [], []
+    for number, row in textio.rows(path, "\t"):
+        if number == 1 and row[0].lower() in HEADERS:
+            continue
+        if len(row) != 2 or not all(row):
+            raise InputError("not an id, a tab and a name", file=path, line=number, value="\t".join(row))
+        ids.append(row[0])
+        names.append(row[1])
+    if not names:
+        raise InputError("holds no name", file=path)
+    return ids, names
+
+
 def has(terminology: Terminology, column: str, wanted: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Tell of each term whether its value in a column of few values (language, source, status, scope) is wanted."""
+    """Return which terms have a wanted value in a column of few values: language, source, status or scope."""
     values = terminology.terms.column(column).combine_chunks()
     chosen = np.array([*(value is not None and wanted(value) for value in values.dictionary.to_pylist()), False])
     places = values.indices.fill_null(len(chosen) - 1)
@@ -280,7 +262,6 @@ def has(terminology: Terminology, column: str, wanted: Callable[[str], bool]) ->
 
 
 def strings_of(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
-    """Return the strings of terms, as they are written."""
     return list(terminology.terms.column("string").take(pa.array(rows)).to_pylist())
 
 
@@ -290,7 +271,6 @@ def listed(values: str) -> tuple[str, ...]:
 
 
 def repeated(queries: Queries) -> dict[str, int]:
-    """Return the note that counts queries whose mention and gold stood there before; nothing if there are none."""
     return counted({"queries that repeat another": queries.repeats()})
 
 
@@ -300,11 +280,7 @@ def counted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_sets(result: Result, sizes: Sequence[int]) -> Result:
-    """Add the scores of sets: the gold of a query is a set of ids, the answer is the concept at the first place.
-
-    Args:
-        sizes: (n,) gold ids of each query.
-    """
+    """Add the scores of sets: a query's gold is a set of ids, and its answer is the first concept."""
     right = result.rows["right@1"].cast(pl.Int64)
     answered = (result.rows["predicted"].list.len() > 0).cast(pl.Int64)
     rows = result.rows.with_columns(tp=right, fp=answered - right, fn=pl.Series(list(sizes), dtype=pl.Int64) - right)

@@ -63,11 +63,7 @@ class Options(Config):
 
 @dataclass(frozen=True)
 class Data:
-    """What is asked.
-
-    Attributes:
-        often: (q, c) in how many triples that are not held out each candidate is a value of the attribute.
-    """
+    """What is asked; `often` (q, c): how many triples that are not held out have the candidate as a value."""
 
     table: ProductTable
     questions: Questions
@@ -89,8 +85,8 @@ def load(source: Source, options: Options) -> Data:
     table = read_products(terminology, attributes=options.attributes, split=split)
     held = table.held_out()
     known = [values for values, _ in values_of(table.triples, len(table.labels))]
-    asked = questions(table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates)
-    several = asked.candidates[:, 1] != NOT_THERE
+    ranked = questions(table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates)
+    several = ranked.candidates[:, 1] != NOT_THERE
     rows = np.flatnonzero(several)
     if not len(rows):
         raise InputError(
@@ -101,35 +97,35 @@ def load(source: Source, options: Options) -> Data:
     if options.max_test is not None and len(rows) > options.max_test:
         chosen = np.random.default_rng([options.seed, 1]).permutation(len(rows))[: options.max_test]
         rows = rows[np.sort(chosen)]
-    asked = Questions(asked.triples[rows], asked.candidates[rows])
+    ranked = Questions(ranked.triples[rows], ranked.candidates[rows])
     notes |= {f"triples, {name}": count for name, count in table.counts.items()}
     notes |= {
-        "asked": len(asked),
+        "asked": len(ranked),
         "left out, for the attribute has no other value": int((~several).sum()),
-        f"with fewer than {options.candidates} candidates": asked.short,
+        f"with fewer than {options.candidates} candidates": ranked.short,
     }
     train = values_of(table.triples[~held], len(table.labels))
-    often = np.zeros(asked.candidates.shape, np.int64)
-    for row, attribute in enumerate(asked.triples[:, 1].tolist()):
+    often = np.zeros(ranked.candidates.shape, np.int64)
+    for row, attribute in enumerate(ranked.triples[:, 1].tolist()):
         values, counts = train[attribute]
         if len(values):
-            places = np.minimum(np.searchsorted(values, asked.candidates[row]), len(values) - 1)
-            often[row] = np.where(values[places] == asked.candidates[row], counts[places], 0)
-    return Data(table, asked, often, split.hash, notes)
+            places = np.minimum(np.searchsorted(values, ranked.candidates[row]), len(values) - 1)
+            often[row] = np.where(values[places] == ranked.candidates[row], counts[places], 0)
+    return Data(table, ranked, often, split.hash, notes)
 
 
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; one row a held-out triple."""
-    asked, table = data.questions, data.table
+    ranked, table = data.questions, data.table
     distances, ranked_by = _distances(data, system)
-    ranks = asked.ranks(distances)
-    there = asked.candidates != NOT_THERE
+    ranks = ranked.ranks(distances)
+    there = ranked.candidates != NOT_THERE
     known = np.where(there & ~np.isnan(distances), distances, np.inf)
     nearest = np.where(
-        np.isfinite(known.min(axis=1)), asked.candidates[np.arange(len(asked)), known.argmin(axis=1)], NOT_THERE
+        np.isfinite(known.min(axis=1)), ranked.candidates[np.arange(len(ranked)), known.argmin(axis=1)], NOT_THERE
     )
-    titles, values = ([table.written[row] for row in asked.triples[:, column].tolist()] for column in (0, 2))
-    attributes = [table.labels[number] for number in asked.triples[:, 1].tolist()]
+    titles, values = ([table.written[row] for row in ranked.triples[:, column].tolist()] for column in (0, 2))
+    attributes = [table.labels[number] for number in ranked.triples[:, 1].tolist()]
     frequent = np.argsort(-np.bincount(table.triples[:, 1]), kind="stable")[:SHOWN]
     rows = pl.DataFrame(
         {
@@ -142,15 +138,15 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
             "reciprocal_rank": 1 / ranks,
             "right": ranks == 1,
             "hits@10": ranks <= 10,
-            "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in asked.triples.tolist()],
+            "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in ranked.triples.tolist()],
             "frequent_attribute": [
-                table.labels[number] if number in frequent else None for number in asked.triples[:, 1].tolist()
+                table.labels[number] if number in frequent else None for number in ranked.triples[:, 1].tolist()
             ],
         }
     )
-    plain = asked.ranks(-data.often.astype(np.float64))
+    plain = ranked.ranks(-data.often.astype(np.float64))
     measures = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
-    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in measures.items()]
+    figures = [Figure(name, "value frequency alone", float(hits.mean()), len(hits)) for name, hits in measures.items()]
     trained = getattr(system, "facts", {}).get("trained")
     notes = data.notes | {
         "ranked by": ranked_by,
@@ -162,22 +158,24 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
 
 def _distances(data: Data, system: System) -> tuple[Floats, str]:
     """Return the distance of each candidate, (q, c), NaN where the system has none; and what it is."""
-    asked = data.questions
+    ranked = data.questions
     strings = clean_many(data.table.written, system.rules)
     names = clean_many(data.table.names, system.rules)
     if isinstance(system, EncoderSystem) and (f := projection.read(system.encoder)) is not None:
-        return _projected(asked, system, f, strings, names), "distance of projected vectors"
-    titles = [f"{strings[title]} {names[name]}" for title, name, _ in asked.triples.tolist()]
-    there = asked.candidates != NOT_THERE
-    values = asked.candidates[there]
+        return _projected(ranked, system, f, strings, names), "distance of projected vectors"
+    titles = [f"{strings[title]} {names[name]}" for title, name, _ in ranked.triples.tolist()]
+    there = ranked.candidates != NOT_THERE
+    values = ranked.candidates[there]
     similarity = np.full(there.shape, np.nan, np.float32)
     if isinstance(system, VectorSystem):
         heads = system.encode(titles)
         distinct, place = np.unique(values, return_inverse=True)
         tails = system.encode([strings[value] for value in distinct.tolist()])
         heads, tails = (_unit(vectors) for vectors in (heads, tails))
-        own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
-        similarity[there] = np.concatenate([tails[rows] @ head for rows, head in zip(own, heads, strict=True)])
+        columns_of_row = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+        similarity[there] = np.concatenate(
+            [tails[rows] @ head for rows, head in zip(columns_of_row, heads, strict=True)]
+        )
     else:
         left = [titles[row] for row in np.nonzero(there)[0].tolist()]
         right = [strings[value] for value in values.tolist()]
@@ -185,26 +183,26 @@ def _distances(data: Data, system: System) -> tuple[Floats, str]:
     return -similarity, "similarity of title with attribute, and value"
 
 
-def _projected(asked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str]) -> Floats:
+def _projected(ranked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str]) -> Floats:
     """Return d(t, n, v) by the projection f that was trained with a model, (q, c); inf where there is no candidate."""
     if system.encoder.precision != "int8" and importlib.util.find_spec("torch") is not None:
-        return _as_in_training(asked, system, strings, names)
+        return _as_in_training(ranked, system, strings, names)
     # On ONNX, as `alphita search build` does.
     encoder = projection.unscaled(system.encoder)
-    titles = [strings[title] for title in asked.triples[:, 0].tolist()]
-    attributes = [names[name] for name in asked.triples[:, 1].tolist()]
+    titles = [strings[title] for title in ranked.triples[:, 0].tolist()]
+    attributes = [names[name] for name in ranked.triples[:, 1].tolist()]
     heads = encoder.encode([f"{title} {name}" for title, name in zip(titles, attributes, strict=True)])
-    there = asked.candidates != NOT_THERE
-    values, place = np.unique(asked.candidates[there], return_inverse=True)
+    there = ranked.candidates != NOT_THERE
+    values, place = np.unique(ranked.candidates[there], return_inverse=True)
     left, right = f(heads), f(encoder.encode([strings[value] for value in values.tolist()]))
     distances_found = np.full(there.shape, np.inf, np.float32)
-    own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
-    for row, some in enumerate(own):
-        distances_found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
+    columns_of_row = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+    for row, columns in enumerate(columns_of_row):
+        distances_found[row, there[row]] = np.linalg.norm(left[row] - right[columns], axis=1)
     return distances_found
 
 
-def _as_in_training(asked: Questions, system: EncoderSystem, strings: list[str], names: list[str]) -> Floats:
+def _as_in_training(ranked: Questions, system: EncoderSystem, strings: list[str], names: list[str]) -> Floats:
     """Return the same by torch, with the forward pass of training: in bf16 it rounds less than `encode`."""
     from alphita_lab.training.engine.forward import TermForward
     from alphita_lab.training.products import attribute_steps
@@ -212,7 +210,7 @@ def _as_in_training(asked: Questions, system: EncoderSystem, strings: list[str],
     f = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
     assert f is not None, "it was read before"
     forward = TermForward(system.encoder, precision=system.encoder.precision)
-    return attribute_steps.distances(forward, f.to(forward.device), asked, strings, names)
+    return attribute_steps.distances(forward, f.to(forward.device), ranked, strings, names)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -21,8 +21,8 @@ one column.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +40,6 @@ from alphita_lab.evaluation.systems import System
 
 INFO, PUBLISHED = about(__name__)
 PORTELLI = " (portelli)"
-
-
-BETWEEN = "||"
 # The id of a mention that the annotators found no concept for.
 NO_ID = "-1"
 # Where a dictionary without mentions is looked for; test_dictionary.txt holds the training mentions, too.
@@ -70,37 +67,15 @@ class Options(Config):
     )
 
 
-@dataclass(frozen=True)
-class Strings:
-    """The queries of a file: for each its parts and its ids."""
-
-    parts: list[tuple[str, ...]]
-    ids: list[frozenset[str]]
-
-
-Reader = Callable[[Path], Strings]
-
-
-@dataclass(frozen=True)
-class Fold:
-    """The files of a fold: of the queries and of the training mentions, and what reads them.
-
-    Attributes:
-        split: the split of the set that it belongs to; "" where there is but one.
-        fold: its name; "" for a set without folds.
-    """
-
-    split: str
-    fold: str
-    asked: list[Path]
-    before: list[Path]
-    reader: Reader
+# The parts of a mention, any of whose ids is right for each.
+Query = tuple[tuple[str, ...], frozenset[str]]
+Reader = Callable[[Path], list[Query]]
 
 
 def load(source: Source, options: Options) -> _folds.Parts:
     """Read the sets."""
-    asked = [name.strip() for name in options.dataset.split(",") if name.strip()]
-    parts = [part for name in asked or _all(source, options) for part in _read(source, options, name)]
+    names = [name.strip() for name in options.dataset.split(",") if name.strip()]
+    parts = [part for name in names or _all(source, options) for part in _read(source, options, name)]
     notes: dict[str, Any] = {"protocol": options.protocol, "names besides the dictionary": options.mentions}
     without = sum(gold[0] == {NO_ID} for part in parts for gold in part.queries.gold)
     return _folds.Parts(parts, notes | ({"queries without an id, counted as wrong": without} if without else {}))
@@ -122,46 +97,40 @@ def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
     targets = _meddra(source) if path is None else _targets(path)
     holds_mentions = path is not None and path.name.split(".")[0] == f"{options.part}_dictionary"
     add_mentions = options.mentions == "train" and not holds_mentions
-    parts = []
-    for fold in _folds_of(source, options, name):
-        asked, trained = _gather(fold.asked, fold.reader), _gather(fold.before, fold.reader)
-        if not asked.parts:
-            raise InputError("holds no query", file=fold.asked[0])
-        if add_mentions and not trained.parts:
-            raise InputError(
-                f"finds no training mentions of {name} to rank against",
-                file=fold.asked[0].parent,
-                remedy="set mentions=none, or add the training part",
-            )
-        label = f"{name}/{fold.split}" if fold.split else name
-        label += PORTELLI if options.protocol == "portelli" else ""
-        columns: dict[str, Sequence[Any]] = {_folds.DATASET: [label] * len(asked.parts)}
-        if fold.fold:
-            columns[_folds.FOLD] = [fold.fold] * len(asked.parts)
-        strings = (part for parts in trained.parts for part in parts)
-        seen = _folds.seen(asked.parts, strings) if trained.parts else None
-        gold = [(ids,) * len(parts) for parts, ids in zip(asked.parts, asked.ids, strict=True)]
-        queries = Queries(asked.parts, gold, columns, seen)
-        parts.append(_folds.Part(queries, _add(targets, trained) if add_mentions else targets))
-    return parts
-
-
-def _folds_of(source: Source, options: Options, name: str) -> list[Fold]:
-    """Return the folds of a set in the first layout that fits."""
     readers = dict(_FORMS[options.protocol])
     paths = source.files(*(f"{name}/{form.format(part=options.part, split='*', fold='*')}" for form in readers))
     form = next(form for form in readers if _fits(form, options.part, paths[0]))
-    asked: dict[tuple[str, str], list[Path]] = {}
-    for path in paths:
-        match = _fits(form, options.part, path)
+    # The files of each split and fold; "" where the form has none.
+    folds: dict[tuple[str, str], list[Path]] = {}
+    for file in paths:
+        match = _fits(form, options.part, file)
         named = match.groupdict() if match else {}
-        asked.setdefault((named.get("split", ""), named.get("fold", "")), []).append(path)
-    folds = []
-    for (split, fold), files in asked.items():
+        folds.setdefault((named.get("split", ""), named.get("fold", "")), []).append(file)
+    parts = []
+    for (split, fold), files in folds.items():
+        queries = [query for file in files for query in readers[form](file)]
+        if not queries:
+            raise InputError("holds no query", file=files[0])
         before = [f"{name}/{form.format(part=part, split=split, fold=fold)}" for part in _BEFORE[options.part]]
-        trained = [path for pattern in before for path in source.files(pattern, optional=True)]
-        folds.append(Fold(split, fold, files, trained, readers[form]))
-    return folds
+        trained_files = [file for pattern in before for file in source.files(pattern, optional=True)]
+        trained = [query for file in trained_files for query in readers[form](file)]
+        if add_mentions and not trained:
+            raise InputError(
+                f"finds no training mentions of {name} to rank against",
+                file=files[0].parent,
+                remedy="set mentions=none, or add the training part",
+            )
+        label = f"{name}/{split}" if split else name
+        label += PORTELLI if options.protocol == "portelli" else ""
+        columns: dict[str, Sequence[Any]] = {_folds.DATASET: [label] * len(queries)}
+        if fold:
+            columns[_folds.FOLD] = [fold] * len(queries)
+        strings = [strings for strings, _ in queries]
+        seen = _folds.seen(strings, (part for parts, _ in trained for part in parts)) if trained else None
+        gold = [(ids,) * len(parts) for parts, ids in queries]
+        own_targets = _add(targets, trained) if add_mentions else targets
+        parts.append(_folds.Part(Queries(strings, gold, columns, seen), own_targets))
+    return parts
 
 
 def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
@@ -199,87 +168,64 @@ def _meddra(source: Source) -> Targets:
 
 
 def _targets(path: Path) -> Targets:
-    ids, names = [], []
-    for some, name in _fields(path, (2,), "an id, || and a name"):
-        for concept_id in _split_ids(some):
-            ids.append(concept_id)
-            names.append(name)
-    if not ids:
-        raise InputError("holds no name", file=path)
-    return Targets(ids, names)
-
-
-def _add(targets: Targets, trained: Strings) -> Targets:
-    """Return the targets and after them the training mentions of one part."""
-    more = [
-        (concept_id, parts[0])
-        for parts, ids in zip(trained.parts, trained.ids, strict=True)
-        if len(parts) == 1
-        for concept_id in sorted(ids - {NO_ID})
+    pairs = [
+        (concept_id, name)
+        for ids, name in _fields(path, (2,), "an id, || and a name")
+        for concept_id in _split_ids(ids)
     ]
+    if not pairs:
+        raise InputError("holds no name", file=path)
+    return Targets([concept_id for concept_id, _ in pairs], [name for _, name in pairs])
+
+
+def _add(targets: Targets, trained: list[Query]) -> Targets:
+    more = [(concept_id, parts[0]) for parts, ids in trained if len(parts) == 1 for concept_id in sorted(ids - {NO_ID})]
     pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
-    return Targets([one for one, _ in pairs], [string for _, string in pairs])
+    return Targets([concept_id for concept_id, _ in pairs], [name for _, name in pairs])
 
 
 def _split_ids(ids: str) -> list[str]:
     return [part.strip() for part in re.split(r"[|+]", ids) if part.strip()]
 
 
-def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
-    read = [reader(path) for path in paths]
-    return Strings(
-        [part for strings in read for part in strings.parts], [ids for strings in read for ids in strings.ids]
-    )
-
-
-def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
-    """Yield the fields of the lines of a file with || between."""
+def _fields(path: Path, count: Iterable[int], what: str) -> Iterator[list[str]]:
     for number, line in textio.lines(path):
-        fields = [cell.strip() for cell in line.split(BETWEEN)]
+        fields = [cell.strip() for cell in line.split("||")]
         if len(fields) not in count or not all(fields):
             raise InputError(f"not {what}", file=path, line=number, value=line)
         yield fields
 
 
-def _concepts(path: Path) -> Strings:
+def _concepts(path: Path) -> list[Query]:
     """Read a .concept file; one without a line is a document without a mention."""
-    strings = Strings([], [])
+    queries = []
     for fields in _fields(path, (5,), "document||start|end||type||mention||id"):
         parts, ids = (tuple(part.strip() for part in field.split("|") if part.strip()) for field in fields[3:])
         if not parts or not ids:
-            raise InputError("has an empty mention or id", file=path, value=BETWEEN.join(fields))
-        strings.parts.append(parts)
-        strings.ids.append(frozenset(_split_ids(fields[4])))
-    return strings
+            raise InputError("has an empty mention or id", file=path, value="||".join(fields))
+        queries.append((parts, frozenset(_split_ids(fields[4]))))
+    return queries
 
 
-def _lines(path: Path) -> Strings:
+def _lines(path: Path) -> list[Query]:
     """Read lines of an id and a mention, and perhaps its context."""
-    strings = Strings([], [])
-    for fields in _fields(path, (2, 3), "id||mention"):
-        strings.parts.append((fields[1],))
-        strings.ids.append(frozenset(_split_ids(fields[0])))
-    return strings
+    return [((fields[1],), frozenset(_split_ids(fields[0]))) for fields in _fields(path, (2, 3), "id||mention")]
 
 
-def _cometa(path: Path) -> Strings:
-    return _table(path, "\t", "Term", "General SNOMED ID")
+def _table(delimiter: str, *names: str) -> Reader:
+    """Return the reader of a table with a column of mentions and one of ids."""
 
+    def read(path: Path) -> list[Query]:
+        queries: list[Query] = []
+        for line, (mention, concept_id) in textio.columns(path, names, delimiter):
+            if not mention or not concept_id:
+                raise InputError(f"a row without {names[0]!r} or {names[1]!r}", file=path, line=line)
+            queries.append(((mention,), frozenset([concept_id])))
+        if not queries:
+            raise InputError("holds no row", file=path)
+        return queries
 
-def _run(path: Path) -> Strings:
-    return _table(path, ",", "ae", "term_code")
-
-
-def _table(path: Path, delimiter: str, *names: str) -> Strings:
-    strings = Strings([], [])
-    for line, (mention, one) in textio.columns(path, names, delimiter):
-        if not mention or not one:
-            raise InputError(f"a row without {names[0]!r} or {names[1]!r}", file=path, line=line)
-        strings.parts.append((mention,))
-        strings.ids.append(frozenset([one]))
-    if not strings.parts:
-        raise InputError("holds no row", file=path)
-    return strings
+    return read
 
 
 # The layouts of queries, each with what reads it; {split} and {fold} stand for any name.
@@ -288,9 +234,9 @@ _FORMS: dict[str, tuple[tuple[str, Reader], ...]] = {
         ("processed_{part}/*.concept", _concepts),
         ("*.fold-{fold}.{part}.preprocessed_query.txt", _lines),
         ("{part}_query.txt", _lines),
-        ("splits/{split}/{part}.csv", _cometa),
+        ("splits/{split}/{part}.csv", _table("\t", "Term", "General SNOMED ID")),
     ),
-    "portelli": (("run_{fold}/{part}.csv", _run), ("processed_{part}/*.concept", _concepts)),
+    "portelli": (("run_{fold}/{part}.csv", _table(",", "ae", "term_code")), ("processed_{part}/*.concept", _concepts)),
 }
 
 

@@ -100,6 +100,7 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     """Find the nearest terms of each language; a term equal to the query is not shown."""
     cleaned = clean_many(data.queries, system.rules)
     entries, tables = [], {}
+    shown: dict[tuple[int, str], list[tuple[str, bool]]] = {}
     for language, terms in data.terms.items():
         strings = clean_many([string for _, string in terms], system.rules)
         first = {string: row for row, string in reversed(list(enumerate(strings)))}
@@ -107,40 +108,34 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
         for (concept, _), string in zip(terms, strings, strict=True):
             concepts.setdefault(string, set()).add(concept)
         distinct = list(concepts)
-        similarity, rows = system.neighbours(cleaned, distinct, min(options.k + 1, len(distinct)))
+        _, rows = system.neighbours(cleaned, distinct, min(options.k + 1, len(distinct)))
         for number, query in enumerate(cleaned):
-            found = [
-                (distinct[row], float(value))
-                for row, value in zip(rows[number].tolist(), similarity[number].tolist(), strict=True)
-                if row >= 0 and distinct[row] != query
-            ][: options.k]
-            right = [bool(concepts[string] & data.gold[number]) for string, _ in found]
+            found = [distinct[row] for row in rows[number].tolist() if row >= 0 and distinct[row] != query][: options.k]
+            written = [terms[first[string]][1] for string in found]
+            right = [bool(concepts[string] & data.gold[number]) for string in found]
+            shown[number, language] = list(zip(written, right, strict=True))
             entries.append(
                 {
                     "query": number,
                     "mention": data.queries[number],
                     "language": language,
                     "gold": ",".join(sorted(data.gold[number])),
-                    "found": [terms[first[string]][1] for string, _ in found],
+                    "found": written,
                     "right": right,
                     "right@1": bool(right) and right[0],
                     f"right@{options.k}": any(right),
                 }
             )
     for number, query in enumerate(data.queries):
-        of_query = [entry for entry in entries if entry["query"] == number]
-        tables[query] = pl.DataFrame({entry["language"]: _shown(entry, options.k) for entry in of_query})
+        # A term of the query's own concept is marked by a star.
+        cells = {
+            language: [f"{string} *" if good else string for string, good in found]
+            for (row, language), found in shown.items()
+            if row == number
+        }
+        tables[query] = pl.DataFrame({tag: found + [""] * (options.k - len(found)) for tag, found in cells.items()})
     rows_frame = pl.DataFrame(entries, infer_schema_length=None)
     metrics = tuple(Metric(f"accuracy@{k}", (f"right@{k}",)) for k in dict.fromkeys((1, options.k)))
     unknown = sum(not gold for gold in data.gold)
     notes = {"queries": len(data.queries), "queries that the terminology does not have": unknown}
     return Result(rows_frame, metrics, ("language",), notes=notes, tables=tables)
-
-
-def _shown(entry: dict[str, object], k: int) -> list[str]:
-    """Return the k cells of a query in one language; a term of the query's own concept is marked by a star."""
-    found, right = entry["found"], entry["right"]
-    assert isinstance(found, list)
-    assert isinstance(right, list)
-    cells = [f"{string} *" if good else string for string, good in zip(found, right, strict=True)]
-    return cells + [""] * (k - len(cells))

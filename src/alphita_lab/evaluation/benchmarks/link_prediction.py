@@ -27,17 +27,21 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source, about
-from alphita_lab.evaluation.scoring import link_prediction
-from alphita_lab.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
-from alphita_lab.evaluation.scoring.results import Figure, Result, scored
+from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, scored
 from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
-from alphita_lab.graph.ranks import TripleScorer, ranks
+from alphita_lab.graph.ranks import SIDES, Int, Scores, TripleScorer, ranks
 from alphita_lab.graph.triples import divide, held_out_pairs
 
 INFO, PUBLISHED = about(__name__)
 
 # Relations by which figures are broken down: the most frequent ones.
 SHOWN = 20
+KS = (1, 3, 10)
+METRICS = (
+    Metric("MRR", ("reciprocal_rank",)),
+    *(Metric(f"hits@{k}", (f"hits@{k}",)) for k in KS),
+    Metric("MR", ("rank",), higher_is_better=False, fraction=False),
+)
 
 
 class Options(Config):
@@ -59,14 +63,7 @@ class Options(Config):
 
 @dataclass(frozen=True)
 class Data:
-    """Triples of numbered entities and relations, in three parts.
-
-    Attributes:
-        entities: concept ids.
-        train: (t, 3) int64 head, relation, tail; so are the next two.
-        validation: for a model's choices.
-        known: (k, 3) all of them, also the ones that a sample left out.
-    """
+    """Triples (t, 3) of numbered heads, relations and tails; `known` also holds those that are not sampled."""
 
     entities: list[str]
     names: list[str]
@@ -132,12 +129,12 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     n, known = len(data.entities), data.known if options.filtered else None
     scorer, without = _scorer(data, system)
     ranks_of = ranks(scorer, data.test, n, known=known)
-    rows = _described(data, link_prediction.rows_of(ranks_of))
+    rows = _described(data, rows_of(ranks_of))
     baseline = RelationFrequency(data.train, n, len(data.relations))
-    plain = link_prediction.rows_of(ranks(baseline, data.test, n, known=known))
+    plain = rows_of(ranks(baseline, data.test, n, known=known))
     figures = [
         Figure(metric.name, "relation frequency alone", metric.statistic(scored(metric, plain)), len(plain))
-        for metric in link_prediction.metrics()
+        for metric in METRICS
     ]
     notes: dict[str, Any] = {
         "entities": n,
@@ -149,7 +146,7 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
         "entities_without_a_vector": without,
         **data.notes,
     }
-    return Result(rows, link_prediction.metrics(), ("side", "frequent_relation"), figures, notes)
+    return Result(rows, METRICS, ("side", "frequent_relation"), figures, notes)
 
 
 def _described(data: Data, rows: pl.DataFrame) -> pl.DataFrame:
@@ -171,7 +168,7 @@ def _scorer(data: Data, system: object) -> tuple[TripleScorer, int]:
     if isinstance(system, VectorSystem):
         vectors = system.encode(clean_many(data.names, system.rules)).copy()
         # A concept without a term bears its id as a name.
-        vectors[[name == one for name, one in zip(data.names, data.entities, strict=True)]] = np.nan
+        vectors[[name == entity for name, entity in zip(data.names, data.entities, strict=True)]] = np.nan
     elif isinstance(system, ConceptSystem):
         vectors = system.encode_concepts(data.entities)
     else:
@@ -181,3 +178,70 @@ def _scorer(data: Data, system: object) -> tuple[TripleScorer, int]:
         )
     without = int((~np.isfinite(vectors).all(axis=1)).sum())
     return RelationOffset(vectors, data.train, len(data.relations)), without
+
+
+class RelationFrequency:
+    """The scorer to beat: how often an entity is tail (or head) of the relation in the training triples."""
+
+    def __init__(self, train: Int, n_entities: int, n_relations: int) -> None:
+        self._counts = {}
+        for side, column in (("head", 0), ("tail", 2)):
+            counts = np.zeros((n_relations, n_entities), np.float32)
+            np.add.at(counts, (train[:, 1], train[:, column]), 1)
+            self._counts[side] = counts
+
+    def score_tails(self, heads: Int, relations: Int) -> Scores:
+        return self._counts["tail"][relations]
+
+    def score_heads(self, relations: Int, tails: Int) -> Scores:
+        return self._counts["head"][relations]
+
+
+class RelationOffset:
+    """Scores vectors as TransE would: a relation is the mean of (tail - head) over its training triples.
+
+    Nothing but that mean is fitted, so that it tells what lies in the vectors already. The score is minus the distance
+    of head + relation to tail. Entities without a vector get -inf, and so does the given entity itself: it would nearly
+    always be the nearest, and is never the answer.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32], train: Int, n_relations: int) -> None:
+        self._known = np.asarray(np.isfinite(vectors).all(axis=1))
+        self._vectors = np.where(self._known[:, None], vectors, 0.0).astype(np.float32)
+        self._squares = (self._vectors**2).sum(axis=1)
+        usable = train[self._known[train[:, 0]] & self._known[train[:, 2]]]
+        self._offsets = np.zeros((n_relations, vectors.shape[1]), np.float32)
+        for relation in range(n_relations):
+            rows = usable[usable[:, 1] == relation]
+            if len(rows):
+                self._offsets[relation] = self._vectors[rows[:, 2]].mean(axis=0) - self._vectors[rows[:, 0]].mean(
+                    axis=0
+                )
+
+    def score_tails(self, heads: Int, relations: Int) -> Scores:
+        return self._near(self._vectors[heads] + self._offsets[relations], heads)
+
+    def score_heads(self, relations: Int, tails: Int) -> Scores:
+        return self._near(self._vectors[tails] - self._offsets[relations], tails)
+
+    def _near(self, points: NDArray[np.float32], given: Int) -> Scores:
+        squares = (points**2).sum(axis=1)[:, None] + self._squares - 2 * points @ self._vectors.T
+        scores: Scores = -np.sqrt(np.maximum(squares, 0))
+        scores[:, ~self._known] = -np.inf
+        scores[~self._known[given]] = -np.inf
+        scores[np.arange(len(given)), given] = -np.inf
+        return scores
+
+
+def rows_of(found: dict[str, NDArray[np.float64]]) -> pl.DataFrame:
+    """Return one row a triple and side, tails first: triple, side, rank, reciprocal_rank, hits@k."""
+    rank = np.concatenate([found[side] for side in SIDES])
+    rows = pl.DataFrame(
+        {
+            "triple": np.concatenate([np.arange(len(found[side])) for side in SIDES]),
+            "side": np.repeat(SIDES, [len(found[side]) for side in SIDES]),
+            "rank": rank,
+            "reciprocal_rank": 1 / rank,
+        }
+    )
+    return rows.with_columns((pl.col("rank") <= k).alias(f"hits@{k}") for k in KS)

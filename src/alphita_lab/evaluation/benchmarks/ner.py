@@ -33,22 +33,20 @@ import polars as pl
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita_lab.evaluation.benchmarks import _chineseblue, _pubtator, about, bc5cdr, ncbi_disease
-from alphita_lab.evaluation.benchmarks._chineseblue import Data, Options, Set, unquoted
+from alphita_lab.evaluation.benchmarks import Source, _finetuned, _pubtator, about
+from alphita_lab.evaluation.benchmarks._finetuned import Data, Options, Set, unquoted
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita_lab.evaluation.scoring.results import Metric, Result
 
 SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
-# What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
+# The files of a corpus, by itself or in the folder of the benchmark that maps its mentions.
 CORPORA = {
-    set_: {
-        part: [f"{folder}{name}" for folder in ("", f"{benchmark}/") for name in names] for part, names in files.items()
+    dataset: {
+        part: [f"{folder}{name}" for folder in ("", f"{benchmark}/") for name in names]
+        for part, names in _pubtator.CORPORA[benchmark].items()
     }
-    for set_, benchmark, files in (
-        ("NCBI-Disease", "ncbi_disease", ncbi_disease.CORPUS),
-        ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
-    )
+    for dataset, benchmark in (("NCBI-Disease", "ncbi_disease"), ("BC5CDR", "bc5cdr"))
 }
 INFO, PUBLISHED = about(__name__)
 OUTSIDE = "O"
@@ -76,14 +74,13 @@ class Sentence:
 
     @property
     def words(self) -> list[str]:
-        """The characters or words."""
         return [self.text[start:end] for start, end in self.places]
 
-    def written(self, some: set[Span]) -> str:
+    def written(self, entities: set[Span]) -> str:
         """Return entities as a person reads them: "headache (symptom); heart (body)"."""
         return "; ".join(
             f"{self.text[self.places[first][0] : self.places[end - 1][1]]} ({kind})"
-            for first, end, kind in sorted(some)
+            for first, end, kind in sorted(entities)
         )
 
 
@@ -92,7 +89,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Sentence]]:
     if path.name.removesuffix(".gz").endswith(".tsv"):
         sentences, remedy = _read_spans(path, counts), COLUMNS
     elif _pubtator.TITLE.match(textio.read_text(path)):
-        sentences, remedy = _read_pubtator(path, counts), _pubtator.REMEDY
+        sentences, remedy = _read_pubtator(path, counts), _pubtator.LAYOUT
     else:
         sentences, remedy = _read_lines(path, counts), LINES
     if not sentences:
@@ -159,12 +156,11 @@ def _read_pubtator(path: Path, counts: Counter[str]) -> list[Sentence]:
             continue
         tagged = _Tagged(document.text, counts)
         # Of two that overlap the one that begins first, or else the longer one.
-        for annotation in sorted(document.annotations, key=lambda one: (one.start, -one.end)):
-            if document.text[annotation.start : annotation.end] != annotation.text:
+        for mention in sorted(document.mentions, key=lambda mention: (mention.start, -mention.end)):
+            kind = "Disease" if mention.type in DISEASES else mention.type
+            if document.text[mention.start : mention.end] != mention.text:
                 counts["entities left out, they do not stand where they should"] += 1
-            elif not tagged.mark(
-                annotation.start, annotation.end, "Disease" if annotation.type in DISEASES else annotation.type
-            ):
+            elif not tagged.mark(mention.start, mention.end, kind):
                 counts["entities left out, over another one"] += 1
         sentences.append(tagged.sentence())
     return sentences
@@ -190,7 +186,6 @@ class _Tagged:
         return True
 
     def sentence(self) -> Sentence:
-        """Return the text with its tags."""
         return Sentence(self._text, self._places, tuple(self._tags))
 
 
@@ -213,11 +208,12 @@ def _span(written: str, path: Path, line: int) -> Span:
 
 
 def _string(sentence: Sentence) -> str:
-    """Return what makes two texts the same."""
     return sentence.text.strip()
 
 
-load = _chineseblue.loader(SETS, read, _string, corpora=CORPORA)
+def load(source: Source, options: Options) -> Data[Sentence]:
+    """Read the sets whose files are there."""
+    return _finetuned.load_sets(source, options, SETS, read, _string, corpora=CORPORA)
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
@@ -248,49 +244,49 @@ def evaluate(data: Data[Sentence], system: object, options: Options) -> Result:
             notes[f"{dataset.name}: by type of entity"] = "no figures, for no scored text has an entity"
     columns = count_columns(options.runs)
     others = (Metric("precision", columns, mean_precision), Metric("recall", columns, mean_recall))
-    result = _chineseblue.f1_result(pl.concat(frames), options, notes, others)
+    result = _finetuned.f1_result(pl.concat(frames), options, notes, others)
     result.tables = tables
     return result
 
 
-def _tag(one: Set[Sentence], system: object, encoding: Encoding, options: Options) -> list[list[list[str]]]:
+def _tag(dataset: Set[Sentence], system: object, encoding: Encoding, options: Options) -> list[list[list[str]]]:
     """Return the tags of each scored text by each run."""
-    tags = sorted({tag for sentence in one.train for tag in sentence.tags})
+    tags = sorted({tag for sentence in dataset.train for tag in sentence.tags})
     numbers = {tag: number for number, tag in enumerate(tags)}
     train, targets = [], []
-    for sentence in one.train:
+    for sentence in dataset.train:
         for part, window in encoding.words(sentence.words):
             train.append(window)
             targets.append(np.array([numbers[tag] for tag in sentence.tags[part]]))
-    windows = [encoding.words(sentence.words) for sentence in one.test]
-    test = [window for some in windows for _, window in some]
+    windows = [encoding.words(sentence.words) for sentence in dataset.test]
+    test = [window for text_windows in windows for _, window in text_windows]
     tags_of_runs = []
     for run in finetuning.fine_tune(system, options.settings(), train, targets, test, len(tags)):
         logits = iter(run)
         tags_of_runs.append(
-            [[tags[number] for _ in some for number in next(logits).argmax(axis=1)] for some in windows]
+            [[tags[number] for _ in text_windows for number in next(logits).argmax(axis=1)] for text_windows in windows]
         )
     return tags_of_runs
 
 
-def _score(one: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _score(dataset: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return one row a text, and one a type of entity."""
-    known = set(map(_string, one.train))
-    gold = [spans(sentence.tags) for sentence in one.test]
+    known = set(map(_string, dataset.train))
+    gold = [spans(sentence.tags) for sentence in dataset.test]
     entities = [[spans(tags) for tags in run] for run in predicted]
     columns: dict[str, list[object]] = {
-        "dataset": [one.name] * len(gold),
-        "query": [sentence.text for sentence in one.test],
-        "gold": [sentence.written(some) for sentence, some in zip(one.test, gold, strict=True)],
-        "predicted": [sentence.written(some) for sentence, some in zip(one.test, entities[0], strict=True)],
-        "seen": [_string(sentence) in known for sentence in one.test],
-        "gold_count": [len(some) for some in gold],
+        "dataset": [dataset.name] * len(gold),
+        "query": [sentence.text for sentence in dataset.test],
+        "gold": [sentence.written(found) for sentence, found in zip(dataset.test, gold, strict=True)],
+        "predicted": [sentence.written(found) for sentence, found in zip(dataset.test, entities[0], strict=True)],
+        "seen": [_string(sentence) in known for sentence in dataset.test],
+        "gold_count": [len(found) for found in gold],
     }
     for number, run in enumerate(entities, 1):
         columns[f"right_run{number}"] = [len(left & right) for left, right in zip(gold, run, strict=True)]
-        columns[f"predicted_run{number}"] = [len(some) for some in run]
+        columns[f"predicted_run{number}"] = [len(found) for found in run]
     types = []
-    for kind in sorted({kind for some in gold for *_, kind in some}):
+    for kind in sorted({kind for found in gold for *_, kind in found}):
         # Columns as `mean_f1` takes them: gold, and right and predicted of each run.
         counts = np.zeros((len(gold), 1 + 2 * len(entities)))
         for row, (left, *runs) in enumerate(zip(gold, *entities, strict=True)):

@@ -57,20 +57,20 @@ def load(source: Source, options: Options) -> Data:
     names: dict[int, list[str]] = {}
     for number in np.flatnonzero(kept).tolist():
         names.setdefault(int(concept[number]), []).append(strings[number])
-    several = [one for one, own in names.items() if len(set(clean_many(own))) > 1]
+    several = [concept_number for concept_number, synonyms in names.items() if len(set(clean_many(synonyms))) > 1]
     if len(several) < 10:
         raise UsageError(f"only {len(several)} concepts have two names or more; 10 are needed")
     rng = np.random.default_rng(options.seed)
     every = list(names)
     data = Data([], [], [])
     for place in rng.permutation(len(several))[: options.number].tolist():
-        own = list(dict(zip(clean_many(names[several[place]]), names[several[place]], strict=True)).values())
-        anchor, synonym = rng.permutation(len(own))[:2].tolist()
+        synonyms = list(dict(zip(clean_many(names[several[place]]), names[several[place]], strict=True)).values())
+        anchor, synonym = rng.permutation(len(synonyms))[:2].tolist()
         other = several[place]
         while other == several[place]:
             other = every[int(rng.integers(len(every)))]
-        data.anchors.append(own[anchor])
-        data.synonyms.append(own[synonym])
+        data.anchors.append(synonyms[anchor])
+        data.synonyms.append(synonyms[synonym])
         data.others.append(names[other][int(rng.integers(len(names[other])))])
     return data
 

@@ -1,7 +1,6 @@
-"""Charts of a report as SVG for an HTML page: written by hand, so that a report needs no plotting library.
+"""Charts of a report as SVG, drawn by hand: a report needs no plotting library.
 
-Colours come from the page's style sheet, which has them for light and dark; every series also has a dash pattern.
-Charts are drawn for a phone's width and grow on wider screens.
+Colours come from the page's style sheet; every series has a dash pattern. Charts fit a phone's width and grow.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ def of_benchmark(entry: Entry) -> list[str]:
             x_label, _, y_label = name.rpartition(" ")
             drawn.append(lines(series, title=f"{entry['name']}: {name}", x_label=x_label, y_label=y_label))
     for system in systems:
-        for name, one in system["histograms"].items():
+        for name, bins in system["histograms"].items():
             title = f"{system['name']}: {name}"
-            drawn.append(histogram(one["edges"], one["counts"], title=title, x_label=name))
+            drawn.append(histogram(bins["edges"], bins["counts"], title=title, x_label=name))
     return [chart for chart in drawn if chart]
 
 
@@ -50,10 +49,10 @@ def _bars(entry: Entry) -> str:
     fraction = entries.metric_of(entry, metric)["fraction"]
     rows = []
     for system in entries.scored(entry):
-        one = entries.figure(system, metric)
-        if one is not None and one["value"] is not None:
-            text = f"{system['name']}: {entries.number(one['value'], fraction=fraction)}"
-            rows.append((text, one["value"], one["low"], one["high"], True))
+        found = entries.figure(system, metric)
+        if found is not None and found["value"] is not None:
+            text = f"{system['name']}: {entries.number(found['value'], fraction=fraction)}"
+            rows.append((text, found["value"], found["low"], found["high"], True))
     if not rows:
         return ""
     elsewhere = [figure for figure in entry["published"] if figure["metric"] == metric and figure["subset"] == ALL]
@@ -103,8 +102,8 @@ def lines(
     points: bool = False,
 ) -> str:
     """Return a chart of curves over one x axis, e.g. accuracy@k or a sweep of thresholds."""
-    xs = [x for own, _ in series.values() for x in own]
-    ys = [y for _, own in series.values() for y in own]
+    xs = [x for values, _ in series.values() for x in values]
+    ys = [y for _, values in series.values() for y in values]
     frame = _Frame(min(xs), max(xs), min(0.0, *ys) if fraction else min(ys), max(ys))
     marks = []
     for place, (own_x, own_y) in enumerate(series.values()):
@@ -120,11 +119,7 @@ def lines(
 
 
 def histogram(edges: Sequence[float], counts: Mapping[str, Sequence[float]], *, title: str, x_label: str) -> str:
-    """Return histograms over the same bins, each scaled to its own sum, so that small classes can be seen.
-
-    Args:
-        edges: (b + 1,) ends of the bins.
-    """
+    """Return histograms over the same bins (b + 1 edges), each scaled to its own sum: small classes can be seen."""
     shares = {name: np.asarray(own, float) / max(1, np.sum(own)) for name, own in counts.items()}
     frame = _Frame(edges[0], edges[-1], 0.0, max(float(own.max()) for own in shares.values()))
     marks = []
@@ -192,7 +187,6 @@ class _Frame:
         return HEIGHT - BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self, x_label: str, y_label: str, *, fraction: bool, x_ticks: Sequence[float] | None = None) -> list[str]:
-        """Return the grid, the ticks and the labels of both axes, as SVG."""
         marks = []
         for tick in np.arange(self.y_low, self.y_high + self.step / 2, self.step):
             y = self.y(tick)

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 # A statistic's module, in earlier reports too: of "alphita.evaluation", before `scoring` held it and after.
 STATISTICS = re.compile(r"alphita(?:_lab)?\.evaluation\.(?:(scoring|benchmarks)\.)?(\w+)")
+# Modules of earlier reports -> where their statistics are now.
+MOVED = {
+    "scoring.relation_classifier": "scoring.results",
+    "benchmarks.classification": "benchmarks._finetuned",
+    "benchmarks.retrieval": "benchmarks._finetuned",
+}
 HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
@@ -141,7 +147,7 @@ def _pair(
 
 
 def _look(system: Mapping[str, Any], metric: str) -> dict[str, bool]:
-    known: Mapping[str, bool] = next((one for one in system["metrics"] if one["name"] == metric), {})
+    known: Mapping[str, bool] = next((candidate for candidate in system["metrics"] if candidate["name"] == metric), {})
     return {"fraction": known.get("fraction", False), "higher_is_better": known.get("higher_is_better", True)}
 
 
@@ -164,7 +170,8 @@ def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric
         if metric["name"] not in both or known is None or not name.isidentifier():
             continue
         try:
-            place = f"alphita_lab.evaluation.{known[1] or 'scoring'}.{known[2]}"
+            place = f"{known[1] or 'scoring'}.{known[2]}"
+            place = f"alphita_lab.evaluation.{MOVED.get(place, place)}"
             statistic = getattr(importlib.import_module(place), name)
         except (ImportError, AttributeError):
             continue
@@ -242,8 +249,8 @@ def _tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[str], list[li
 
 
 def _told(changes: Mapping[str, Any]) -> str:
-    told = (f"{key}: {entries.plain(one)} / {entries.plain(other)}" for key, (one, other) in changes.items())
-    return _short_hashes("; ".join(told))
+    changed = (f"{key}: {entries.plain(one)} / {entries.plain(other)}" for key, (one, other) in changes.items())
+    return _short_hashes("; ".join(changed))
 
 
 def _short_hashes(sentence: str) -> str:
@@ -251,19 +258,18 @@ def _short_hashes(sentence: str) -> str:
 
 
 def _around(comparison: Mapping[str, Any]) -> list[str]:
-    """Return sentences on the reports as wholes."""
-    told = [
+    sentences = [
         _short_hashes(
             f"{side.capitalize()}: {comparison[side]['path']} (commit {entries.plain(comparison[side]['commit'])})."
         )
         for side in ("first", "second")
     ]
     if comparison["provenance"]:
-        told.append(f"Provenance differs: {_told(comparison['provenance'])}.")
+        sentences.append(f"Provenance differs: {_told(comparison['provenance'])}.")
     for side in ("first", "second"):
         if comparison[f"only_{side}"]:
-            told.append(f"Only named or run in the {side}: {', '.join(comparison[f'only_{side}'])}.")
-    return told
+            sentences.append(f"Only named or run in the {side}: {', '.join(comparison[f'only_{side}'])}.")
+    return sentences
 
 
 def render(comparison: Mapping[str, Any]) -> Group:

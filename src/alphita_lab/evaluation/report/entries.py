@@ -29,8 +29,8 @@ def systems_of(report: Entry) -> list[str]:
 
 def systems_in(of_task: Sequence[Entry], report: Entry) -> list[str]:
     """Return the names of the systems that were scored on some of these benchmarks, in the report's order."""
-    own = set(systems_of({"benchmarks": of_task}))
-    return [name for name in systems_of(report) if name in own]
+    scored_names = set(systems_of({"benchmarks": of_task}))
+    return [name for name in systems_of(report) if name in scored_names]
 
 
 def system(entry: Entry, name: str) -> Entry | None:
@@ -42,8 +42,8 @@ def system_facts(report: Entry) -> dict[str, Entry]:
     """Return what each system is, by name."""
     facts: dict[str, Entry] = {}
     for entry in report["benchmarks"]:
-        for one in entry["systems"]:
-            facts.setdefault(one["name"], one.get("facts", {}))
+        for system in entry["systems"]:
+            facts.setdefault(system["name"], system.get("facts", {}))
     return facts
 
 
@@ -57,9 +57,9 @@ def by_task(report: Entry) -> dict[str, list[Entry]]:
 
 def figure(system: Entry, metric: str, subset: str = ALL) -> Entry | None:
     """Return one figure of a system, None if it has none."""
-    for one in system.get("figures", ()):
-        if one["metric"] == metric and one["subset"] == subset:
-            found: Entry = one
+    for figure in system.get("figures", ()):
+        if figure["metric"] == metric and figure["subset"] == subset:
+            found: Entry = figure
             return found
     return None
 
@@ -97,7 +97,7 @@ def has_coverage(entry: Entry) -> bool:
 
 def most_rows(systems: Sequence[Entry], column: Column) -> int | None:
     """Return the greatest n of a column's figures."""
-    return max((one["n"] for system in systems if (one := figure(system, *column))), default=None)
+    return max((found["n"] for system in systems if (found := figure(system, *column))), default=None)
 
 
 def subsets(entry: Entry) -> dict[str, list[str]]:
@@ -118,9 +118,9 @@ def subsets(entry: Entry) -> dict[str, list[str]]:
 
 def subset_words(column: str, values: Sequence[str]) -> str:
     """Return a column of subsets in words."""
-    told = {"seen": "whether the mention was in the training data", "covered": "whether the gold is among the targets"}
+    words = {"seen": "whether the mention was in the training data", "covered": "whether the gold is among the targets"}
     yes_or_no = set(values) <= {"True", "False"}
-    return told[column] if column in told and yes_or_no else column.replace("_", " ")
+    return words[column] if column in words and yes_or_no else column.replace("_", " ")
 
 
 def subset_value(value: str) -> str:
@@ -132,9 +132,9 @@ def shared_notes(entry: Entry) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return the notes that all systems share, by name, and those that differ: one value a system."""
     systems = scored(entry)
     names = dict.fromkeys(name for system in systems for name in system["notes"])
-    told = {name: [plain(system["notes"].get(name)) for system in systems] for name in names}
-    same = {name: values[0] for name, values in told.items() if len(set(values)) == 1}
-    return same, {name: values for name, values in told.items() if name not in same}
+    values_by_note = {name: [plain(system["notes"].get(name)) for system in systems] for name in names}
+    same = {name: values[0] for name, values in values_by_note.items() if len(set(values)) == 1}
+    return same, {name: values for name, values in values_by_note.items() if name not in same}
 
 
 def metrics_by(entry: Entry, column: str) -> list[str]:
@@ -163,9 +163,11 @@ def published_by_system(
 def provenance(report: Entry) -> dict[str, str]:
     """Return where a report's figures come from, each fact as one line of text."""
     facts = report["provenance"]
-    told = {"commit": facts.get("commit"), "command": " ".join(facts.get("command") or ()) or None}
-    told |= {"alphita": facts.get("alphita_version")} | {key: facts.get(key) for key in ("seed", "machine", "packages")}
-    return {name: plain(fact) for name, fact in told.items()}
+    shown = {"commit": facts.get("commit"), "command": " ".join(facts.get("command") or ()) or None}
+    shown |= {"alphita": facts.get("alphita_version")} | {
+        key: facts.get(key) for key in ("seed", "machine", "packages")
+    }
+    return {name: plain(fact) for name, fact in shown.items()}
 
 
 def heading(column: Column) -> str:
@@ -218,14 +220,14 @@ def breakdowns(entry: Entry) -> list[dict[str, Any]]:
     found = []
     for name, of in groups.items():
         metric = systems[next(iter(of))]["metric"]
-        values = dict.fromkeys(value for own in of.values() for value in own)
+        values = dict.fromkeys(value for groups_of_system in of.values() for value in groups_of_system)
         found.append(
             {
                 "name": name,
                 "metric": metric,
                 "fraction": metric_of(entry, metric)["fraction"],
                 "systems": list(of),
-                "rows": {value: [own.get(value) for own in of.values()] for value in values},
+                "rows": {value: [groups_of_system.get(value) for groups_of_system in of.values()] for value in values},
             }
         )
     return found
@@ -248,9 +250,9 @@ def baseline_of(entry: Entry) -> str | None:
     return next((system["against"]["baseline"] for system in scored(entry) if system["against"]), None)
 
 
-def verdict(one: Entry, *, higher_is_better: bool = True) -> str:
+def verdict(difference: Entry, *, higher_is_better: bool = True) -> str:
     """Return "better", "worse" or "not told apart": whether 0 lies in the interval of a difference."""
-    low, high = one["low"], one["high"]
+    low, high = difference["low"], difference["high"]
     if low is None or high is None or low <= 0 <= high:
         return "not told apart"
     return "better" if (low > 0) == higher_is_better else "worse"
@@ -273,11 +275,11 @@ def as_printed(value: float, *, fraction: bool) -> str:
     return f"{shown}.0" if fraction and "." not in shown else shown
 
 
-def interval(one: Entry, *, fraction: bool, signed: bool = False) -> str:
+def interval(figure: Entry, *, fraction: bool, signed: bool = False) -> str:
     """Return the interval of a figure or difference, "[39.1, 43.3]"; empty if it has none."""
-    if one.get("low") is None or one.get("high") is None:
+    if figure.get("low") is None or figure.get("high") is None:
         return ""
-    ends = (number(one[end], fraction=fraction, signed=signed) for end in ("low", "high"))
+    ends = (number(figure[end], fraction=fraction, signed=signed) for end in ("low", "high"))
     return f"[{', '.join(ends)}]"
 
 
@@ -329,12 +331,11 @@ class Footnotes:
                 self.numbers.setdefault(reason, len(self.numbers) + 1)
 
     def of(self, published: Entry) -> list[int]:
-        """Return the numbers of the reasons that concern a published figure."""
         return [self.numbers[reason] for reason in self._reasons(published)]
 
     def _reasons(self, published: Entry) -> list[str]:
-        told = (("Protocol differs", published["differs"]), ("Doubtful as printed", published["slip"]))
-        return [f"{what}: {reason}" for what, reason in told if reason]
+        kinds = (("Protocol differs", published["differs"]), ("Doubtful as printed", published["slip"]))
+        return [f"{what}: {reason}" for what, reason in kinds if reason]
 
 
 def pictures_failed(report: Mapping[str, Any]) -> str:

@@ -66,7 +66,9 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
             cells = [Text(entry["name"]), Text(entry["main_metric"])]
             for name in names:
                 top = entries.best(entry, (entry["main_metric"], ALL)) == name
-                cells.append(Text(_figure(entry, _system(entry, name), (entry["main_metric"], ALL)), "best" * top))
+                cells.append(
+                    Text(_figure(entry, entries.system(entry, name), (entry["main_metric"], ALL)), "best" * top)
+                )
             drawn.add_row(*cells)
         shown.append(drawn)
     left = [entry["name"] for entry in report["benchmarks"] if entry["not_run"] is not None]
@@ -87,22 +89,18 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *rows])
 
 
-def _system(entry: Entry, name: str) -> Entry | None:
-    return next((system for system in entries.scored(entry) if system["name"] == name), None)
-
-
 def _figure(entry: Entry, system: Entry | None, column: Column) -> str:
-    one = entries.figure(system, *column) if system is not None else None
-    if one is None:
+    found = entries.figure(system, *column) if system is not None else None
+    if found is None:
         return NONE
     fraction = entries.metric_of(entry, column[0])["fraction"]
-    value = entries.number(one["value"], fraction=fraction)
-    return f"{value} {entries.interval(one, fraction=fraction)}".strip()
+    value = entries.number(found["value"], fraction=fraction)
+    return f"{value} {entries.interval(found, fraction=fraction)}".strip()
 
 
 def _main(entry: Entry, name: str) -> str:
     column = (entry["main_metric"], ALL)
-    cell = _figure(entry, _system(entry, name), column)
+    cell = _figure(entry, entries.system(entry, name), column)
     return f"**{cell}**" if entries.best(entry, column) == name else cell
 
 
@@ -112,12 +110,12 @@ def _reason(entry: Entry) -> str:
 
 
 def _benchmark(entry: Entry) -> list[str]:
-    told = [f"{entry['title']}. Data: {entry['citation']}."]
+    sentences = [f"{entry['title']}. Data: {entry['citation']}."]
     if not entry["tested_on_real_data"]:
-        told.append("Untested on real data.")
+        sentences.append("Untested on real data.")
     if entry["options"]:
-        told.append(f"Options: {entries.plain(entry['options'])}.")
-    parts = [f"## {text(entry['name'])}", text(" ".join(told))]
+        sentences.append(f"Options: {entries.plain(entry['options'])}.")
+    parts = [f"## {text(entry['name'])}", text(" ".join(sentences))]
     notes = Footnotes(entry)
     if entry["not_run"] is not None:
         heads = ["system", "source", "metric", "of", "value"]
@@ -146,9 +144,12 @@ def _benchmark(entry: Entry) -> list[str]:
         rows = [[text(name.replace("_", " ")), *map(text, values)] for name, values in differing.items()]
         parts.append(table(heads, rows))
     for system in entries.scored(entry):
-        for title, one in system["tables"].items():
-            heads = [text(f"{title} ({system['name']})"), *[""] * (len(one["columns"]) - 1)]
-            rows = [[text(entries.plain(cell)) for cell in row] for row in [one["columns"], *one["rows"]]]
+        for title, table_of_system in system["tables"].items():
+            heads = [text(f"{title} ({system['name']})"), *[""] * (len(table_of_system["columns"]) - 1)]
+            rows = [
+                [text(entries.plain(cell)) for cell in row]
+                for row in [table_of_system["columns"], *table_of_system["rows"]]
+            ]
             parts.append(table(heads, rows))
     return parts
 
@@ -180,25 +181,25 @@ def _scores(entry: Entry, columns: Sequence[Column], notes: Footnotes) -> str:
     return table(heads, rows)
 
 
-def _published(entry: Entry, one: Entry | None, notes: Footnotes) -> str:
-    if one is None:
+def _published(entry: Entry, figure: Entry | None, notes: Footnotes) -> str:
+    if figure is None:
         return ""
-    fraction = entries.metric_of(entry, one["metric"])["fraction"]
-    numbers = ", ".join(str(number) for number in notes.of(one))
-    return entries.as_printed(one["value"], fraction=fraction) + (f" (note {numbers})" if numbers else "")
+    fraction = entries.metric_of(entry, figure["metric"])["fraction"]
+    numbers = ", ".join(str(number) for number in notes.of(figure))
+    return entries.as_printed(figure["value"], fraction=fraction) + (f" (note {numbers})" if numbers else "")
 
 
 def _difference(entry: Entry, system: Entry, baseline: str) -> str:
     if system["name"] == baseline:
         return "baseline"
-    one = entries.difference(system, entry["main_metric"])
-    if one is None:
+    difference = entries.difference(system, entry["main_metric"])
+    if difference is None:
         return NONE
     known = entries.metric_of(entry, entry["main_metric"])
-    value = entries.number(one["difference"], fraction=known["fraction"], signed=True)
-    ends = entries.interval(one, fraction=known["fraction"], signed=True)
-    told_apart = entries.verdict(one) != "not told apart"
-    return f"{f'**{value}**' if told_apart else value} {ends}, p {entries.p_value(one['p'])}"
+    value = entries.number(difference["difference"], fraction=known["fraction"], signed=True)
+    ends = entries.interval(difference, fraction=known["fraction"], signed=True)
+    told_apart = entries.verdict(difference) != "not told apart"
+    return f"{f'**{value}**' if told_apart else value} {ends}, p {entries.p_value(difference['p'])}"
 
 
 def _by_subset(entry: Entry, column: str, values: Sequence[str], notes: Footnotes) -> str:

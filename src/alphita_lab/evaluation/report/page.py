@@ -1,7 +1,4 @@
-"""A report as one HTML page: no network, no framework, light and dark, for phones and desks.
-
-What it says stands in page.html.j2, which looks the figures up by `entries` and escapes all that comes from a report.
-"""
+"""A report as one self-contained HTML page, by page.html.j2, which looks the figures up by `entries`."""
 
 from __future__ import annotations
 

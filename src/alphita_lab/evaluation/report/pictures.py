@@ -37,11 +37,7 @@ Vectors = NDArray[np.float32]
 def choose_concepts(
     n_terms: NDArray[np.int64], *, number: int = 12, least: int = 6, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Choose the concepts of a picture: at random among the `10 * number` that have most terms.
-
-    Args:
-        n_terms: (n_concepts,) terms that each concept has.
-    """
+    """Choose the concepts of a picture: at random among the `10 * number` with most terms (n_concepts,)."""
     counts = np.asarray(n_terms)
     most = np.argsort(-counts, kind="stable")[: 10 * number]
     eligible = most[counts[most] >= least]
@@ -184,12 +180,12 @@ def _scatter(
 ) -> list[Any]:
     handles = []
     for number in range(n_labels):
-        own = places[label == number]
+        points = places[label == number]
         size = scale * (62 if MARKERS[number] in "*PX" else 38)
         handles.append(
             axes.scatter(
-                own[:, 0],
-                own[:, 1],
+                points[:, 0],
+                points[:, 1],
                 s=size,
                 c=COLOURS[number],
                 marker=MARKERS[number],
@@ -216,12 +212,7 @@ def _shortened(name: str, most: int) -> str:
 
 
 class Chosen(NamedTuple):
-    """What is drawn of a terminology.
-
-    Attributes:
-        rows: the terms that train, concept by concept.
-        offsets: (n_concepts + 1,) into them.
-    """
+    """What is drawn: the terms that train, concept by concept with offsets, and the chosen concepts."""
 
     systems: dict[str, VectorSystem]
     rows: NDArray[np.int32]
@@ -255,8 +246,8 @@ def draw(terminology: Terminology, chosen: Chosen, folder: Path, *, seed: int = 
     vectors = {name: system.encode(clean_many(strings, system.rules)) for name, system in drawn.items()}
     path = folder / "by_concept.png"
     scores = term_maps(vectors, label, names, path, seed=seed)
-    told = "Terms of {} concepts, t-SNE by cosine; silhouette by concept: {}."
-    yield Picture(path.read_bytes(), told.format(len(names), _told(scores)))
+    caption = "Terms of {} concepts, t-SNE by cosine; silhouette by concept: {}."
+    yield Picture(path.read_bytes(), caption.format(len(names), _told(scores)))
     live = np.flatnonzero(~np.asarray(terminology.retired))
     sample = np.sort(np.random.default_rng(seed).permutation(live)[: 4 * CONCEPTS]).tolist()
     types: list[str | None] = [next(iter(terminology.semantic_types_of(row)), None) for row in sample]

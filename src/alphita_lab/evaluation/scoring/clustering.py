@@ -15,21 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import require
+from alphita.index.neighbours import unit
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita_lab.evaluation.scoring.similar_pairs import Pairs
+from alphita_lab.evaluation.systems import System, VectorSystem
+
+# Points of a curve.
+POINTS = 200
+# Rows and columns of one block of similarities: 16 MiB of float32.
+BLOCK = 2048
+# Neighbours asked for at once, of all queries together.
+NEIGHBOURS = 20_000_000
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Distinct terms and the concepts that each names.
-
-    Attributes:
-        strings: (n,) as written, distinct after cleaning.
-        concepts: names of the m concepts.
-        rows: (p,) int64 term of each (term, concept) pair, ascending.
-        columns: (p,) int64 concept of each pair.
-    """
+    """Distinct terms as written (n), concepts (m), and (term, concept) pairs as ascending rows and columns (p,)."""
 
     strings: list[str]
     concepts: list[str]
@@ -38,7 +42,6 @@ class Terms:
     dropped: int = 0
 
     def __len__(self) -> int:
-        """Return n."""
         return len(self.strings)
 
     @property
@@ -48,7 +51,6 @@ class Terms:
 
     @property
     def shared(self) -> int:
-        """How many terms name several concepts."""
         return int((np.bincount(self.rows, minlength=len(self)) > 1).sum())
 
 
@@ -58,14 +60,14 @@ def terms_of(ids: Sequence[str], names: Sequence[str], *, keep: Collection[str] 
     concepts: dict[str, int] = {}
     pairs: dict[tuple[int, int], None] = {}
     dropped = 0
-    for one, name, cleaned in zip(ids, names, clean_many(names), strict=True):
-        if keep is not None and one not in keep:
+    for concept_id, name, cleaned in zip(ids, names, clean_many(names), strict=True):
+        if keep is not None and concept_id not in keep:
             continue
         if not cleaned:
             dropped += 1
             continue
         row = strings.setdefault(cleaned, (len(strings), name))[0]
-        pairs[row, concepts.setdefault(one, len(concepts))] = None
+        pairs[row, concepts.setdefault(concept_id, len(concepts))] = None
     table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
     return Terms([name for _, name in strings.values()], list(concepts), table[:, 0], table[:, 1], dropped)
 
@@ -78,11 +80,116 @@ def names_of(terminology: Terminology, languages: Collection[str] | None = None)
     return [ids[int(row)] for row in concepts], terminology.terms.column("string").take(rows).to_pylist()
 
 
-# Points of a curve.
-POINTS = 200
+# --- similar pairs ----------------------------------------------------------------------------------------------------
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of terms, each once (left < right), (p,), whose similarity is above `floor`; `raised` to keep them few."""
+
+    left: Int
+    right: Int
+    similarity: NDArray[np.float32]
+    floor: float
+    raised: bool = False
+
+
+def pairs_above(vectors: NDArray[np.float32], floor: float, *, max_pairs: int) -> Pairs:
+    """Return all pairs of rows (n, d) whose cosine is above `floor`: exact range search in blocks."""
+    vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0).astype(np.float32)
+    known = np.flatnonzero(vectors.any(axis=1))
+    vectors = unit(vectors[known])
+    kept = _Kept(floor, max_pairs)
+    for start in range(0, len(vectors), BLOCK):
+        for other in range(start, len(vectors), BLOCK):
+            block = vectors[start : start + BLOCK] @ vectors[other : other + BLOCK].T
+            if other == start:
+                block[np.tril_indices(len(block))] = -np.inf
+            places = np.flatnonzero(block.ravel() > kept.floor)
+            rows, columns = np.divmod(places, block.shape[1])
+            kept.add(known[start + rows], known[other + columns], block.ravel()[places])
+    return kept.pairs()
+
+
+def pairs_by_neighbours(
+    system: System, strings: Sequence[str], floor: float, *, max_pairs: int, first: int = 32
+) -> Pairs:
+    """Return all pairs above `floor` for a system that has no vectors: neighbours, more of them until one is below."""
+    n, kept = len(strings), _Kept(floor, max_pairs, twice=True)
+    rows, wanted = np.arange(n), min(first, n)
+    while len(rows):
+        further = []
+        for start in range(0, len(rows), max(1, NEIGHBOURS // wanted)):
+            block = rows[start : start + max(1, NEIGHBOURS // wanted)]
+            similarity, near = system.neighbours([strings[row] for row in block], strings, wanted)
+            done = (near[:, -1] < 0) | (similarity[:, -1] <= kept.floor) | (wanted == n)
+            line, place = np.nonzero((near >= 0) & (similarity > kept.floor) & done[:, None])
+            kept.add(block[line], near[line, place], similarity[line, place])
+            further.append(block[~done])
+        rows, wanted = np.concatenate(further), min(4 * wanted, n)
+    return kept.pairs()
+
+
+def pairs_of_neighbours(similarity: NDArray[np.float32], near: Int) -> Pairs:
+    """Return the pairs in lists of neighbours (n, k), -1 for none, each once and none of a term with itself.
+
+    Where similarity differs by direction the greater counts.
+    """
+    line, place = np.nonzero(near >= 0)
+    low = float(similarity[line, place].min()) - 1e-6 if len(line) else 0.0
+    kept = _Kept(low, near.size + 1, twice=True)
+    kept.add(line, near[line, place], similarity[line, place])
+    return kept.pairs()
+
+
+def find_pairs(system: System, strings: Sequence[str], floor: float, *, max_pairs: int) -> tuple[Pairs, int]:
+    """Return all pairs above `floor`, by vectors where the system has them, and how many strings it cannot
+    represent."""
+    if isinstance(system, VectorSystem):
+        vectors = system.encode(strings)
+        return pairs_above(vectors, floor, max_pairs=max_pairs), int((~np.isfinite(vectors).all(axis=1)).sum())
+    return pairs_by_neighbours(system, strings, floor, max_pairs=max_pairs), 0
+
+
+class _Kept:
+    """Collects pairs and raises the floor when they grow too many; `twice`: a pair comes from both its ends."""
+
+    def __init__(self, floor: float, most: int, *, twice: bool = False) -> None:
+        self.floor, self._most, self._twice, self._raised = floor, most, twice, False
+        self._parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+        self._count = 0
+
+    def add(self, one: Int, other: Int, similarity: NDArray[np.float32]) -> None:
+        """Take pairs above the floor; a term and itself are none."""
+        apart = one != other
+        self._parts.append((np.minimum(one, other)[apart], np.maximum(one, other)[apart], similarity[apart]))
+        self._count += int(apart.sum())
+        # Twice as many may wait, so that not every block is sorted.
+        if self._count > 2 * self._most:
+            self._cut()
+
+    def _cut(self) -> None:
+        left, right, similarity = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        if self._twice and len(left):
+            width = int(right.max()) + 1
+            keys = left * width + right
+            order = np.argsort(keys)
+            keys = keys[order]
+            starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+            left, right = np.divmod(keys[starts], width)
+            similarity = np.maximum.reduceat(similarity[order], starts)
+        if len(left) > self._most:
+            # The greatest value that does not fit is the new floor: those equal to it go together.
+            place = len(similarity) - self._most - 1
+            self.floor, self._raised = float(np.partition(similarity, place)[place]), True
+            above = similarity > np.float32(self.floor)
+            left, right, similarity = left[above], right[above], similarity[above]
+        self._parts, self._count = [(left, right, similarity)], len(left)
+
+    def pairs(self) -> Pairs:
+        self._cut()
+        left, right, similarity = self._parts[0]
+        return Pairs(left, right, similarity, float(self.floor), self._raised)
 
 
 # --- synonyms ---------------------------------------------------------------------------------------------------------
@@ -117,14 +224,7 @@ def are_gold(pairs: Pairs, gold: Int, n: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How many pairs are predicted, and rightly, as theta falls: at each distinct similarity, greatest first.
-
-    Attributes:
-        similarity: (s,) float64, falling; a theta just below it predicts every pair so far.
-        predicted: (s,) pairs predicted.
-        right: (s,) of them synonyms.
-        floor: below the last similarity; theta is never under it.
-    """
+    """Predicted and rightly predicted pairs as theta falls: at each distinct similarity (s,), greatest first."""
 
     similarity: Float
     predicted: Float
@@ -133,7 +233,6 @@ class Sweep:
     floor: float
 
     def f1(self) -> Float:
-        """Return F1 at each similarity, (s,)."""
         return 2 * self.right / np.maximum(self.predicted + self.positives, 1e-300)
 
     def best(self) -> float:
@@ -155,11 +254,14 @@ class Sweep:
             return {}
         thetas = np.linspace(self.floor, float(self.similarity[0]), POINTS)
         predicted, right = self.at(thetas)
-        some = predicted > 0
+        any_predicted = predicted > 0
         f1 = 2 * right / np.maximum(predicted + self.positives, 1)
         return {
             "theta F1": (thetas.tolist(), f1.tolist()),
-            "theta precision": (thetas[some].tolist(), (right[some] / predicted[some]).tolist()),
+            "theta precision": (
+                thetas[any_predicted].tolist(),
+                (right[any_predicted] / predicted[any_predicted]).tolist(),
+            ),
             "theta recall": (thetas.tolist(), (right / max(self.positives, 1)).tolist()),
         }
 
@@ -171,13 +273,7 @@ def sweep(
     floor: float,
     weight: Float | None = None,
 ) -> Sweep:
-    """Work out every threshold in one pass over the pairs sorted by similarity.
-
-    Args:
-        similarity: (p,) of the pairs.
-        right: (p,) whether each is a pair of synonyms.
-        weight: (p,) what each pair counts.
-    """
+    """Compute every threshold in one pass over the pairs (p,) sorted by similarity; `weight` is what each counts."""
     order = np.argsort(-similarity)
     values = similarity[order].astype(np.float64)
     counts = np.ones(len(order)) if weight is None else weight[order]
@@ -247,11 +343,7 @@ class BCubed(NamedTuple):
 
 
 def b_cubed(clusters: Int, gold: Int) -> BCubed:
-    """Return, of each term, the share of its cluster that are its synonyms, and of its synonyms those in its cluster.
-
-    Args:
-        clusters: (n,) cluster number of each term.
-    """
+    """Return of each term the share of its cluster that are synonyms, and of its synonyms those in its cluster."""
     n = len(clusters)
     left, right = np.divmod(gold, n)
     together = clusters[left] == clusters[right]
@@ -261,12 +353,7 @@ def b_cubed(clusters: Int, gold: Int) -> BCubed:
 
 
 def adjusted_rand(clusters: Int, concepts: Int) -> float:
-    """Return the adjusted Rand index of two partitions (Hubert and Arabie 1985); 1.0 for equal ones.
-
-    Args:
-        clusters: (n,) numbers.
-        concepts: (n,) numbers.
-    """
+    """Return the adjusted Rand index of two partitions (n,) (Hubert and Arabie 1985); 1.0 for equal ones."""
     width = int(concepts.max()) + 1
     joint = np.unique(clusters * width + concepts, return_counts=True)[1]
     agree, first, second = (

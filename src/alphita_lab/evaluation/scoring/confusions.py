@@ -1,7 +1,4 @@
-"""Error analysis: what a system gets wrong, and where.
-
-Worked out from a result's rows alone, so that every benchmark whose rows have the usual columns gets it.
-"""
+"""Error analysis: what a system gets wrong, and where, from a result's rows alone."""
 
 from __future__ import annotations
 
@@ -53,7 +50,6 @@ def analyse(result: Result, task: str) -> dict[str, Any]:
 
 
 def _by_row(metric: Metric) -> bool:
-    """Tell whether a metric is the mean of one number a row."""
     return len(metric.columns) == 1 and metric.statistic is mean
 
 
@@ -76,8 +72,8 @@ def _breakdowns(rows: pl.DataFrame, values: NDArray[np.float64], result: Result,
             named.append((column, rows[column].to_list(), rows[column].drop_nulls().unique().sort().to_list()))
     breakdowns = []
     for name, groups, order in named:
-        own = np.array([str(group) for group in groups])
-        parts = [(str(value), values[own == str(value)]) for value in order]
+        label_of_row = np.array([str(group) for group in groups])
+        parts = [(str(value), values[label_of_row == str(value)]) for value in order]
         parts = [(value, part) for value, part in parts if len(part)]
         if len(parts) > 1:
             breakdowns.append({"name": name, "groups": [_group(value, part) for value, part in parts]})

@@ -37,15 +37,7 @@ SCORED_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class FineTuningSettings:
-    """How to train.
-
-    Attributes:
-        runs: times that training is done anew, with seeds seed, seed + 1, ...
-        batch_size: examples a step.
-        max_length: tokens an example, special ones counted.
-        layer_decay: factor of the learning rate from one layer to the one below; 1 for one rate.
-        seed: of the head's weights, the order and the dropout of the first run.
-    """
+    """How to train: `runs` times, with seeds seed, seed + 1, ...; `layer_decay`: from one layer to the one below."""
 
     runs: int
     epochs: int
@@ -58,13 +50,7 @@ class FineTuningSettings:
 
 @dataclass(frozen=True)
 class Encoded:
-    """One example as the model takes it.
-
-    Attributes:
-        ids: its tokens.
-        types: 0 for tokens of the first sentence, 1 for those of the second.
-        places: the tokens over whose states the head stands: [0] ([CLS]) for a sentence, one a word for tagging.
-    """
+    """One example: token ids, types (0 and 1 for two sentences), and the tokens over whose states the head is."""
 
     ids: list[int]
     types: list[int]

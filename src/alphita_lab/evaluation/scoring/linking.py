@@ -1,7 +1,7 @@
 """Scoring of normalization: mentions ranked against the names of the target concepts.
 
-The same for every benchmark and system: names and mentions are cleaned by the system's rules, each distinct name is
-ranked once, a concept takes the place of its best name, and accuracy is counted over concepts.
+The same for every benchmark and system: names and mentions are cleaned by its rules, a concept takes the place of its
+best name, and accuracy is counted over concepts.
 """
 
 from __future__ import annotations
@@ -37,18 +37,12 @@ SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Targets:
-    """The names that mentions are ranked against.
-
-    Attributes:
-        ids: (n,) concept ids, one a name; a concept stands as often as it has names.
-        names: (n,) names as they are written.
-    """
+    """The names that mentions are ranked against, (n,) as written, each with the id of its concept."""
 
     ids: Sequence[str]
     names: Sequence[str]
 
     def __post_init__(self) -> None:
-        """Check the lengths."""
         if len(self.ids) != len(self.names) or not self.ids:
             raise ValueError(f"needs as many ids as names, and at least one: {len(self.ids)} and {len(self.names)}")
 
@@ -76,7 +70,6 @@ class Queries:
     contexts: Sequence[str | None] | None = None
 
     def __post_init__(self) -> None:
-        """Check the lengths."""
         if self.contexts is not None and len(self.contexts) != len(self.parts):
             raise ValueError(f"{len(self.contexts)} contexts for {len(self.parts)} queries")
         if len(self.parts) != len(self.gold):
@@ -90,7 +83,6 @@ class Queries:
                 raise ValueError(f"column {name!r} has {len(values)} values for {len(self.parts)} queries")
 
     def __len__(self) -> int:
-        """Return how many queries there are."""
         return len(self.parts)
 
     def repeats(self) -> int:
@@ -112,8 +104,8 @@ def rank(
         answers = system.rank_concepts(queries, targets.ids, targets.names, k, contexts)
         return Ranking(ids, strings, *_numbers(answers, strings, ids, system.rules, k), string_concepts, offsets)
     cleaned = clean_many(queries, system.rules)
-    asked = {string: row for row, string in enumerate(dict.fromkeys(cleaned))}
-    distinct = list(asked)
+    row_of = {string: row for row, string in enumerate(dict.fromkeys(cleaned))}
+    distinct = list(row_of)
     similarity = np.zeros((len(distinct), k), np.float32)
     concepts = np.full((len(distinct), k), -1, np.int64)
     matched = np.full((len(distinct), k), -1, np.int64)
@@ -126,7 +118,7 @@ def rank(
             done = (block[1][:, -1] >= 0) | (near_rows[:, -1] < 0) | (wanted == len(strings))
             similarity[rows[done]], concepts[rows[done]], matched[rows[done]] = (part[done] for part in block)
             rows, wanted = rows[~done], min(4 * wanted, len(strings))
-    places = np.array([asked[string] for string in cleaned], np.int64)
+    places = np.array([row_of[string] for string in cleaned], np.int64)
     return Ranking(ids, strings, similarity[places], concepts[places], matched[places], string_concepts, offsets)
 
 
@@ -134,8 +126,8 @@ def _numbers(
     answers: Sequence[Sequence[Answer]], strings: Sequence[str], ids: Sequence[str], rules: Sequence[str], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
     """Turn a concept ranker's answers into similarity, concepts and matched strings, (q, k) each."""
-    concept_of = {one: number for number, one in enumerate(ids)}
-    string_of = {one: number for number, one in enumerate(strings)}
+    concept_of = {key: number for number, key in enumerate(ids)}
+    string_of = {key: number for number, key in enumerate(strings)}
     similarity = np.zeros((len(answers), k), np.float32)
     concepts, matched = (np.full((len(answers), k), -1, np.int64) for _ in range(2))
     for row, found in enumerate(answers):
@@ -152,8 +144,10 @@ def _strings_of(
     """Return the distinct cleaned names, the distinct ids, and which ids each name has, in CSR form."""
     cleaned = clean_many(targets.names, rules)
     strings = {string: row for row, string in enumerate(dict.fromkeys(cleaned))}
-    ids = {one: row for row, one in enumerate(dict.fromkeys(targets.ids))}
-    pairs = dict.fromkeys((strings[string], ids[one]) for string, one in zip(cleaned, targets.ids, strict=True))
+    ids = {concept_id: row for row, concept_id in enumerate(dict.fromkeys(targets.ids))}
+    pairs = dict.fromkeys(
+        (strings[string], ids[concept_id]) for string, concept_id in zip(cleaned, targets.ids, strict=True)
+    )
     table = np.array(list(pairs), np.int64)
     table = table[np.argsort(table[:, 0], kind="stable")]
     offsets = np.searchsorted(table[:, 0], np.arange(len(strings) + 1))
@@ -193,15 +187,9 @@ def _concepts(
 
 @dataclass(frozen=True)
 class Ranking:
-    """Concepts ranked for queries.
+    """Concepts ranked for queries: numbers in `ids`, and in `strings` of the name found, (q, k), or -1.
 
-    Attributes:
-        ids: the concepts' ids.
-        similarity: (q, k) float32.
-        concepts: (q, k) numbers in `ids`; -1 where there are fewer.
-        matched: (q, k) numbers in `strings`: the name by which the concept was found; -1 likewise.
-        string_concepts: the concepts of all strings, in one array.
-        offsets: (len(strings) + 1,) where each string's concepts begin in it.
+    `string_concepts` holds the concepts of all strings, each from its place in `offsets` (len(strings) + 1,).
     """
 
     ids: list[str]
@@ -230,7 +218,7 @@ def evaluate(
     contexts = None if queries.contexts is None else [queries.contexts[row] for row in owner.tolist()]
     ranking = rank(system, flat, targets, max(ks), contexts)
     known = frozenset(ranking.ids)
-    numbers = {one: number for number, one in enumerate(ranking.ids)}
+    numbers = {concept_id: number for number, concept_id in enumerate(ranking.ids)}
     right = np.array(
         [
             [bool(wanted & {ranking.ids[row] for row in line[:k] if row >= 0}) for k in ks]
@@ -282,13 +270,11 @@ def evaluate(
 
 
 def _all(values: NDArray[np.bool_], owner: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
-    """Tell of each query whether all its parts are right."""
     wrong: NDArray[np.bool_] = np.bincount(owner[~values], minlength=n) == 0
     return wrong
 
 
 def _names_of(ranking: Ranking) -> list[list[str]]:
-    """Return the cleaned names of each concept."""
     names: list[list[str]] = [[] for _ in ranking.ids]
     for string, (start, end) in enumerate(zip(ranking.offsets[:-1], ranking.offsets[1:], strict=True)):
         for concept in ranking.string_concepts[start:end]:

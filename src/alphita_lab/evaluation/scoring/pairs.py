@@ -1,7 +1,4 @@
-"""Scoring of similarity: a system's similarity of pairs against people's, set by set.
-
-Every set is correlated by itself, for each has its own scale; over several sets the figure is the mean of theirs.
-"""
+"""Scoring of similarity: a system's against people's, set by set; over several sets the mean of theirs."""
 
 from __future__ import annotations
 
@@ -21,15 +18,7 @@ Correlation = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Pairs:
-    """One set of pairs with people's scores.
-
-    Attributes:
-        name: of the set, e.g. "UMNSRS similarity".
-        left: (n,) strings as written.
-        right: (n,) strings as written.
-        gold: (n,) people's scores, on the set's own scale; higher is more alike.
-        concepts: (n,) the concept ids of both sides, where the set has them; None in place of an id that is missing.
-    """
+    """One set of n pairs with people's scores, higher is more alike, and the concept ids of both where it has them."""
 
     name: str
     left: Sequence[str]
@@ -39,13 +28,11 @@ class Pairs:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the lengths."""
         others = [self.right, self.gold, *self.columns.values(), *([] if self.concepts is None else [self.concepts])]
         if any(len(column) != len(self.left) for column in others):
             raise ValueError(f"the columns of {self.name} are not of one length")
 
     def __len__(self) -> int:
-        """Return how many pairs there are."""
         return len(self.left)
 
 
@@ -86,14 +73,11 @@ def _mean_over_sets(correlation: Correlation, values: NDArray[np.float64]) -> fl
 
 
 def mean_of_names(vectors: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the mean of the unit vectors of each concept's names, (n, d); names without a vector count for nothing.
+    """Return the mean of the unit vectors of each concept's names, (n, d); NaN where no name of it has a vector.
 
     Args:
         vectors: (m, d) of the names, concept by concept; a row of NaN where the system has none.
         offsets: (n + 1,) where the names of each concept begin; each has one at least.
-
-    Returns:
-        (n, d) float32; a row of NaN where no name of the concept has a vector.
     """
     known = np.isfinite(vectors.sum(axis=1))
     vectors = unit(np.where(known[:, None], vectors, 0))
@@ -123,22 +107,22 @@ def result_of(
 ) -> Result:
     """Return the result of the sets."""
     frames = []
-    for number, (one, values) in enumerate(zip(sets, similarity, strict=True)):
+    for number, (pair_set, values) in enumerate(zip(sets, similarity, strict=True)):
         frames.append(
             pl.DataFrame(
                 {
-                    "dataset": [one.name] * len(one),
-                    "set": np.full(len(one), number),
-                    "left": list(one.left),
-                    "right": list(one.right),
-                    "gold": np.asarray(one.gold, np.float64),
+                    "dataset": [pair_set.name] * len(pair_set),
+                    "set": np.full(len(pair_set), number),
+                    "left": list(pair_set.left),
+                    "right": list(pair_set.right),
+                    "gold": np.asarray(pair_set.gold, np.float64),
                     "similarity": np.asarray(values, np.float64),
-                    **{name: list(held) for name, held in one.columns.items()},
+                    **{name: list(held) for name, held in pair_set.columns.items()},
                 }
             ).with_columns(pl.col("similarity").fill_nan(None))
         )
     rows = pl.concat(frames, how="diagonal_relaxed").with_row_index("pair")
-    missing = {one.name: int(np.isnan(values).sum()) for one, values in zip(sets, similarity, strict=True)}
+    missing = {pair_set.name: int(np.isnan(values).sum()) for pair_set, values in zip(sets, similarity, strict=True)}
     counted = {
         "pairs": len(rows),
         "pairs without an answer": sum(missing.values()),

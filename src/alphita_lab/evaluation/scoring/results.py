@@ -92,6 +92,15 @@ def mean(values: NDArray[np.float64]) -> float:
     return float(values[:, 0].mean())
 
 
+def macro_f1(values: NDArray[np.float64]) -> float:
+    """Return the mean F1 of the classes, from columns gold and predicted class number."""
+    gold, predicted = values.astype(np.int64).T
+    size = int(values.max()) + 1
+    right = np.bincount(gold[gold == predicted], minlength=size)
+    both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
+    return float((2 * right[both > 0] / both[both > 0]).mean())
+
+
 @dataclass(frozen=True)
 class Metric:
     """One measure over the rows of a result.

@@ -1,4 +1,4 @@
-"""Systems: what a benchmark scores. One file a kind; each offers `load(argument, options) -> System`.
+"""Systems: what a benchmark scores. Each kind offers `load(argument, options) -> System`.
 
 On the command line a system is written `KIND`, `KIND:ARGUMENT` or, for an encoder, just its name, each with options
 after commas:
@@ -11,7 +11,7 @@ after commas:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ from alphita.encoder.resolve import SHIPPED, TRAINED
 from alphita.errors import UsageError
 
 PACKAGE = "alphita_lab.evaluation.systems"
+SHARING_A_FILE = dict.fromkeys(("bm25", "edit_distance", "exact_match", "tfidf"), "_lexical")
 ENCODER = "encoder"
 NAMED = (*SHIPPED, *TRAINED, "minilm")
 
@@ -152,24 +153,6 @@ def refuse_unknown(kind: str, options: Mapping[str, str], known: Sequence[str]) 
             if not known:
                 raise UsageError(f"the system {kind} takes no options, so not {key!r}")
             raise UsageError(registry.unknown(f"option of {kind}", key, known))
-
-
-def refuse_argument(kind: str, argument: str) -> None:
-    """Raise UsageError if something stands after the colon of a kind that takes nothing there."""
-    if argument:
-        raise UsageError(f"the system {kind} takes no argument, so not {argument!r}")
-
-
-def plain(kind: str, system: Callable[[], System]) -> Callable[[str, Mapping[str, str]], System]:
-    """Return the `load` of a system that takes neither argument nor options."""
-
-    def load(argument: str, options: Mapping[str, str]) -> System:
-        """Return the system."""
-        refuse_argument(kind, argument)
-        refuse_unknown(kind, options, ())
-        return system()
-
-    return load
 
 
 def truth(kind: str, options: Mapping[str, str], key: str, default: bool) -> bool:

@@ -55,11 +55,7 @@ def nothing(queries: int, k: int) -> Found:
 
 
 def greatest(values: NDArray[np.float32], k: int) -> Found:
-    """Return the k greatest of each row, greatest first, equals by column; values of 0 are no answer.
-
-    Args:
-        values: (q, n) float32, none below 0.
-    """
+    """Return the k greatest of each row (q, n), none below 0; greatest first, equals by column; 0 is no answer."""
     # Floats that are not negative are ordered as their bits are, so value and column fit one number that has no equal.
     columns = np.arange(values.shape[1], dtype=np.int64)
     keys = (np.ascontiguousarray(values).view(np.int32).astype(np.int64) << 32) | (0xFFFFFFFF - columns)
@@ -70,12 +66,7 @@ def greatest(values: NDArray[np.float32], k: int) -> Found:
 
 
 def greatest_products(queries: csr_matrix, terms: csr_matrix, k: int) -> Found:
-    """Return the k greatest inner products of each query, greatest first, equals by the terms' rows.
-
-    Args:
-        queries: (q, w) float32, none below 0.
-        terms: (n, w) likewise.
-    """
+    """Return the k greatest inner products of queries (q, w) with terms (n, w), none below 0; equals by row."""
     topn = require("sparse_dot_topn", "evaluate")
     products, rows = nothing(queries.shape[0], k)
     if not terms.shape[1]:
@@ -91,8 +82,8 @@ def greatest_products(queries: csr_matrix, terms: csr_matrix, k: int) -> Found:
         rows[start : start + QUERIES_AT_ONCE] = where[:, :k]
         at_once = max(1, NUMBERS_AT_ONCE // terms.shape[0])
         for first in range(0, len(shared), at_once):
-            some = shared[first : first + at_once]
-            products[start + some], rows[start + some] = greatest((block[some] @ columns).toarray(), k)
+            tied = shared[first : first + at_once]
+            products[start + tied], rows[start + tied] = greatest((block[tied] @ columns).toarray(), k)
     return products, rows
 
 
@@ -108,12 +99,7 @@ def _by_row(found: csr_matrix, k: int) -> Found:
 
 
 def nearest_vectors(queries: NDArray[np.float32], terms: NDArray[np.float32], k: int) -> Found:
-    """Return the k greatest inner products of each query, greatest first, equals by the terms' rows.
-
-    Args:
-        queries: (q, d) float32.
-        terms: (n, d) float32.
-    """
+    """Return the k greatest inner products of queries (q, d) with terms (n, d), greatest first, equals by row."""
     products, rows = nearest(faiss.attach(terms), (len(terms), terms.shape[1]), queries, k + 1)
     if k < len(terms):
         # FAISS keeps any of the equals at the last place. Strings that an encoder cannot tell apart are no rarity.

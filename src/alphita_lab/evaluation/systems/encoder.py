@@ -52,9 +52,9 @@ class EncoderSystem:
             self._terms = None
             self._terms = strings, self._shared(strings)
         named = self._terms
-        asked = self._shared(queries)
+        query_vectors = self._shared(queries)
         self._terms = named
-        return nearest_vectors(asked, named[1], k)
+        return nearest_vectors(query_vectors, named[1], k)
 
     def _shared(self, strings: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors (n, d); a part of what is kept, which cannot be written to, where they lie so."""
@@ -84,7 +84,6 @@ class EncoderSystem:
         return vectors
 
     def similarity(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
-        """Return the cosine of each pair."""
         similarity: NDArray[np.float32] = (self._shared(left) * self._shared(right)).sum(axis=1)
         return similarity
 

@@ -49,7 +49,6 @@ class GraphVectorSystem:
     def scorer(
         self, entities: Sequence[str], relations: Sequence[str], train: NDArray[np.int64], validation: NDArray[np.int64]
     ) -> TripleScorer:
-        """Return the model's own scores of triples."""
         if triples_hash(entities, relations, train) != self.vectors.facts.get("train_hash"):
             raise InputError(
                 "these vectors were trained on other triples than the benchmark's training part",

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,26 +53,25 @@ PREFIX = "NAME"
 KEPT = 2
 
 
+@dataclass(frozen=True)
+class NormalizerOptions:
+    """How the normaliser is made of names and fitted."""
+
+    ranking: str = "learned"
+    contexts: bool = True
+    split: Path | None = None
+    calibration: Path | None = None
+    fit_own: bool = False
+    choice: Choice = field(default_factory=Choice)
+    seed: int = 0
+
+
 class NormalizerSystem:
     """The normaliser, as a benchmark sees it. Ranks concepts; a pair of strings has the encoder's cosine."""
 
-    def __init__(
-        self,
-        terms: TermEncoder,
-        name: str,
-        *,
-        ranking: str,
-        contexts: bool,
-        split: Path | None,
-        calibration: Path | None,
-        fit_own: bool,
-        choice: Choice,
-        seed: int,
-        facts: dict[str, Any],
-    ) -> None:
+    def __init__(self, terms: TermEncoder, name: str, options: NormalizerOptions, facts: dict[str, Any]) -> None:
         self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
-        self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
-        self._source, self._fit_own, self._choice = calibration, fit_own, choice
+        self._encoder, self._options = terms, options
         self._pairs = encoder.EncoderSystem(terms, name, rules=DEFAULT_RULES, facts=facts)
 
     def rank_concepts(
@@ -82,56 +82,55 @@ class NormalizerSystem:
         k: int,
         contexts: Sequence[str | None] | None,
     ) -> list[list[Answer]]:
-        """See `ConceptRanker`."""
         normalizer, id_of = self._normalizer(ids, names)
-        given = contexts if self._contexts else None
-        results = normalizer.normalize(list(queries), top_k=k, contexts=given)
+        given = contexts if self._options.contexts else None
         return [
-            [
-                Answer(id_of[candidate.concept_id], _own_name(candidate), candidate.similarity)
-                for candidate in result.candidates
-            ]
-            for result in results
+            [Answer(id_of[found.concept_id], _own_name(found), found.similarity) for found in result.candidates]
+            for result in normalizer.normalize(list(queries), top_k=k, contexts=given)
         ]
 
     def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
-        """See `System`; by the encoder alone."""
         return self._pairs.neighbours(queries, terms, k)
 
     def similarity(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
-        """Return the cosine of each pair."""
         return self._pairs.similarity(left, right)
 
     def _normalizer(self, ids: Sequence[str], names: Sequence[str]) -> tuple[Normalizer, dict[str, str]]:
         """Return the normaliser of some names, and the id of each of its concepts."""
-        made = _made_of(self._encoder, ids, names, self._choice)
+        options = self._options
+        index_of_names = _made_of(self._encoder, ids, names, options.choice)
         calibration = None
-        if registry.load(RANKINGS, self._ranking).LEARNED:
-            given = (str(self._split), str(self._source), self._seed, self._fit_own)
-            if given not in made.calibrations:
-                made.calibrations[given] = self._calibrate(made)
-            calibration = made.calibrations[given]
+        if registry.load(RANKINGS, options.ranking).LEARNED:
+            if options not in index_of_names.calibrations:
+                index_of_names.calibrations[options] = self._calibrate(index_of_names)
+            calibration = index_of_names.calibrations[options]
         normalizer = Normalizer(
-            made.opened, encoder=made.encoder, ranking=self._ranking, calibration=calibration, floor=-1
+            index_of_names.opened,
+            encoder=index_of_names.encoder,
+            ranking=options.ranking,
+            calibration=calibration,
+            floor=-1,
         )
-        return normalizer, made.id_of
+        return normalizer, index_of_names.id_of
 
     def _calibrate(self, made: _Made) -> Calibration:
-        if self._source is not None:
-            return carry_over(made.opened, lambda: made.encoder, Index.open(self._source))
+        options = self._options
+        if options.calibration is not None:
+            return carry_over(made.opened, lambda: made.encoder, Index.open(options.calibration))
         general = made.opened.model_path / FOLDER
-        if self._split is None and not self._fit_own and general.exists():
+        if options.split is None and not options.fit_own and general.exists():
             return Calibration.load(general, made.opened)
-        split = None if self._split is None else _renamed(self._loaded_split(made.opened), made.id_of)
-        return fit(made.opened, lambda: made.encoder, split=split, seed=self._seed)
-
-    def _loaded_split(self, index: Index) -> Split:
-        """Return the split; checked here, for what is made of a benchmark's names is never what was trained on."""
-        assert self._split is not None
-        split, trained = Split.load(self._split), index.manifest.get("trained")
-        if trained is not None and trained.get("split") not in (None, split.hash):
-            raise UsageError(f"{self.name} was trained with another split than {self._split}; give that one")
-        return split
+        split: Split | None = None
+        if options.split is not None:
+            split = Split.load(options.split)
+            trained = made.opened.manifest.get("trained")
+            # Checked here, for what is made of a benchmark's names is never what was trained on.
+            if trained is not None and trained.get("split") not in (None, split.hash):
+                raise UsageError(f"{self.name} was trained with another split than {options.split}; give that one")
+            new = {old: number for number, old in made.id_of.items()}
+            ids = [new.get(concept_id, concept_id) for concept_id in split.concept_ids]
+            split = Split(split.strings, ids, split.parts, split.facts)
+        return fit(made.opened, lambda: made.encoder, split=split, seed=options.seed)
 
 
 def _own_name(found: Candidate) -> str:
@@ -145,7 +144,7 @@ class _Made(NamedTuple):
     opened: Index
     encoder: TermEncoder
     id_of: dict[str, str]
-    calibrations: dict[tuple[str, str, int, bool], Calibration]
+    calibrations: dict[NormalizerOptions, Calibration]
     folder: contextlib.ExitStack
 
 
@@ -160,12 +159,12 @@ def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str], choic
         kept = contextlib.ExitStack()
         atexit.register(kept.close)
         folder = kept.enter_context(drafts.scratch())
-        numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
+        numbers = {old: f"{PREFIX}:{number:09}" for number, old in enumerate(dict.fromkeys(ids))}
         terminology = _terminology(folder / "names.terminology", [numbers[concept_id] for concept_id in ids], names)
         index = build(terminology, terms, folder / "names.index", enrichment=enrichment_of(choice))
         has_head = index.manifest["model_hash"] != index.base_model_hash
         used = TermEncoder.load(index.model_path) if has_head else terms
-        _LAST[key] = _Made(index, used, {new: one for one, new in numbers.items()}, {}, kept)
+        _LAST[key] = _Made(index, used, {new: old for old, new in numbers.items()}, {}, kept)
         if len(_LAST) > KEPT:
             _LAST.popitem(last=False)[1].folder.close()
     _LAST.move_to_end(key)
@@ -188,22 +187,12 @@ def _terminology(path: Path, ids: Sequence[str], names: Sequence[str]) -> Termin
     return store.load_terminology(path)
 
 
-def _renamed(split: Split, id_of: Mapping[str, str]) -> Split:
-    new = {one: number for number, one in id_of.items()}
-    return Split(
-        split.strings, [new.get(concept_id, concept_id) for concept_id in split.concept_ids], split.parts, split.facts
-    )
-
-
 def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     """Open the normaliser with an encoder."""
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
     registry.load(RANKINGS, ranking)
-    contexts, borrow = (
-        truth("the normalizer", options, "contexts", True),
-        truth("the normalizer", options, "borrow", True),
-    )
+    contexts, borrow = (truth("the normalizer", options, key, True) for key in ("contexts", "borrow"))
     if (fitted := options.get("fit", "general")) not in ("general", "own"):
         raise UsageError(f"option fit of the normalizer is general or own, not {fitted!r}")
     choice = Choice(borrow=borrow, learn=options.get("learn", "seconds"))  # type: ignore[arg-type]
@@ -213,36 +202,23 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
         raise UsageError(f"option seed of the normalizer is a whole number, 0 or more, not {seed!r}")
     argument = argument or DEFAULT
     opened = TermEncoder.load(argument, precision=options.get("precision", "auto"))
-    short = Path(argument).name if Path(argument).exists() else argument
+    if "split" in options and "calibration" in options:
+        raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
+    given = {"contexts": contexts, "borrow": borrow, "learn": choice.learn, "fit": fitted}
     facts = {
         "kind": "normalizer",
         "encoder": argument,
         "content_hash": opened.content_hash,
         "ranking": ranking,
-        "contexts": contexts,
-        "borrow": borrow,
-        "learn": choice.learn,
-        "fit": fitted,
+        **given,
         "split": options.get("split"),
         "calibration": options.get("calibration"),
         "seed": int(seed),
     }
-    if "split" in options and "calibration" in options:
-        raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
-    split = Path(options["split"]) if "split" in options else None
-    source = Path(options["calibration"]) if "calibration" in options else None
-    told = {"contexts": str(contexts).lower(), "borrow": str(borrow).lower(), "learn": choice.learn, "fit": fitted}
-    others = [f",{name}={value}" for name, value in told.items() if value != USUAL[name]]
+    written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
+    others = [f",{key}={value}" for key, value in written.items() if value != USUAL[key]]
+    short = Path(argument).name if Path(argument).exists() else argument
     name = options.get("name") or "".join([f"normalizer:{short},{ranking}", *others])
-    return NormalizerSystem(
-        opened,
-        name,
-        ranking=ranking,
-        contexts=contexts,
-        split=split,
-        calibration=source,
-        fit_own=fitted == "own",
-        choice=choice,
-        seed=int(seed),
-        facts=facts,
-    )
+    split, source = (Path(options[key]) if key in options else None for key in ("split", "calibration"))
+    how = NormalizerOptions(ranking, contexts, split, source, fitted == "own", choice, int(seed))
+    return NormalizerSystem(opened, name, how, facts)

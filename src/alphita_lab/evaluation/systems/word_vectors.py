@@ -39,12 +39,7 @@ WHAT_IS_READ = "word2vec (text or binary), GloVe text or fastText .vec is read"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a file is laid out.
-
-    Attributes:
-        words: how many words its first line says it holds; None without such a line (GloVe).
-        binary: whether numbers are float32 and not text.
-    """
+    """How a file is laid out; `words`: how many its first line says it holds, None without such a line (GloVe)."""
 
     dim: int
     words: int | None
@@ -92,7 +87,6 @@ class WordVectorSystem:
         return unit(means)
 
     def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
-        """See `System`; exact search."""
         vectors = self.encode([*queries, *terms])
         known = np.flatnonzero(np.isfinite(vectors[:, 0]))
         asked, terms_known = known[known < len(queries)], known[known >= len(queries)]

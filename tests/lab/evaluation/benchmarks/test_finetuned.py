@@ -17,16 +17,7 @@ from sklearn import metrics
 from alphita import config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.evaluation.benchmarks import (
-    Source,
-    _chineseblue,
-    answer_ranking,
-    classification,
-    load_benchmark,
-    ner,
-    retrieval,
-    sentence_pair,
-)
+from alphita_lab.evaluation.benchmarks import Source, _finetuned, load_benchmark, ner
 from alphita_lab.evaluation.scoring import finetuning
 from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems import load_system
@@ -112,9 +103,9 @@ labels = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12)
 def test_f1_of_labels_as_scikit_learn_has_it(rows) -> None:
     gold, first, second = np.array(rows).T
     macro = [metrics.f1_score(gold, one, average="macro", zero_division=0) for one in (first, second)]
-    assert classification.runs_macro_f1(np.array(rows, float)) == pytest.approx(macro)
-    assert classification.runs_macro_f1(np.array(rows, float))[0] == pytest.approx(reference.macro_f1(gold, first))
-    assert classification.mean_macro_f1(np.array(rows, float)) == pytest.approx(np.mean(macro))
+    assert _finetuned.runs_macro_f1(np.array(rows, float)) == pytest.approx(macro)
+    assert _finetuned.runs_macro_f1(np.array(rows, float))[0] == pytest.approx(reference.macro_f1(gold, first))
+    assert _finetuned.mean_macro_f1(np.array(rows, float)) == pytest.approx(np.mean(macro))
     # Micro F1 over some of the labels, as the authors' script has it for cMedIC.
     counts = [
         [float(one in (1, 2)), float(one in (1, 2) and one == first), float(first in (1, 2))] for one, first, _ in rows
@@ -128,52 +119,46 @@ def test_entities_of_tags(tags) -> None:
     assert sorted(ner.spans(tags)) == reference.entities(tags)
 
 
-def test_entities_of_tags_by_eye() -> None:
-    assert ner.spans(["B-a", "I-a", "O", "I-a", "B-a", "B-a", "I-b"]) == {
-        (0, 2, "a"),
-        (3, 4, "a"),
-        (4, 5, "a"),
-        (5, 6, "a"),
-        (6, 7, "b"),
-    }
-
-
 @given(st.lists(st.tuples(st.integers(0, 3).map(float), st.booleans()), max_size=8))
 def test_rank_of_the_first_right_answer(candidates) -> None:
     scores, right = ([one[side] for one in candidates] for side in (0, 1))
-    assert answer_ranking.first_right(scores, right) == reference.first_right(scores, right)
+    assert _finetuned.first_right(scores, right) == reference.first_right(scores, right)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3).map(float), st.integers(0, 3).map(float)), min_size=1, max_size=7))
 def test_ordered_pairs(documents) -> None:
     scores, relevance = ([one[side] for one in documents] for side in (0, 1))
-    assert retrieval.ordered_pairs(scores, relevance) == reference.ordered_pairs(scores, relevance)
+    assert _finetuned.ordered_pairs(scores, relevance) == reference.ordered_pairs(scores, relevance)
 
 
 @given(st.lists(st.tuples(st.permutations([0.0, 1.0]), st.permutations([1.0, 3.0])), min_size=1, max_size=9))
 def test_pair_score_as_the_authors_scripts_have_it(queries) -> None:
     rows = []
     for scores, relevance in queries:
-        ordered, pairs = retrieval.ordered_pairs(scores, relevance)
+        ordered, pairs = _finetuned.ordered_pairs(scores, relevance)
         rows.append([ordered, pairs - ordered] * 2)
     if all(row[1] == 0 for row in rows):
-        assert math.isinf(retrieval.mean_pair(np.array(rows)))
+        assert math.isinf(_finetuned.mean_pair(np.array(rows)))
     else:
-        assert retrieval.runs_pair(np.array(rows)) == pytest.approx([reference.pair_by_places(queries)] * 2)
+        assert _finetuned.runs_pair(np.array(rows)) == pytest.approx([reference.pair_by_places(queries)] * 2)
 
 
 # Texts to tokens
 
 
+class Letters:
+    """Gives a token for each character, or for the first ones of a text, between 1 and 2."""
+
+    def __init__(self, max_length: int, most: int | None = None) -> None:
+        self.max_length, self.most = max_length, most or max_length - 2
+
+    def tokenize(self, texts):
+        return [[1, *map(ord, text.strip()[: self.most]), 2] for text in texts]
+
+
 @given(st.integers(0, 14), st.integers(0, 14))
 def test_the_longer_text_of_a_pair_is_cut(first, second) -> None:
-    class Letters:
-        max_length = 12
-
-        def tokenize(self, texts):
-            return [[1, *map(ord, text[: self.max_length - 2]), 2] for text in texts]
-
-    (encoded,) = finetuning.Encoding(Letters()).pairs(["a" * first], ["b" * second])
+    (encoded,) = finetuning.Encoding(Letters(12)).pairs(["a" * first], ["b" * second])
     left, right = reference.cut_pair([97] * first, [98] * second, 9)
     assert encoded.ids == [1, *left, 2, *right, 2]
     assert encoded.types == [0] * (len(left) + 2) + [1] * (len(right) + 1)
@@ -182,24 +167,15 @@ def test_the_longer_text_of_a_pair_is_cut(first, second) -> None:
 
 def test_a_text_is_cut_at_the_end(system) -> None:
     encoding = finetuning.Encoding(TermEncoder.load(system.encoder.folder, max_length=5))
-    (short, long), whole = (
-        encoding.sentences(["heart", "heart pain of the skin"]),
-        system.encoder.tokenize(["heart pain of"]),
-    )
+    short, long = encoding.sentences(["heart", "heart pain of the skin"])
     assert [len(short.ids), len(long.ids)] == [3, 5]
-    assert long.ids == whole[0]
+    assert [long.ids] == system.encoder.tokenize(["heart pain of"])
     assert long.types == [0] * 5
 
 
 @given(st.lists(st.sampled_from(["heart", "a", "。", "bcd", " ", "!", "abcdefghijklm"]), max_size=40))
 def test_windows_hold_every_word_once(words) -> None:
-    class Letters:
-        max_length = 10
-
-        def tokenize(self, texts):
-            return [[1, *map(ord, text.strip()[: self.max_length - 2]), 2] for text in texts]
-
-    windows = finetuning.Encoding(Letters()).words(words)
+    windows = finetuning.Encoding(Letters(10)).words(words)
     assert [word for part, _ in windows for word in words[part]] == words
     for part, window in windows:
         assert len(window.ids) == len(window.types) <= 10
@@ -207,12 +183,6 @@ def test_windows_hold_every_word_once(words) -> None:
         for word, place in zip(words[part], window.places, strict=True):
             assert word == " " or window.ids[place] == ord(word[0])
             assert place < len(window.ids) - 1
-
-
-def test_windows_end_where_a_sentence_ends(system) -> None:
-    encoding = finetuning.Encoding(TermEncoder.load(system.encoder.folder, max_length=10))
-    parts = [part for part, _ in encoding.words([*"abcdef。ghi。jklm"])]
-    assert parts == [slice(0, 7), slice(7, 15)]
 
 
 @pytest.mark.parametrize(
@@ -223,46 +193,33 @@ def test_windows_end_where_a_sentence_ends(system) -> None:
         ("heart of liver 0.1 pain bone", ["heart of liver 0 . 1", "pain bone"]),
         ("heart pain with C. liver bone of", ["heart pain with C . liver", "bone of"]),
         ("the 心肝痛. pain of liver", ["the 心 肝 痛 .", "pain of liver"]),
+        ("心肝痛头。皮。骨", ["心 肝 痛 头 。", "皮 。 骨"]),
         ("heart liver skin bone pain.", ["heart liver skin bone pain ."]),
     ],
 )
 def test_windows_end_at_a_full_stop_that_ends_a_sentence(text, parts) -> None:
-    class Words:
-        max_length = 8
-
-        def tokenize(self, texts):
-            return [[1, *map(ord, text[:1]), 2] for text in texts]
-
     words = ner.WORD.findall(text)
-    windows = finetuning.Encoding(Words()).words(words)
+    windows = finetuning.Encoding(Letters(8, most=1)).words(words)
     assert [" ".join(words[part]) for part, _ in windows] == parts
 
 
-def test_a_tokenizer_without_special_tokens_is_refused() -> None:
-    class Bare:
-        max_length = 10
-
-        def tokenize(self, texts):
-            return [[0] for _ in texts]
-
+def test_a_tokenizer_without_special_tokens_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(Letters, "tokenize", lambda _, texts: [[0] for _ in texts])
     with pytest.raises(UsageError, match="one token before a text and one behind"):
-        finetuning.Encoding(Bare())
+        finetuning.Encoding(Letters(10))
 
 
-@pytest.mark.parametrize(
-    ("name", "height"),
-    [
-        ("embeddings.word_embeddings.weight", 0),
-        ("encoder.layer.0.output.dense.weight", 1),
-        ("transformer.layer.5.ffn.lin1.bias", 6),
-        ("layers.11.attn.weight", 12),
-        ("pooler.dense.weight", 13),
-        ("embeddings_project.weight", 0),
-        ("final_norm.weight", 13),
-    ],
-)
-def test_how_high_a_parameter_stands(name, height) -> None:
-    assert finetuning.depth(name, 12) == height
+def test_how_high_a_parameter_stands() -> None:
+    heights = {
+        "embeddings.word_embeddings.weight": 0,
+        "encoder.layer.0.output.dense.weight": 1,
+        "transformer.layer.5.ffn.lin1.bias": 6,
+        "layers.11.attn.weight": 12,
+        "pooler.dense.weight": 13,
+        "embeddings_project.weight": 0,
+        "final_norm.weight": 13,
+    }
+    assert {name: finetuning.depth(name, 12) for name in heights} == heights
 
 
 def test_what_is_packed_is_as_if_padded(system) -> None:
@@ -374,7 +331,7 @@ def test_where_files_may_lie(where, tmp_path) -> None:
         content = (FIXTURES / "classification" / f"QIC.{part}.tsv").read_bytes()
         path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     looked = source("classification", tmp_path)
-    (one,) = classification.load(looked, options("classification")).sets
+    (one,) = load_benchmark("classification").load(looked, options("classification")).sets
     assert (len(one.train), len(one.test)) == (16, 8)
     assert len(looked.read) == 2
 
@@ -475,54 +432,58 @@ def test_what_is_no_name_of_a_set(datasets, message) -> None:
         read("classification", f"datasets={datasets}")
 
 
-def test_what_is_left_out_or_mended_is_counted(tmp_path) -> None:
+EMPTY, FREED = "lines left out for an empty field", "fields freed of quotes"
+DOCUMENTS = "documents left out for an empty field"
+ALIKE = "queries left out for want of documents of different relevance"
+SEVERAL = '{"query": "a%sb", "documents": [{"title": "t", "label": 0}, {"title": "u", "label": 1}]}\r\n'
+PAIR = _finetuned.read_question_pairs
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "content", "found", "counted"),
+    [
+        (PAIR, "x.txt", '1\ta\tb\n\n0\t \tb\n\tb\tc\n0\t"say ""a"""\tb\n', ["a|b", 'say "a"|b'], {EMPTY: 2, FREED: 1}),
+        # Quotes of the text itself are kept.
+        (PAIR, "x.txt", '1\t"bulbs" and "onions"\t"say ""a"""\n', ['"bulbs" and "onions"|say "a"'], {FREED: 1}),
+        (
+            ner.read,
+            "x.txt",
+            "a I_x\nb I_y\nc I_y\n\n\n  O\r\nd\tI-y\n",
+            ["I-x|I-y|I-y", "O|I-y"],
+            {"tags I that continue nothing, taken as B": 3},
+        ),
+        (
+            ner.read,
+            "x.tsv",
+            "entities\tquery\n0:3:x\theart pain\n\tskin\n",
+            ["B-x|O", "O"],
+            {"entities widened to whole words": 1},
+        ),
+        (
+            _finetuned.read_documents,
+            "x.json",
+            '{"query": "a", "documents": [{"title": null, "label": "1"}, {"title": "", "label": 1}, '
+            '{"title": "t", "label": "1"}, {"title": "u", "label": 2}, {"title": "v", "label": null}]}\n'
+            '{"query": null, "documents": [{"title": "t", "label": 1}, {"title": "u", "label": 2}]}\n',
+            ["a|t", "a|u"],
+            {DOCUMENTS: 5, ALIKE: 1},
+        ),
+        # A query in JSON ends at the end of its line.
+        (
+            _finetuned.read_documents,
+            "x.json",
+            "".join(SEVERAL % mark for mark in "\u2028\u2029\x85"),
+            [f"a{mark}b|{title}" for mark in "\u2028\u2029\x85" for title in "tu"],
+            {},
+        ),
+    ],
+)
+def test_what_is_left_out_or_mended_is_counted(read, file, content, found, counted, tmp_path) -> None:
     counts: Counter[str] = Counter()
-    (tmp_path / "x.txt").write_text('1\ta\tb\n\n0\t \tb\n\tb\tc\n0\t"say ""a"""\tb\n')
-    (first,), (second,) = sentence_pair.read(tmp_path / "x.txt", counts)
-    assert (first.texts, second.texts) == (("a", "b"), ('say "a"', "b"))
-    assert counts == {"lines left out for an empty field": 2, "fields freed of quotes": 1}
-    counts.clear()
-    (tmp_path / "y.txt").write_text("a I_x\nb I_y\nc I_y\n\n\n  O\r\nd\tI-y\n")
-    (one,), (other,) = ner.read(tmp_path / "y.txt", counts)
-    assert one.tags == ("I-x", "I-y", "I-y")
-    assert (other.words, other.tags) == ([" ", "d"], ("O", "I-y"))
-    assert counts == {"tags I that continue nothing, taken as B": 3}
-    counts.clear()
-    (tmp_path / "z.tsv").write_text("entities\tquery\n0:3:x\theart pain\n\tskin\n")
-    (one,), (other,) = ner.read(tmp_path / "z.tsv", counts)
-    assert (one.tags, other.tags) == (("B-x", "O"), ("O",))
-    assert counts == {"entities widened to whole words": 1}
-    counts.clear()
-    (tmp_path / "q.json").write_text(
-        '{"query": "a", "documents": [{"title": "", "label": "1"}, {"title": "t", "label": "1"}, '
-        '{"title": "u", "label": 2}]}\n'
-    )
-    ((one, other),) = retrieval.read(tmp_path / "q.json", counts)
-    assert (one.texts, other.label) == (("a", "t"), "2")
-    assert counts == {"documents left out for an empty field": 1}
-    counts.clear()
-    (tmp_path / "null.json").write_text(
-        '{"query": "a", "documents": [{"title": null, "label": "1"}, {"title": "t", "label": "1"}, '
-        '{"title": "u", "label": 2}, {"title": "v", "label": null}]}\n{"query": null, "documents": [{"title": "t", '
-        '"label": 1}, {"title": "u", "label": 2}]}\n'
-    )
-    ((one, other),) = retrieval.read(tmp_path / "null.json", counts)
-    assert (one.texts, other.texts) == (("a", "t"), ("a", "u"))
-    assert counts == {
-        "documents left out for an empty field": 4,
-        "queries left out for want of documents of different relevance": 1,
-    }
-
-
-def test_a_query_in_json_ends_at_the_end_of_its_line(tmp_path) -> None:
-    line = '{"query": "a%sb", "documents": [{"title": "t", "label": 0}, {"title": "u", "label": 1}]}\r\n'
-    (tmp_path / "q.json").write_text("".join(line % mark for mark in "\u2028\u2029\x85"), encoding="utf-8", newline="")
-    queries = retrieval.read(tmp_path / "q.json", Counter())
-    assert [(query[0].texts[0], query[0].line) for query in queries] == [
-        ("a\u2028b", 1),
-        ("a\u2029b", 2),
-        ("a\x85b", 3),
-    ]
+    (tmp_path / file).write_text(content, encoding="utf-8", newline="")
+    examples = [example for group in read(tmp_path / file, counts) for example in group]
+    assert ["|".join(example.tags if read is ner.read else example.texts) for example in examples] == found
+    assert counts == counted
 
 
 @pytest.mark.parametrize(
@@ -542,14 +503,6 @@ def test_entities_stand_where_the_file_says(field, text, entities, found, tmp_pa
     assert (one.text, one.written(ner.spans(one.tags))) == (text, found)
     assert counts["lines left out for an empty field"] == 1
     assert counts["entities widened to whole words"] == 0
-
-
-def test_quotes_of_the_text_itself_are_kept(tmp_path) -> None:
-    counts: Counter[str] = Counter()
-    (tmp_path / "x.txt").write_text('1\t"bulbs" and "onions"\t"say ""a"""\n')
-    ((one,),) = sentence_pair.read(tmp_path / "x.txt", counts)
-    assert one.texts == ('"bulbs" and "onions"', 'say "a"')
-    assert counts == {"fields freed of quotes": 1}
 
 
 # Training
@@ -641,7 +594,7 @@ def test_scored_texts_without_an_entity(system, tmp_path) -> None:
 
 def test_what_is_scored_of_given_tags() -> None:
     sentence = ner.Sentence("abcd", ((0, 1), (1, 2), (2, 3), (3, 4)), ("B-x", "I-x", "O", "B-y"))
-    one = _chineseblue.Set("mine", [], [sentence])
+    one = _finetuned.Set("mine", [], [sentence])
     rows, types = ner._score(one, [[["B-x", "I-x", "O", "O"]], [["B-x", "O", "O", "B-y"]]])
     assert rows.row(0, named=True) == {
         "dataset": "mine",
@@ -693,6 +646,3 @@ def test_only_an_encoder_can_be_fine_tuned() -> None:
     for name in NAMES:
         with pytest.raises(UsageError, match="needs an encoder; tfidf is none"):
             run(name, load_system("tfidf"), "split_dev=true")
-
-
-# Published numbers

@@ -56,10 +56,15 @@ def loaded(case: dict[str, str], terminologies: dict[str, Terminology | None], d
     return module.load(source, options), options
 
 
+RESULTS: dict[tuple[str, str], Result] = {}
+
+
 def scored(case: dict[str, str], terminologies: dict[str, Terminology | None], system: str = "exact_match") -> Result:
-    data, options = loaded(case, terminologies)
-    result: Result = load_benchmark(case["benchmark"]).evaluate(data, load_system(system), options)
-    return result
+    if (name_of(case), system) not in RESULTS:
+        data, options = loaded(case, terminologies)
+        result = load_benchmark(case["benchmark"]).evaluate(data, load_system(system), options)
+        RESULTS[name_of(case), system] = result
+    return RESULTS[name_of(case), system]
 
 
 def told(result: Result) -> dict[str, Any]:

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
 from alphita.encoder.encoder import TermEncoder
@@ -19,8 +16,7 @@ from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import relation_classification as benchmark
-from alphita_lab.evaluation.scoring import relation_classifier
-from alphita_lab.evaluation.scoring.relation_classifier import ClassifierSettings, Examples
+from alphita_lab.evaluation.benchmarks.relation_classification import ClassifierSettings, Examples
 from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
@@ -148,7 +144,7 @@ def separable(n: int = 300, seed: int = 0) -> tuple[np.ndarray, Examples, Exampl
 
 def test_the_linear_classifier_nears_the_one_of_scikit_learn() -> None:
     vectors, train, test = separable()
-    predicted = relation_classifier.classify_vectors(
+    predicted = benchmark.classify_vectors(
         vectors, train, test, ClassifierSettings(epochs=5000, seed=0, classes=3), decay=True, tune=False
     )
     features = [np.concatenate([vectors[one.heads], vectors[one.tails]], axis=1) for one in (train, test)]
@@ -167,9 +163,7 @@ def test_training_vectors_along_fits_what_a_linear_classifier_cannot() -> None:
     accuracy = {}
     for tune in (False, True):
         given_vectors = vectors.copy()
-        predicted = relation_classifier.classify_vectors(
-            given_vectors, examples, examples, settings, decay=False, tune=tune
-        )
+        predicted = benchmark.classify_vectors(given_vectors, examples, examples, settings, decay=False, tune=tune)
         np.testing.assert_array_equal(given_vectors, vectors)
         accuracy[tune] = (predicted == labels).mean()
     assert accuracy[True] == 1 > accuracy[False]
@@ -177,25 +171,13 @@ def test_training_vectors_along_fits_what_a_linear_classifier_cannot() -> None:
 
 def test_vectors_are_filled_and_rescaled() -> None:
     vectors = np.array([[3, 0], [np.nan, np.nan], [1, 2]], np.float32)
-    filled = relation_classifier.filled(vectors)
+    filled = benchmark.filled(vectors)
     assert filled.tolist() == [[3, 0], [2, 1], [1, 2]]
-    scaled = relation_classifier.rescaled(filled)
+    scaled = benchmark.rescaled(filled)
     assert (scaled**2).mean() == pytest.approx(1)
     assert scaled[0] / filled[0][0] == pytest.approx(scaled[2] / filled[2] * [1, 0])
     with pytest.raises(AlphitaError, match="none of the concepts"):
-        relation_classifier.filled(np.full((2, 2), np.nan, np.float32))
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30))
-def test_macro_f1_equals_scikit_learn(pairs: list[tuple[int, int]]) -> None:
-    gold, predicted = zip(*pairs, strict=True)
-    expected = f1_score(gold, predicted, average="macro", zero_division=0)
-    assert relation_classifier.macro_f1(np.array(pairs, float)) == pytest.approx(expected)
-    slow = []
-    for one in {*gold, *predicted}:
-        tp = sum(a == b == one for a, b in pairs)
-        slow.append(2 * tp / (gold.count(one) + predicted.count(one)))
-    assert relation_classifier.macro_f1(np.array(pairs, float)) == pytest.approx(sum(slow) / len(slow))
+        benchmark.filled(np.full((2, 2), np.nan, np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +224,7 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
     data = benchmark.load(source(None, terminology), options)
     pairs = {frozenset((head, tail)) for head, _, tail in split.triples}
 
-    def of(part: relation_classifier.Examples) -> set[frozenset[str]]:
+    def of(part: benchmark.Examples) -> set[frozenset[str]]:
         ends = zip(part.heads, part.tails, strict=True)
         return {frozenset((data.concepts[head], data.concepts[tail])) for head, tail in ends}
 

@@ -16,8 +16,9 @@ from sklearn import metrics as sk
 
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
-from alphita_lab.evaluation.benchmarks import Source, clustering_pairs, clusters
-from alphita_lab.evaluation.scoring import clustering, similar_pairs
+from alphita_lab.evaluation.benchmarks import Source
+from alphita_lab.evaluation.benchmarks._clusters import clustering_pairs, clusters
+from alphita_lab.evaluation.scoring import clustering
 from alphita_lab.evaluation.scoring.results import figures_of, scored
 from alphita_lab.evaluation.systems import VectorSystem
 from tests.lab.evaluation.hash_systems import Hashes
@@ -59,7 +60,7 @@ class Lexical:
         self.neighbours, self.similarity = system.neighbours, system.similarity
 
 
-def as_dict(pairs: similar_pairs.Pairs) -> dict[tuple[int, int], float]:
+def as_dict(pairs: clustering.Pairs) -> dict[tuple[int, int], float]:
     keys = zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
     return dict(zip(keys, pairs.similarity.tolist(), strict=True))
 
@@ -92,7 +93,7 @@ def test_range_search_finds_the_pairs_of_a_double_loop(case: tuple[np.ndarray, l
     }
     zero = ~np.nan_to_num(vectors).any(axis=1) | np.isnan(vectors).any(axis=1)
     expected = {pair: value for pair, value in expected.items() if not zero[list(pair)].any()}
-    found = as_dict(similar_pairs.pairs_above(vectors.astype(np.float32), floor, max_pairs=1000))
+    found = as_dict(clustering.pairs_above(vectors.astype(np.float32), floor, max_pairs=1000))
     # A similarity that equals the floor but for rounding may be found or not.
     assert {pair for pair, value in expected.items() if value > floor + 1e-6} <= set(found)
     assert set(found) <= {pair for pair, value in expected.items() if value > floor - 1e-6}
@@ -101,13 +102,13 @@ def test_range_search_finds_the_pairs_of_a_double_loop(case: tuple[np.ndarray, l
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-    whole = as_dict(similar_pairs.pairs_above(vectors, 0.3, max_pairs=10_000))
-    monkeypatch.setattr(similar_pairs, "BLOCK", 7)
-    monkeypatch.setattr(similar_pairs, "NEIGHBOURS", 100)
-    parts = as_dict(similar_pairs.pairs_above(vectors, 0.3, max_pairs=10_000))
+    whole = as_dict(clustering.pairs_above(vectors, 0.3, max_pairs=10_000))
+    monkeypatch.setattr(clustering, "BLOCK", 7)
+    monkeypatch.setattr(clustering, "NEIGHBOURS", 100)
+    parts = as_dict(clustering.pairs_above(vectors, 0.3, max_pairs=10_000))
     lexical = Lexical(Vectors(vectors))
     asked = as_dict(
-        similar_pairs.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000, first=2)
+        clustering.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000, first=2)
     )
     for other in (parts, asked):
         assert other.keys() == whole.keys()
@@ -118,12 +119,12 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_floor_rises_to_keep_few_pairs_and_all_above_it_are_kept(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(similar_pairs, "BLOCK", 8)
+    monkeypatch.setattr(clustering, "BLOCK", 8)
     vectors = np.random.default_rng(1).integers(-2, 3, (40, 3)).astype(np.float32)
-    whole = as_dict(similar_pairs.pairs_above(vectors, -0.9, max_pairs=100_000))
+    whole = as_dict(clustering.pairs_above(vectors, -0.9, max_pairs=100_000))
     for kept in (
-        similar_pairs.pairs_above(vectors, -0.9, max_pairs=most),
-        similar_pairs.pairs_by_neighbours(Lexical(Vectors(vectors)), [str(i) for i in range(40)], -0.9, max_pairs=most),
+        clustering.pairs_above(vectors, -0.9, max_pairs=most),
+        clustering.pairs_by_neighbours(Lexical(Vectors(vectors)), [str(i) for i in range(40)], -0.9, max_pairs=most),
     ):
         assert kept.raised
         assert len(kept.left) <= most
@@ -133,8 +134,8 @@ def test_the_floor_rises_to_keep_few_pairs_and_all_above_it_are_kept(
 
 def test_exactly_so_many_pairs_are_kept_where_none_are_equal() -> None:
     vectors = np.random.default_rng(5).normal(size=(30, 6)).astype(np.float32)
-    whole = sorted(as_dict(similar_pairs.pairs_above(vectors, -1, max_pairs=1000)).values())
-    kept = similar_pairs.pairs_above(vectors, -1, max_pairs=10)
+    whole = sorted(as_dict(clustering.pairs_above(vectors, -1, max_pairs=1000)).values())
+    kept = clustering.pairs_above(vectors, -1, max_pairs=10)
     assert sorted(kept.similarity.tolist()) == whole[-10:]
     assert kept.floor == whole[-11]
 
@@ -142,7 +143,7 @@ def test_exactly_so_many_pairs_are_kept_where_none_are_equal() -> None:
 def test_where_similarity_depends_on_the_direction_the_greater_counts() -> None:
     similarity = np.array([[1, 0.4, 0.3], [1, 0.6, 0], [1, 0.2, 0]], np.float32)
     near = np.array([[0, 1, 2], [1, 0, -1], [2, 0, -1]])
-    found = as_dict(similar_pairs.pairs_of_neighbours(similarity, near))
+    found = as_dict(clustering.pairs_of_neighbours(similarity, near))
     assert found == {(0, 1): pytest.approx(0.6), (0, 2): pytest.approx(0.3)}
 
 
@@ -153,7 +154,7 @@ def test_sweep_counts_and_best_theta_equal_plain_python(case: tuple[np.ndarray, 
     gold = clustering.gold_pairs(some)
     expected_gold = reference.synonyms(concepts)
     assert {(key // n, key % n) for key in gold.tolist()} == expected_gold
-    pairs = similar_pairs.pairs_above(vectors.astype(np.float32), -0.5, max_pairs=1000)
+    pairs = clustering.pairs_above(vectors.astype(np.float32), -0.5, max_pairs=1000)
     right, known = clustering.are_gold(pairs, gold, n), as_dict(pairs)
     swept = clustering.sweep(pairs.similarity, right, len(gold), pairs.floor)
     thetas = [*np.linspace(-0.5, 1.0, 13), *known.values()]
@@ -180,7 +181,7 @@ def test_statistics_equal_scikit_learn() -> None:
     vectors = rng.normal(size=(n, 3)) + labels[:, None]
     some = terms([{str(label)} for label in labels])
     gold = clustering.gold_pairs(some)
-    pairs = similar_pairs.pairs_above(vectors.astype(np.float32), -1, max_pairs=10_000)
+    pairs = clustering.pairs_above(vectors.astype(np.float32), -1, max_pairs=10_000)
     right = clustering.are_gold(pairs, gold, n)
     theta = clustering.sweep(pairs.similarity, right, len(gold), -1).best()
     tp, fp, fn, tn = (column.astype(float) for column in clustering.term_counts(pairs, right, gold, n, theta))
@@ -263,7 +264,7 @@ def test_the_tuned_theta_is_chosen_on_other_concepts(terminology: Terminology, t
     # By a loop over thetas: the best F1 over the tuning terms' own pairs.
     n = len(rows)
     strings = [term.lower() for term in data.terms.strings]
-    pairs = similar_pairs.pairs_above(Hashes().encode(strings), 0.2, max_pairs=10**6)
+    pairs = clustering.pairs_above(Hashes().encode(strings), 0.2, max_pairs=10**6)
     right = clustering.are_gold(pairs, data.gold, n)
 
     def f1(theta: float) -> float:
@@ -401,7 +402,7 @@ def test_fewer_neighbours_only_lose_pairs(seed: int) -> None:
     vectors = np.random.default_rng(seed).integers(-2, 3, (12, 3)).astype(float)
     system, strings = Lexical(Vectors(vectors)), [str(i) for i in range(12)]
     few, all_of_them = (
-        as_dict(similar_pairs.pairs_of_neighbours(*system.neighbours(strings, strings, k))) for k in (3, 12)
+        as_dict(clustering.pairs_of_neighbours(*system.neighbours(strings, strings, k))) for k in (3, 12)
     )
     assert few.items() <= all_of_them.items()
     assert len(all_of_them) == 12 * 11 // 2

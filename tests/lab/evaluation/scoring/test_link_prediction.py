@@ -17,8 +17,7 @@ from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.evaluation import run
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import link_prediction as benchmark
-from alphita_lab.evaluation.scoring import link_prediction
-from alphita_lab.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
+from alphita_lab.evaluation.benchmarks.link_prediction import RelationFrequency, RelationOffset
 from alphita_lab.evaluation.scoring.results import Result, figures_of
 from alphita_lab.graph import ranks as ranking
 from alphita_lab.graph import triples as graph_triples
@@ -108,7 +107,7 @@ def test_metrics_equal_pykeen() -> None:
 
 
 def result_of(found: dict[str, np.ndarray]) -> Result:
-    return Result(link_prediction.rows_of(found), link_prediction.metrics(), ("side",))
+    return Result(benchmark.rows_of(found), benchmark.METRICS, ("side",))
 
 
 def test_one_score_for_all_is_the_middle_rank() -> None:
@@ -257,22 +256,16 @@ def test_a_graph_model_is_scored_by_itself(terminology: Terminology) -> None:
     assert unfiltered.rows["rank"].max() > 1
 
 
-def test_a_system_without_vectors_is_refused(terminology: Terminology) -> None:
+def test_bad_input(terminology: Terminology, tmp_path: Path) -> None:
     data = benchmark.load(source(terminology), benchmark.Options())
     with pytest.raises(UsageError, match="needs a system with vectors"):
         benchmark.evaluate(data, object(), benchmark.Options())
-
-
-def test_bad_input(terminology: Terminology) -> None:
     with pytest.raises(UsageError, match="needs a terminology"):
         benchmark.load(source(None), benchmark.Options())
     with pytest.raises(UsageError, match="must leave triples"):
         benchmark.load(source(terminology), benchmark.Options(test=0.6, validation=0.4))
     with pytest.raises(InputError, match="none is left"):
         benchmark.load(source(terminology), benchmark.Options(rare=1000))
-
-
-def test_a_tree_has_no_triple_to_spare(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of 24 triples can be held out"):
         benchmark.load(source(tiny_terminology(tmp_path / "tiny.terminology")), benchmark.Options())
 

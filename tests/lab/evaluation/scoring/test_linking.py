@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -10,41 +9,13 @@ from alphita.terminology.text import clean
 from alphita_lab.evaluation.scoring import linking
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import figures_of
+from tests.lab.evaluation.hash_systems import SharedLetters
 from tests.reference import linking as reference
 
 # Names that are equal after cleaning, one that cleaning leaves nothing of, and names of several concepts.
 NAMES = ["Cold", "cold", "COLD ", "common cold", "Fever", "fever-like", "ache", "head ache", "Headache", "?", "pain"]
 MENTIONS = [*NAMES, "colds", "head", "a fever", "painful", "zzz", "Ache!"]
 CONCEPTS = ["C:1", "C:2", "C:3", "C:4", "C:5"]
-
-
-class SharedLetters:
-    """Counts how many different letters two strings share: many ties, and strings that share none."""
-
-    name, facts = "letters", {}
-    rules = ("lowercase", "hyphens", "spaces", "ends")
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def of(self, left: str, right: str) -> float:
-        return float(len(set(left) & set(right) - {" "}))
-
-    def neighbours(self, queries, terms, k) -> tuple[np.ndarray, np.ndarray]:
-        assert len(set(terms)) == len(terms)
-        assert len(set(queries)) == len(queries)
-        self.asked.append(k)
-        k = min(k, len(terms))
-        similarity, rows = np.zeros((len(queries), k), np.float32), np.full((len(queries), k), -1, np.int64)
-        for place, query in enumerate(queries):
-            values = [self.of(query, term) for term in terms]
-            best = sorted(range(len(terms)), key=lambda row, values=values: (-values[row], row))[:k]
-            best = [row for row in best if values[row]]
-            similarity[place, : len(best)], rows[place, : len(best)] = [values[row] for row in best], best
-        return similarity, rows
-
-    def similarity(self, left, right) -> np.ndarray:
-        return np.array([self.of(one, other) for one, other in zip(left, right, strict=True)], np.float32)
 
 
 def expected(mention: str, names: list[str], ids: list[str], k: int) -> list[tuple[float, str, str]]:

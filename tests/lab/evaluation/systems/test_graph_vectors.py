@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source, link_prediction
 from alphita_lab.evaluation.scoring.results import figures_of
@@ -59,12 +59,3 @@ def test_what_it_trained_on_is_not_asked_about(graph: Terminology, vectors: Path
     data = link_prediction.load(Source(None, graph, "link_prediction", "somewhere"), options)
     with pytest.raises(InputError, match=r"trained on other triples.*one terminology, split, seed"):
         link_prediction.evaluate(data, load_system(f"graph_vectors:{vectors}"), options)
-
-
-def test_wrong_use(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="graph_vectors needs what alphita graph train made"):
-        load_system("graph_vectors:")
-    with pytest.raises(UsageError, match="unknown option of graph_vectors 'prefix'"):
-        load_system(f"graph_vectors:{tmp_path},prefix=UMLS")
-    with pytest.raises(InputError, match="no such graph_vectors"):
-        load_system(f"graph_vectors:{tmp_path / 'none'}")

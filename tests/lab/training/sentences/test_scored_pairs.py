@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita_lab.evaluation.benchmarks._pair_files import Layout, read_pairs
+from alphita_lab.evaluation.benchmarks._pairs import Layout, read_pairs
 from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples, read
 
 MULTI_MT = 'A dog runs.,"A dog, running.",4.5\n"He said ""no"".",He refused.,3.0\nIt rains.,It is dry.,0\n'

@@ -1,3 +1,5 @@
+"""Normalization benchmarks on their files and on small terminologies; see on_fixtures.tsv for what they read."""
+
 from __future__ import annotations
 
 import gzip
@@ -13,18 +15,23 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 from sklearn.metrics import f1_score
 
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology import store
+from alphita.terminology.loaders import umls as umls_loader
 from alphita.terminology.model import REPLACED_BY
 from alphita.terminology.splits import Split, hold_out_synonyms
-from alphita.terminology.store import Terminology
+from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from alphita_lab.evaluation.benchmarks import Source, _folds, _pubtator, load_benchmark
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
-from alphita_lab.evaluation.benchmarks.held_out_translations import hold_out_translations
+from alphita_lab.evaluation.benchmarks._held_out import hold_out_translations
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Result, figures_of
 from alphita_lab.evaluation.systems import load_system
+from tests.lab.evaluation.hash_systems import SharedLetters
 from tests.lab.evaluation.small_terminologies import save, term
+from tests.reference import linking as reference
+from tests.runs import umls_release
 
 FILES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
 
@@ -34,12 +41,220 @@ def load(name: str, data: Path | None = FILES, terminology: Terminology | None =
     return module.load(Source(data, terminology, name, module.INFO.where), module.Options(**options))
 
 
-def run(data: names.Data, system: str = "tfidf", name: str = "mantra") -> Result:
+def run(data: Any, system: str = "tfidf", name: str = "mantra") -> Result:
     return load_benchmark(name).evaluate(data, load_system(system), None)
+
+
+def score(name: str, data: Path, **options: Any) -> Result:
+    return run(load(name, data, **options), "exact_match", name)
 
 
 def values(result: Result) -> dict[tuple[str, str], float | None]:
     return {(figure.subset, figure.metric): figure.value for figure in figures_of(result)}
+
+
+def copied(name: str, folder: Path) -> Path:
+    shutil.copytree(FILES / name, folder / name)
+    return folder
+
+
+# --- parts and folds --------------------------------------------------------------------------------------------------
+
+
+NAMES = st.text("abcd", min_size=1, max_size=3)
+IDS = st.sampled_from(["1", "2", "3", "4"])
+TARGETS = st.lists(st.tuples(IDS, NAMES), min_size=1, max_size=8)
+QUERY = st.lists(st.tuples(NAMES, st.frozensets(IDS, min_size=1, max_size=2)), min_size=1, max_size=3)
+PARTS = st.lists(st.tuples(TARGETS, st.lists(QUERY, min_size=1, max_size=6)), min_size=1, max_size=4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(PARTS)
+def test_parts_and_the_mean_of_folds_against_the_reference(drawn) -> None:
+    system, parts, expected = SharedLetters(), [], []
+    for number, (targets, asked) in enumerate(drawn):
+        ids, target_names = (list(column) for column in zip(*targets, strict=True))
+        mentions = [tuple(mention for mention, _ in query) for query in asked]
+        gold = [tuple(ids_of_part for _, ids_of_part in query) for query in asked]
+        queries = Queries(mentions, gold, {"fold": [number] * len(asked)})
+        parts.append(_folds.Part(queries, Targets(ids, target_names)))
+        right = []
+        for strings, answers in zip(mentions, gold, strict=True):
+            found = [{name: value for name in target_names if (value := system.of(string, name))} for string in strings]
+            rankings = [reference.rank(similarities, target_names, ids, 3) for similarities in found]
+            right.append([reference.right(rankings, list(answers), k) for k in (1, 3)])
+        expected.append(right)
+    result = _folds.evaluate(system, _folds.Parts(parts), ks=(1, 3), subsets=("fold",))
+    flat = [query for fold in expected for query in fold]
+    assert result.rows.select("right@1", "right@3").rows() == [tuple(query) for query in flat]
+    assert result.rows["query"].to_list() == list(range(len(flat)))
+    for place, k in enumerate((1, 3)):
+        means = [np.mean([query[place] for query in fold]) for fold in expected]
+        assert values(result)["mean of folds", f"accuracy@{k}"] == pytest.approx(np.mean(means))
+        for number, mean in enumerate(means):
+            assert values(result)[f"fold={number}", f"accuracy@{k}"] == pytest.approx(mean)
+    assert result.notes["queries"] == len(flat)
+
+
+def test_folds_tell_what_was_seen_and_what_is_not_covered(tmp_path) -> None:
+    data = copied("psytar", tmp_path)
+    for file, more in (
+        ("fold_1/train.txt", "101\tMouth was  dry\n"),
+        ("fold_2/test.txt", "999\tdry mouth\n999\tdry mouth\n"),
+    ):
+        path = data / "psytar" / file
+        path.write_text(path.read_text() + more)
+    assert [sum(part.queries.seen) for part in load("psytar", data).parts] == [1, 0, 0, 0, 0]
+    result = score("psytar", data)
+    assert result.notes["covered"] == 12
+    assert result.rows.filter(~result.rows["covered"])["gold"].to_list() == ["999", "999"]
+    assert "covered" in result.subsets
+    assert result.notes["queries that repeat another"] == 1
+    # A target in one fold only: then the counts of names are sums.
+    standard = data / "psytar" / "fold_2" / "standard.txt"
+    standard.write_text(standard.read_text() + "999\tOddness\n")
+    assert score("psytar", data).notes["names"] == 21
+
+
+def test_flat_files_and_gzip_are_read_and_all_files_are_told(tmp_path) -> None:
+    (tmp_path / "psytar").mkdir()
+    for path in (FILES / "psytar").glob("fold_*/*.txt"):
+        name = f"{path.parent.name}.{path.stem}.txt.gz"
+        (tmp_path / "psytar" / name).write_bytes(gzip.compress(path.read_bytes()))
+    source, module = Source(tmp_path, None, "psytar", ""), load_benchmark("psytar")
+    parts = module.load(source, module.Options())
+    assert [len(part.queries) for part in parts.parts] == [3, 3, 2, 2, 2]
+    assert len(source.read) == 15
+
+
+# --- corpora with a dictionary ----------------------------------------------------------------------------------------
+
+
+def test_dictionaries(tmp_path) -> None:
+    medic = _pubtator.read_dictionary(FILES / "ncbi_disease" / "medic_06Jul2012.txt")
+    assert medic.find("D000001") == {"D000001"}
+    assert medic.find("C000003") == {"600003"}
+    # Another id of two concepts stands for either.
+    assert medic.find("600006") == {"C000006", "C000007"}
+    assert medic.find("D999999") == {"D999999"}
+    assert medic.notes_on(["D000001", "C000003", "D999999", "D999999"]) == {
+        "gold ids, first id": 1,
+        "gold ids, not in the dictionary": 1,
+        "gold ids, other id": 1,
+    }
+    assert medic.targets([("D000001", "Breast Cancer"), ("X", "new")]).names[-1] == "new"
+    assert len(medic.targets([("D000001", "Breast Cancer")]).names) == len(medic.names)
+    ctd = _pubtator.read_dictionary(FILES / "bc5cdr" / "CTD_diseases.tsv")
+    assert ctd.ids == ["D000011"] * 3 + ["D000012"] * 2 + ["600013"]
+    assert ctd.names[:3] == ["Kidney Failure", "Renal failure", "Renal Toxicity"]
+    assert (ctd.find("600011"), ctd.find("C000013")) == ({"D000011"}, {"600013"})
+    (tmp_path / "medic.txt").write_text("D1||a||b\nD2||c|\n")
+    with_empty = _pubtator.read_dictionary(tmp_path / "medic.txt")
+    assert with_empty.names == ["a", "b", "c"]
+    assert with_empty.notes == {"empty names left out of the dictionary": 2}
+
+
+@pytest.mark.parametrize(
+    ("mention", "n", "parts"),
+    [
+        ("breast and ovarian cancer", 2, ("breast cancer", "ovarian cancer")),
+        ("breast and/or ovarian cancer", 2, ("breast cancer", "ovarian cancer")),
+        ("breast, brain, and skin cancers", 3, ("breast cancers", "brain cancers", "skin cancers")),
+        ("breast, or other, cancers", 2, ("breast cancers", "other cancers")),
+        ("left and the right ear pain", 2, ("left ear pain", "right ear pain")),
+        ("cancer of the breast and the ovary", 2, ("cancer of breast", "cancer of ovary")),
+        ("disorders of both skin, ear and nose", 3, ("disorders of skin", "disorders of ear", "disorders of nose")),
+        ("cleft lip/palate", 2, ("cleft lip", "cleft palate")),
+        ("grey/green skin disease", 2, ("grey skin disease", "green skin disease")),
+        ("grey hamartomas", 2, ("grey", "hamartomas")),
+        ("wobble ataxias 1 and 2", 2, ()),
+        ("breast and ovarian cancer", 3, ()),
+        ("breast, brain and skin cancers", 2, ()),
+        ("GF/P", 3, ()),
+        ("and", 2, ()),
+        ("a / b", 2, ()),
+    ],
+)
+def test_split(mention, n, parts) -> None:
+    assert _pubtator.split(mention, n) == parts
+
+
+@given(st.text("ab, /of and or", max_size=25), st.integers(2, 4))
+def test_split_gives_n_parts_or_none(mention, n) -> None:
+    parts = _pubtator.split(mention, n)
+    assert len(parts) in (0, n)
+    assert all(part.strip() for part in parts)
+
+
+def test_a_composite_mention_is_wrong_if_one_part_is(tmp_path) -> None:
+    data = copied("ncbi_disease", tmp_path)
+    path = data / "ncbi_disease" / "medic_06Jul2012.txt"
+    path.write_text(path.read_text().replace("|Ovarian Cancer", ""))
+    first = score("ncbi_disease", data).rows.row(0, named=True)
+    assert (first["mention"], first["right@1"]) == ("breast cancer | ovarian cancer", False)
+
+
+def test_files_that_are_needed_for_a_part_only(tmp_path) -> None:
+    data = copied("ncbi_disease", tmp_path)
+    (data / "ncbi_disease" / "NCBItrainset_corpus.txt").unlink()
+    assert load("ncbi_disease", data).parts[0].queries.seen is None
+    assert "seen" not in score("ncbi_disease", data).rows
+    with pytest.raises(InputError, match="finds no NCBItrainset_corpus"):
+        load("ncbi_disease", data, mentions="train")
+    (copied("bc5cdr", tmp_path) / "bc5cdr" / "CTD_chemicals.tsv").unlink()
+    left_out = "chemicals left out, for want of a dictionary"
+    assert (len(load("bc5cdr", data).parts), load("bc5cdr", data).notes[left_out]) == (1, 2)
+    # The dev part holds no chemical, so nothing is lost of it.
+    assert load("bc5cdr", data, part="dev").notes[left_out] == 0
+    path = data / "bc5cdr" / "CDR_TestSet.PubTator.txt"
+    path.write_text(path.read_text().replace("Disease", "Gene").replace("Chemical", "Protein"))
+    with pytest.raises(InputError, match="no mention of the type Disease"):
+        load("bc5cdr", data)
+
+
+# --- BioSyn's layout --------------------------------------------------------------------------------------------------
+
+
+def test_the_test_dictionary_has_the_training_mentions(tmp_path) -> None:
+    data, options = copied("biosyn", tmp_path), {"dataset": "swans", "mentions": "train"}
+    right = [True, True, True, False]
+    assert score("biosyn", data, **options).rows["shared@1"].to_list() == right
+    (data / "biosyn" / "swans" / "test_dictionary.txt").unlink()
+    # Without it the training mentions are added here.
+    assert score("biosyn", data, **options).rows["shared@1"].to_list() == right
+    shutil.rmtree(data / "biosyn" / "swans" / "processed_traindev")
+    with pytest.raises(InputError, match="finds no training mentions of swans"):
+        load("biosyn", data, **options)
+    assert load("biosyn", data, dataset="swans").parts[0].queries.seen is None
+    with pytest.raises(InputError, match=r"finds no geese/train_dictionary\.txt or geese/"):
+        load("biosyn", data, dataset="geese")
+
+
+def test_portellis_targets_are_the_preferred_terms_of_meddra_in_a_umls(tmp_path: Path) -> None:
+    release = umls_release.write(tmp_path / "META")
+
+    def imported(name: str, **options: Any) -> Terminology:
+        with Rejects() as rejects:
+            store.save(umls_loader.load([release], umls_loader.Options(**options), rejects), tmp_path / name)
+        return load_terminology(tmp_path / name)
+
+    data = copied("biosyn", tmp_path)
+    (data / "biosyn" / "meddra.txt").unlink()
+    csv = ",ae,term_code\n0,heart pain chronic,10000002\n1,chronic heart ache,10000002\n"
+    (data / "biosyn" / "smm4h" / "run_0" / "test.csv").write_text(csv)
+    options = {"protocol": "portelli", "dataset": "smm4h"}
+    parts = load("biosyn", data, imported("x.terminology"), **options)
+    targets = parts.parts[0].targets
+    # English, of the level PT: neither the lowest-level terms nor the Italian ones.
+    named = dict(umls_release.names())
+    wanted = {one.code: one.string for _, one in umls_release.names() if (one.source, one.term_type) == ("MDR", "PT")}
+    assert len(wanted) == len(named) - len(umls_release.SITES) - 1
+    assert dict(zip(targets.ids, targets.names, strict=True)) == wanted
+    assert run(parts, "exact_match", "biosyn").rows["right@1"].to_list()[:2] == [True, False]
+    with pytest.raises(InputError, match=r"finds no smm4h/train_dictionary\.txt"):
+        load("biosyn", data, **options)
+    with pytest.raises(UsageError, match=r"snomed.terminology holds no preferred term of MedDRA: .* source MDR"):
+        load("biosyn", data, imported("snomed.terminology", sources="SNOMEDCT_US"), **options)
 
 
 # --- the scores of sets -----------------------------------------------------------------------------------------------
@@ -67,11 +282,7 @@ def test_set_scores_are_those_of_a_plain_count(data: st.DataObject) -> None:
     # The released scorer: a line for each gold id, right if the answer is that id.
     lines = [(mention, one) for mention, group in zip(mentions, gold, strict=True) for one in group]
     assert found["one-line score"] == pytest.approx(sum(mention == one for mention, one in lines) / len(lines))
-
-
-def test_sets_of_nothing_are_not_scored() -> None:
-    assert np.isnan(names.set_f1(np.zeros((2, 3))))
-    assert np.isnan(names.one_line(np.zeros((2, 2))))
+    assert np.isnan([names.set_f1(np.zeros((2, 3))), names.one_line(np.zeros((2, 2)))]).all()
 
 
 # --- names of a terminology -------------------------------------------------------------------------------------------
@@ -179,26 +390,6 @@ def test_languages_and_sources_are_chosen(umls: Terminology) -> None:
 # --- each benchmark on its files --------------------------------------------------------------------------------------
 
 
-def test_xl_bel_without_plants(umls: Terminology) -> None:
-    everything = load("xl_bel", terminology=umls)
-    assert everything.notes["targets"] == "the names of umls.terminology"
-    assert everything.queries.columns["species"] == [False, True, False, True, None, False, None]
-    assert "species" in everything.subsets
-    data = load("xl_bel", terminology=umls, species="without")
-    assert [parts[0] for parts in data.queries.parts] == [
-        "Knie, grummelndes",
-        "grumbling knee",
-        "lantern",
-        "grumbling knee",
-        "unheard of",
-    ]
-    assert data.notes["queries left out as plants and animals"] == 2
-    assert data.notes["queries of unknown semantic type"] == 2
-    assert values(run(data))["language=de", "accuracy@1"] == 1
-    with pytest.raises(UsageError, match="needs semantic types"):
-        load("xl_bel", species="without")
-
-
 def test_umls_names_are_taken_from_where_they_fit(umls: Terminology, hpo: Terminology, tmp_path: Path) -> None:
     assert load("xl_bel", terminology=umls, names="file").notes["targets"] == "the names of open_cui_names.tsv"
     assert load("xl_bel", terminology=hpo).notes["targets"] == "the names of open_cui_names.tsv"
@@ -210,6 +401,8 @@ def test_umls_names_are_taken_from_where_they_fit(umls: Terminology, hpo: Termin
         load("xl_bel", names="terminology")
     with pytest.raises(InputError, match="open_cui_names"):
         load("xl_bel", tmp_path)
+    with pytest.raises(UsageError, match="needs semantic types"):
+        load("xl_bel", species="without")
 
 
 @pytest.mark.parametrize("name", ["xl_bel", "mantra", "e3c_concepts", "omop_exact_matching"])
@@ -381,26 +574,15 @@ def test_a_misspelt_name_of_several_concepts_is_right_for_each_live_one_in_the_l
     assert [gold for (gold,) in data.queries.gold] == [{"T:1", "T:2"}] * 2
     assert data.notes["names left out"] == 1
     assert {one for (gold,) in load("misspelt_names", None, made).queries.gold for one in gold} == {"T:1", "T:2", "T:3"}
+    short = save(tmp_path / "y.terminology", [term("T:1", "gut")])
+    for options, message in (({}, r"no name of y\.terminology can be misspelt"), ({"language": "fr"}, "'fr'")):
+        with pytest.raises(UsageError, match=message):
+            load("misspelt_names", None, short, **options)
 
 
-def test_misspelt_names_that_cannot_be(tmp_path: Path) -> None:
-    short = save(tmp_path / "x.terminology", [term("T:1", "gut")])
-    with pytest.raises(UsageError, match=r"no name of x\.terminology can be misspelt"):
-        load("misspelt_names", None, short)
-    with pytest.raises(UsageError, match="'fr'"):
-        load("misspelt_names", None, short, language="fr")
-
-
-def test_obsolete_translations_are_not_held_out(tmp_path: Path) -> None:
+def test_a_translation_of_several_concepts_is_one_query_and_an_obsolete_one_none(tmp_path: Path) -> None:
     rows = [term("T:1", "bone"), term("T:1", "osso", "it"), term("T:1", "old osso", "it")]
-    split = hold_out_translations(save(tmp_path / "x.terminology", rows), "it", seed=0)
-    assert split.strings == ["osso"]
-
-
-def test_a_translation_of_several_concepts_is_one_query(tmp_path: Path) -> None:
-    rows = [
-        term(one, name, language) for one in ("T:1", "T:2") for name, language in ((f"n{one}", "en"), ("osso", "it"))
-    ]
+    rows += [term("T:2", "bones"), term("T:2", "osso", "it")]
     data = load("held_out_translations", None, save(tmp_path / "x.terminology", rows), language="it")
     assert data.queries.parts == [("osso",)]
     assert data.queries.gold == [(frozenset({"T:1", "T:2"}),)]
@@ -441,40 +623,26 @@ def test_a_split_of_another_terminology_is_refused(many: Terminology, umls: Term
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("<Corpus><document>", "not XML"),
-        ('<Corpus><document><unit><text>ab</text><e offset="0" len="1"/></unit></document></Corpus>', "lacks offset"),
-        (
-            '<Corpus><document><unit><text>ab</text><e offset="9" len="1" cui="C"/></unit></document></Corpus>',
-            "outside",
-        ),
-        ("<Corpus/>", "holds no annotation"),
-    ],
-)
-def test_mantra_xml_that_is_not_right(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "EMEA_GSC_de_man.xml").write_text(content)
-    with pytest.raises(InputError, match=message):
-        load("mantra", tmp_path)
+XML = "<Corpus><document><unit><text>ab</text>{}</unit></document></Corpus>"
+TABLE = (FILES / "mantra" / "other_layouts" / "mantra_en_fr.tsv").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("file", "content", "message"),
     [
-        (("French", "Italian"), "is no language of MANTRA"),
-        (("Patents", "Books"), "is no part of MANTRA"),
-        (("\tlantern\t", "\t\t"), "tsv:4: has no mention"),
+        ("EMEA_GSC_de_man.xml", "<Corpus><document>", "not XML"),
+        ("EMEA_GSC_de_man.xml", XML.format('<e offset="0" len="1"/>'), "lacks offset"),
+        ("EMEA_GSC_de_man.xml", XML.format('<e offset="9" len="1" cui="C"/>'), "outside"),
+        ("EMEA_GSC_de_man.xml", "<Corpus/>", "holds no annotation"),
+        ("mantra.tsv", TABLE.replace("French", "Italian"), "is no language of MANTRA"),
+        ("mantra.tsv", TABLE.replace("Patents", "Books"), "is no part of MANTRA"),
+        ("mantra.tsv", TABLE.replace("\tlantern\t", "\t\t"), "tsv:4: has no mention"),
     ],
 )
-def test_mantra_table_that_is_not_right(change: tuple[str, str], message: str, tmp_path: Path) -> None:
-    old = (FILES / "mantra" / "other_layouts" / "mantra_en_fr.tsv").read_text(encoding="utf-8")
-    (tmp_path / "mantra.tsv").write_text(old.replace(*change), encoding="utf-8")
+def test_mantra_that_is_not_right(file: str, content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         load("mantra", tmp_path)
-
-
-# --- what is published ------------------------------------------------------------------------------------------------
 
 
 def linked(data: names.Data) -> tuple[Any, ...]:
