@@ -97,8 +97,8 @@ def train(
 ) -> dict[str, float]:
     """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.terms.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
     from alphita_lab.training.terms.names import begin

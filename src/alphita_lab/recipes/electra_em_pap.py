@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.dry_run import Timed
-    from alphita_lab.training.engine.phases import Phase
-    from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.run import Run, Timed
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.products.attribute_data import Products
     from alphita_lab.training.products.attribute_steps import AttributeSteps
     from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
@@ -129,7 +128,7 @@ def train(
     """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks, runs
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
 
     everyone = ranks.connect()
     if everyone.first and not dry_run:
@@ -157,8 +156,7 @@ def train(
 
 def _table(config: Config, sources: Sources) -> Products:
     """Return the products that train PAP, and those held out to score with."""
-    from alphita_lab.training.products.attribute_data import Products
-    from alphita_lab.training.products.table import read_products
+    from alphita_lab.training.products.attribute_data import Products, read_products
 
     products = read_products(
         sources.terminology,
@@ -184,8 +182,8 @@ def _pretrain(
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     from alphita_lab.encoder.electra import GENERATOR, HEAD
-    from alphita_lab.training.engine.part_steps import SwitchingSteps
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.steps import SwitchingSteps
     from alphita_lab.training.products.attribute_steps import NAME
 
     run = Run("electra_em_pap", phase, config, start)

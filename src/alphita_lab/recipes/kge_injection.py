@@ -107,9 +107,9 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments."""
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection_run import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import Injecting, inject_entities
 
     return inject_entities(
         "kge_injection",

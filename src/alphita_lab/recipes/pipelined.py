@@ -82,9 +82,9 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments."""
-    from alphita_lab.training.engine.phases import Phases
+    from alphita_lab.training.engine.runs import Phases
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection_run import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import Injecting, inject_entities
     from alphita_lab.training.mentions.margin_phase import train_margins
 
     phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)

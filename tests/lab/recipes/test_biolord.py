@@ -18,9 +18,9 @@ from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.recipes import biolord
 from alphita_lab.recipes.biolord import Config
-from alphita_lab.training.engine.phases import Phase
-from alphita_lab.training.sentences.tasks import SentenceTasks
-from alphita_lab.training.terms import concept_targets
+from alphita_lab.training.engine.runs import Phase
+from alphita_lab.training.sentences.scored_pairs import SentenceTasks
+from alphita_lab.training.terms import distillation
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.distillation import ProjectionHead
 from alphita_lab.training.text.definition_pairs import DefinitionPairs, HardNegatives
@@ -213,13 +213,13 @@ def test_loss_of_a_distillation_batch_is_the_papers(
     figures = biolord.distil(settings, read, data / "model", targets, Phase("s", tmp_path / "m"), seed=5)
     every = read.variants()
     strings, owners = [*every.names, *every.texts], [*every.named.tolist(), *every.defined.tolist()]
-    values = concept_targets.read(targets).values
-    drawn = concept_targets.TargetBatches(np.array(owners), values, batch=16, seed=5).batch(0)
+    values = distillation.read(targets).values
+    drawn = distillation.TargetBatches(np.array(owners), values, batch=16, seed=5).batch(0)
     head = ProjectionHead(32, 6, seed=5)
     W, b = head.weight.detach().double().numpy(), head.bias.detach().double().numpy()
     if start == "teacher":
-        W = concept_targets.read(targets).components
-        b = -W @ concept_targets.read(targets).mean
+        W = distillation.read(targets).components
+        b = -W @ distillation.read(targets).mean
     total = 0.0
     rows = drawn.terms[drawn.arrays["place"]]
     for e, row in zip(vectors_of(data / "model", [strings[row] for row in rows]), rows, strict=True):
@@ -241,7 +241,7 @@ def test_targets_come_from_names_and_definitions_not_from_descriptions(
     definitions = [text for text, kind in zip(read.texts.strings, read.texts.kinds, strict=True) if kind == 0]
     firsts = [read.names.strings[place] for place in read.names.offsets[:-1]]
     assert sorted(encoded) == sorted((firsts if wanted == "preferred" else read.names.strings) + definitions)
-    assert concept_targets.read(tmp_path / "targets").values.shape == (32, 6)
+    assert distillation.read(tmp_path / "targets").values.shape == (32, 6)
 
 
 def cut_in(monkeypatch, count: int) -> Callable[[], None]:
@@ -559,7 +559,7 @@ def test_a_teacher_of_another_size_gives_no_start_for_the_head(
     read = biolord.read(terminology, config(data))
     every = read.variants()
     wide = tmp_path / "wide"
-    concept_targets.make(
+    distillation.make(
         wide,
         TermEncoder.load(tiny_model(tmp_path / "teacher", dim=48)),
         every.preferred(),

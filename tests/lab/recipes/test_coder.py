@@ -18,7 +18,7 @@ from alphita_lab.objectives.term_relation_term import RelationMatrices, term_rel
 from alphita_lab.recipes import coder
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.triples import TripleSampler, usable_triples
+from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
 SMALL = {
     "k": 16,

@@ -16,8 +16,8 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.recipes import coder_pp
-from alphita_lab.training.engine.checkpoints import load_module
 from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine.loop import load_module
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.mining import AnchorSampler, MinedNeighbours
 from alphita_lab.training.terms.names import TrainingNames

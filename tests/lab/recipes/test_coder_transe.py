@@ -20,9 +20,8 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.recipes import coder_transe
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.terms.name_groups import NameGroupSampler
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.triples import usable_triples
+from alphita_lab.training.terms.samplers import NameGroupSampler, usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
 from tests.tiny import nearest_is_synonym, tiny_terminology

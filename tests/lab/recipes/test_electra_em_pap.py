@@ -22,9 +22,9 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.electra import Generator
 from alphita_lab.recipes import electra_em_pap
-from alphita_lab.training.text import corpora, span_sequences
+from alphita_lab.training.text import corpora, sequences
 from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
-from alphita_lab.training.text.span_sequences import Sequences
+from alphita_lab.training.text.sequences import Sequences
 from tests.search.conftest import products_of, save_bilingual
 
 SMALL: dict[str, Any] = {
@@ -117,7 +117,7 @@ def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
     monkeypatch.undo()
     moved = Path(shutil.copy(corpus, tmp_path / "moved.txt"))
     # What is there is not made again.
-    monkeypatch.setattr(span_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack", None)
     electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(moved), resume=True)
     assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
 
@@ -138,7 +138,7 @@ def test_lines_that_cannot_be_used_are_told_and_counted(
         electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
     assert told in capsys.readouterr().err
     monkeypatch.undo()
-    monkeypatch.setattr(span_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack", None)
     electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, resume=True)
     assert told in capsys.readouterr().err
     assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["rejected"] == 3
@@ -247,8 +247,8 @@ def test_entities_and_words_are_masked_whole_unless_told_otherwise(
     terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
 ) -> None:
     packed: list[Sequences] = []
-    read = span_sequences.read
-    monkeypatch.setattr(span_sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
+    read = sequences.read_spans
+    monkeypatch.setattr(sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
     for name, changes in (
         ("all", {}),
         ("words", {"entities": False}),

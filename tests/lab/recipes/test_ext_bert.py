@@ -21,8 +21,8 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.recipes import ext_bert
-from alphita_lab.training.mentions.injection_run import inject
-from alphita_lab.training.text import corpus_sequences, masked_steps
+from alphita_lab.training.mentions.injection import inject
+from alphita_lab.training.text import masked_steps, sequences
 from alphita_lab.training.text.masked_language import NAME, MaskedLanguageHead
 from alphita_lab.training.text.masked_steps import MaskedSteps
 from tests.tiny import FINDINGS, SITES
@@ -137,7 +137,7 @@ def test_what_is_held_out_is_neither_counted_nor_read(
     split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
     counted: list[str] = []
     read: list[str] = []
-    count_words, open_sequences = wordpieces.count_words, corpus_sequences.read
+    count_words, open_sequences = wordpieces.count_words, sequences.read
 
     def counting(texts: Any, like: Any) -> Any:
         listed = list(texts)
@@ -153,7 +153,7 @@ def test_what_is_held_out_is_neither_counted_nor_read(
         return table, counts
 
     monkeypatch.setattr(wordpieces, "count_words", counting)
-    monkeypatch.setattr(corpus_sequences, "read", reading)
+    monkeypatch.setattr(sequences, "read", reading)
     ext_bert.train(terminology, str(model), tmp_path / "m", config(corpus, steps=2), split=split)
     lines = [clean(line) for line in corpus.read_text().splitlines()]
     hidden = [string for string in split.cleaned if any(string in line for line in lines)]
@@ -193,7 +193,7 @@ def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
     with pytest.raises(InputError, match="another recipe, config"):
         ext_bert.train(terminology, str(model), tmp_path / "cut", config(corpus, vocabulary=110), resume=True)
     # What is there is not made again, though the text was moved.
-    monkeypatch.setattr(corpus_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack", None)
     moved = Path(shutil.copy(corpus, tmp_path / f"moved{corpus.suffix}"))
     figures = ext_bert.train(terminology, str(model), tmp_path / "cut", config(moved, tensorboard=True), resume=True)
     same_weights(tmp_path / "whole", tmp_path / "cut")

@@ -17,8 +17,8 @@ from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection
-from alphita_lab.training.mentions import injection_run
-from alphita_lab.training.mentions.injection_steps import InjectionSteps
+from alphita_lab.training.mentions import injection
+from alphita_lab.training.mentions.injection import InjectionSteps
 from alphita_lab.training.mentions.store import Mentions
 from tests.lab.training.linked_texts import graph_of, mentions_of, texts_of
 
@@ -95,7 +95,7 @@ def test_it_learns_to_link_and_its_model_is_one_like_others(terminology, model, 
 
 def _golds(paths: dict[str, str], terminology: Terminology) -> list[int]:
     hash_ = Mentions.load(paths["mentions"]).manifest["tokenizer_hash"]
-    found: list[int] = injection_run.injection_data.read(
+    found: list[int] = injection.injection_data.read(
         paths["mentions"], paths["graph"], terminology, hash_
     ).gold.tolist()
     return found
@@ -169,7 +169,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
 def test_the_best_weights_are_kept(terminology, model, paths, tmp_path, monkeypatch) -> None:
     settings = {"dev_sequences": 10, "evaluate_every": 5, "schedule": "constant", "warmup_steps": 0}
     scores = iter([0.2, 0.9, 0.1, 0.3, 0.9])
-    monkeypatch.setattr(injection_run, "linking_accuracy", lambda *_, **__: {"dev_linking_acc1": next(scores)})
+    monkeypatch.setattr(injection, "linking_accuracy", lambda *_, **__: {"dev_linking_acc1": next(scores)})
     best = config(paths, steps=20, keep="best", **settings)
     assert kge_injection.train(terminology, str(model), tmp_path / "best", best)["dev_linking_acc1"] == 0.9
     monkeypatch.undo()

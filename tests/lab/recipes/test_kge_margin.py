@@ -19,12 +19,11 @@ from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.encoder.tags import TAGS, with_tags
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_margin
-from alphita_lab.training.engine.checkpoints import load_module
+from alphita_lab.training.engine.loop import load_module
 from alphita_lab.training.mentions.building import MentionSettings, build
-from alphita_lab.training.mentions.injection_run import inject
+from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.mentions.margin_phase import sampler_of
-from alphita_lab.training.mentions.rows import MentionRows, mention_rows
-from alphita_lab.training.mentions.run import MentionForward
+from alphita_lab.training.mentions.rows import MentionForward, MentionRows, mention_rows
 from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
@@ -327,7 +326,7 @@ def test_what_is_held_out_stands_neither_in_names_nor_in_contexts(
         seen.append(collect(*given, **options))
         return seen[-1]
 
-    monkeypatch.setattr("alphita_lab.training.mentions.run.mention_rows", noted)
+    monkeypatch.setattr("alphita_lab.training.mentions.rows.mention_rows", noted)
     kge_margin.train(terminology, str(model), tmp_path / "m", config_of(made, steps=1), split=split)
     (rows,) = seen
     assert rows.windows > 20

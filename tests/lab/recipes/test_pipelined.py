@@ -14,7 +14,7 @@ from alphita.errors import InputError, UsageError
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection, kge_margin, pipelined
-from alphita_lab.training.mentions.injection_steps import InjectionSteps
+from alphita_lab.training.mentions.injection import InjectionSteps
 from alphita_lab.training.terms.batches import TermSteps
 from tests.lab.training.linked_texts import mentions_of
 

@@ -14,7 +14,7 @@ from alphita.terminology.store import Terminology
 from alphita_lab.recipes import sapbert
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.synonym_pairs import PairSampler
+from alphita_lab.training.terms.samplers import PairSampler
 from tests.reference import relational
 from tests.tiny import tiny_terminology
 

@@ -1,12 +1,13 @@
 """The training loop: accumulation, clipping, schedules, averages of weights, logs, dev scores, checkpoints, resuming.
 
-The loop knows nothing of the method: it is handed modules and something that adds the gradient of micro-batch number i.
-Everything random in that must follow from i (and the seed), which is what makes a resumed run equal an unbroken one.
+Everything random follows from the micro-batch's number and the seed, so that a resumed run equals an unbroken one.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +15,126 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from alphita import artefact, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
-from alphita_lab.training.engine import checkpoints
-from alphita_lab.training.engine.memory import InParts
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.runs import Log
 from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
 from alphita_lab.training.engine.soup import copy_of, mix_in
+from alphita_lab.training.engine.steps import InParts
+
+CHECKPOINTS_KEPT = 2
+
+
+def save_checkpoint(
+    folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer
+) -> Path:
+    """Write the state after `step` steps into `folder`/step-NNNNNNNN and drop all but the newest two."""
+    target = folder / f"step-{step:08d}"
+    aside = folder / f".{target.name}.draft"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(parents=True)
+        _write_checkpoint(aside, step, modules, optimizer)
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise AlphitaError(
+            f"could not write the checkpoint {target}: {error}; make room and go on with --resume"
+        ) from error
+    for old in _checkpoints(folder)[:-CHECKPOINTS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _write_checkpoint(
+    aside: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer
+) -> None:
+    names = _parameter_names(modules, optimizer)
+    moments = {
+        f"{name}|{key}": value.detach().clone().contiguous()
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+        for name in (names[id(parameter)],)
+    }
+    for name, module in modules.items():
+        save_module(aside / f"{name}.safetensors", module)
+    save_file(moments, aside / "optimizer.safetensors")
+    (aside / "state.json").write_text(json.dumps({"step": step, "modules": sorted(modules)}))
+    for file in aside.iterdir():
+        with open(file, "rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def load_checkpoint(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
+    """Put the newest checkpoint's state into `modules` and `optimizer`."""
+    checkpoints = _checkpoints(folder)
+    if not checkpoints:
+        return 0
+    newest = checkpoints[-1]
+    try:
+        return _restore(newest, modules, optimizer)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        shown = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        earlier = "remove it and go on with --resume from the one before" if len(checkpoints) > 1 else ""
+        remedy = " or ".join(filter(None, (earlier, "start again with --force")))
+        raise InputError(f"the checkpoint is damaged or of another run: {shown}", file=newest, remedy=remedy) from error
+
+
+def _restore(newest: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
+    state: dict[str, Any] = json.loads((newest / "state.json").read_text())
+    if state["modules"] != sorted(modules):
+        raise InputError(
+            f"the checkpoint holds {state['modules']}, the run needs {sorted(modules)}",
+            file=newest,
+            remedy="start again with --force",
+        )
+    for name, module in modules.items():
+        load_module(newest / f"{name}.safetensors", module)
+    moments = load_file(newest / "optimizer.safetensors")
+    names = _parameter_names(modules, optimizer)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    restored = {}
+    for number, parameter in enumerate(parameters):
+        prefix = names[id(parameter)] + "|"
+        found_here = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
+        if found_here:
+            restored[number] = found_here
+    # PyTorch's own loading knows which tensors its fused kernels need on the parameter's device: "step" too.
+    optimizer.load_state_dict({"state": restored, "param_groups": optimizer.state_dict()["param_groups"]})
+    return int(state["step"])
+
+
+def save_module(path: Path, module: torch.nn.Module) -> None:
+    """Write a module's weights."""
+    weights = {key: value.detach().clone().contiguous() for key, value in module.state_dict().items()}
+    save_file(weights, path)
+
+
+def load_module(path: Path, module: torch.nn.Module) -> None:
+    """Put weights that `save_module` wrote into the module."""
+    module.load_state_dict(load_file(path))
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("step-*") if (path / "state.json").exists())
+
+
+def _parameter_names(modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> dict[int, str]:
+    names = {
+        id(parameter): f"{name}.{key}"
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters()
+    }
+    missing = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in names]
+    assert not missing, "the optimizer holds a parameter of no named module"
+    return names
+
 
 Module = torch.nn.Module
 AVERAGE = "average of "
@@ -108,7 +219,7 @@ def fit(training: Training) -> dict[str, float]:
     if plan.keep == "best":
         training.ranks.wait()
         for name, module in modules.items():
-            checkpoints.load_module(training.work / BEST / f"{name}.safetensors", module)
+            load_module(training.work / BEST / f"{name}.safetensors", module)
     if plan.start_share > 0:
         mix_in(modules["encoder"], begun, plan.start_share)
     _train_mode(modules, on=False)
@@ -128,7 +239,7 @@ class _Loop:
         self.optimizer = _adamw(self.modules, self.plan)
         self.averages = _averages(self.modules, self.plan)
         _open_run(training)
-        self.start = checkpoints.load_latest(self.work, {**self.modules, **self.averages}, self.optimizer)
+        self.start = load_checkpoint(self.work, {**self.modules, **self.averages}, self.optimizer)
         if training.resume and not self.start and self.ranks.first:
             say(f"{training.label}: nothing to resume in {self.work}; starting at step 0")
         if self.plan.warmup_steps > self.plan.steps and self.ranks.first:
@@ -213,7 +324,7 @@ class _Loop:
     def _stop_at(self, step: int) -> None:
         """Save the state before a step whose gradient is not finite, note its terms and raise."""
         if self.ranks.first:
-            checkpoints.save(self.work, step, {**self.modules, **self.averages}, self.optimizer)
+            save_checkpoint(self.work, step, {**self.modules, **self.averages}, self.optimizer)
         note = self.work / "not_finite.txt"
         listed = [", ".join(self.training.micro.names(number)) for number in self._numbers(step)]
         if self.ranks.first:
@@ -255,7 +366,7 @@ class _Loop:
         note.parent.mkdir(exist_ok=True)
         for name, module in self.modules.items():
             shown = self.averages.get(AVERAGE + name)
-            checkpoints.save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
+            save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
         with artefact.atomic_file(note) as file:
             file.write(json.dumps({"step": done, "score": score}).encode())
 
@@ -263,7 +374,7 @@ class _Loop:
         """Keep a checkpoint."""
         self.log.flush()
         if self.ranks.first:
-            checkpoints.save(self.work, done, {**self.modules, **self.averages}, self.optimizer)
+            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
         self.ranks.wait()
 
 

@@ -27,7 +27,7 @@ from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError
 from alphita.progress import say
 from alphita_lab.training.engine import ranks, runs
-from alphita_lab.training.engine.phases import Dev, Phase, manifest_fields
+from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
 from alphita_lab.training.engine.settings import decisive
 
 if TYPE_CHECKING:

@@ -1,23 +1,14 @@
-"""Self-supervised mentions: where the names of a terminology stand in a corpus, and what stands around them.
+"""Mentions of a terminology's names in a corpus, with contexts (Amore Bondarenko et al. 2022, §3.1, after KRISSBERT).
 
-Amore Bondarenko, D., Ferrod, R. and Di Caro, L.: Combining Contrastive Learning and Knowledge Graph Embeddings to
-develop medical word embeddings for the Italian language, §3.1, which follows KRISSBERT (Zhang et al., EMNLP 2022):
-surface forms are matched in unlabelled text, and a mention's context is a window of 32 tokens around it.
-
-    build([Path("notes.jsonl.gz")], terminology, "minilm", Path("notes.mentions"), MentionSettings(languages=("it",)))
-    mentions = Mentions.load("notes.mentions")
-    mentions.windows.batch([0, 1], tags=(tag_before, tag_behind))
-
-A corpus is read once, as a stream: in memory are some millions of its characters and the contexts that are kept, at
-most 4 a form. `text.matching` says what counts as a mention. Windows hold a context for the losses that compare
-mentions; sequences hold whole documents in pieces, with all mentions, for training that reads text.
+Windows hold a context for losses that compare mentions; sequences hold whole documents in pieces, with all mentions.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +19,227 @@ from numpy.typing import NDArray
 from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
 from alphita.terminology.writing import write_arrow
-from alphita_lab.training.mentions.contexts import Context, Reservoir, sequences, windows
 from alphita_lab.training.mentions.settings import MentionSettings
 from alphita_lab.training.mentions.store import KIND, SEQUENCES, WINDOWS, Writer
-from alphita_lab.training.text.corpora import blocks, documents
-from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+from alphita_lab.training.text.corpora import blocks, documents, open_tokenizer
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.forms import HELD_OUT, Forms, collect
-from alphita_lab.training.text.matching import HeldOut, Matcher, Matches
+from alphita_lab.training.text.matching import HELD_OUT, Forms, HeldOut, Matcher, Matches, collect
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+# Characters around a mention that surely hold a window: medical words have 2 to 6 characters a token.
+CHARACTERS_A_TOKEN = 8
+# Where no space is as near, a text has none between words.
+LONGEST_WORD = 40
+ENCODED_AT_ONCE = 1024
+_SPACE = re.compile(r"\s")
+_MIX = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Context:
+    """A piece of text around a mention.
+
+    Attributes:
+        mentions: (m, 3) first character, the one behind the last, form; of all mentions in the piece.
+    """
+
+    occurrence: int
+    text: str
+    mentions: Int64
+    own: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A sequence of tokens with its mentions.
+
+    Attributes:
+        ids: (t,) int32, without special tokens.
+        mentions: (m, 3) int32 first token, the one behind the last, form.
+        own: the mention that a window is about; 0 in sequences.
+    """
+
+    ids: Int32
+    mentions: Int32
+    own: int = 0
+
+    def without(self, mentions: NDArray[np.bool_]) -> Tokens:
+        """Return the sequence without some of its mentions, (m,)."""
+        return Tokens(self.ids, self.mentions[~mentions], self.own)
+
+
+class Reservoir:
+    """Keeps at most `size` contexts of each form, all of its occurrences alike likely.
+
+    Each occurrence has a pseudo-random number that follows from the seed, the form and how many occurrences came before
+    it; those with the lowest stay. So what is kept does not depend on how the corpus is read.
+    """
+
+    def __init__(self, n_forms: int, size: int, *, window: int, seed: int, spare_held_out: bool) -> None:
+        self.size, self.reach, self.seed = size, window * CHARACTERS_A_TOKEN, seed
+        self.spare_held_out = spare_held_out
+        self.counts = np.zeros(n_forms, np.int64)
+        self.held_out_nearby = 0
+        self._worst = np.full(n_forms, np.iinfo(np.uint64).max, np.uint64)
+        self._kept: dict[int, list[tuple[int, Context]]] = {}
+
+    def add(self, texts: Sequence[str], matches: Matches) -> None:
+        """Look at the mentions of some texts."""
+        places = np.flatnonzero(matches.forms != HELD_OUT)
+        forms = matches.forms[places]
+        occurrences = self.counts[forms] + _rank(forms, np.zeros(len(forms), np.uint64))
+        self.counts += np.bincount(forms, minlength=len(self.counts))
+        draws = _draws(self.seed, forms, occurrences)
+        if self.spare_held_out:
+            alone = ~self._near_held_out(matches, places)
+            self.held_out_nearby += int((~alone).sum())
+            places, forms, occurrences, draws = places[alone], forms[alone], occurrences[alone], draws[alone]
+        chosen = np.flatnonzero((draws < self._worst[forms]) & (_rank(forms, draws) < self.size))
+        text_of = np.searchsorted(matches.offsets, places[chosen], side="right") - 1
+        for one, text in zip(chosen.tolist(), text_of.tolist(), strict=True):
+            form, draw = int(forms[one]), int(draws[one])
+            kept = self._kept.setdefault(form, [])
+            if len(kept) == self.size:
+                if draw > kept[-1][0]:
+                    continue
+                kept.pop()
+            kept.append((draw, self._context(texts[text], matches, text, int(places[one]), int(occurrences[one]))))
+            kept.sort(key=lambda entry: entry[0])
+            if len(kept) == self.size:
+                self._worst[form] = kept[-1][0]
+
+    def contexts(self) -> Iterator[tuple[int, Context]]:
+        """Yield form and context, by form and occurrence."""
+        for form in sorted(self._kept):
+            for _, context in sorted(self._kept[form], key=lambda entry: entry[1].occurrence):
+                yield form, context
+
+    def _near_held_out(self, matches: Matches, places: Int64) -> NDArray[np.bool_]:
+        """Tell of each mention whether a held-out string is within reach of it."""
+        hidden = np.flatnonzero(matches.forms == HELD_OUT)
+        near = np.zeros(len(places), bool)
+        if not len(hidden):
+            return near
+        text = np.repeat(np.arange(len(matches.offsets) - 1), np.diff(matches.offsets))
+        after = np.searchsorted(hidden, places)
+        for neighbour in (after - 1, after):
+            other = hidden[np.clip(neighbour, 0, len(hidden) - 1)]
+            gap = np.maximum(matches.starts[other] - matches.ends[places], matches.starts[places] - matches.ends[other])
+            near |= (text[other] == text[places]) & (gap < self.reach)
+        return near
+
+    def _context(self, text: str, matches: Matches, number: int, place: int, occurrence: int) -> Context:
+        start, end = int(matches.starts[place]), int(matches.ends[place])
+        first, last = max(0, start - self.reach), min(len(text), end + self.reach)
+        # Where words have spaces the piece begins and ends with a whole one.
+        if first and (space := _SPACE.search(text, first, min(start, first + LONGEST_WORD))):
+            first = space.end()
+        if last < len(text):
+            tail = text[max(end, last - LONGEST_WORD) : last]
+            last -= next((n for n, sign in enumerate(reversed(tail)) if sign.isspace()), 0)
+        low, high = matches.offsets[number], matches.offsets[number + 1]
+        inside = np.arange(
+            low + np.searchsorted(matches.starts[low:high], first),
+            low + np.searchsorted(matches.ends[low:high], last, side="right"),
+        )
+        inside = inside[matches.forms[inside] >= 0]
+        mentions = np.stack([matches.starts[inside] - first, matches.ends[inside] - first, matches.forms[inside]], 1)
+        return Context(occurrence, text[first:last], mentions, int(np.searchsorted(inside, place)))
+
+
+def windows(contexts: Sequence[Context], tokenizer: Tokenizer, length: int) -> list[Tokens | None]:
+    """Cut contexts to windows of `length` tokens with their mention in the middle, or as near to it as the text
+    allows."""
+    tokens: list[Tokens | None] = []
+    for encoding, context in zip(_encoded(tokenizer, [context.text for context in contexts]), contexts, strict=True):
+        ids, spans = _aligned(encoding, context.mentions)
+        start, end = spans[context.own].tolist()
+        if not 0 < end - start <= length:
+            tokens.append(None)
+            continue
+        first = max(0, min(start - (length - (end - start)) // 2, len(ids) - length))
+        last = min(len(ids), first + length)
+        inside = np.flatnonzero((spans[:, 0] >= first) & (spans[:, 1] <= last) & (spans[:, 1] > spans[:, 0]))
+        mentions = np.column_stack([spans[inside] - first, context.mentions[inside, 2]]).astype(np.int32)
+        tokens.append(Tokens(ids[first:last], mentions, int(np.searchsorted(inside, context.own))))
+    return tokens
+
+
+def sequences(
+    texts: Sequence[str], matches: Matches, tokenizer: Tokenizer, *, length: int, most: int
+) -> Iterator[Tokens]:
+    """Cut texts with mentions into sequences of at most `length` tokens and `most` mentions."""
+    chosen = np.flatnonzero(np.diff(matches.offsets)).tolist()
+    for number, encoding in zip(chosen, _encoded(tokenizer, [texts[n] for n in chosen]), strict=True):
+        here = slice(matches.offsets[number], matches.offsets[number + 1])
+        written = np.stack([matches.starts[here], matches.ends[here], matches.forms[here].astype(np.int64)], 1)
+        ids, spans = _aligned(encoding, written)
+        written, spans = written[spans[:, 1] > spans[:, 0]], spans[spans[:, 1] > spans[:, 0]]
+        words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
+        may_cut = np.ones(len(ids) + 1, bool)
+        may_cut[1:-1] = words[1:] != words[:-1]
+        for start, end in spans.tolist():
+            may_cut[start + 1 : end] = False
+        latest = np.maximum.accumulate(np.where(may_cut, np.arange(len(ids) + 1), 0))
+        hidden = written[:, 2] == HELD_OUT
+        start = 0
+        while start < len(ids):
+            end = min(start + length, len(ids))
+            first = int(np.searchsorted(spans[:, 0], start))
+            if first + most < len(spans):
+                end = max(min(end, int(spans[first + most, 0])), start + 1)
+            end = int(latest[end]) if latest[end] > start else end
+            # Of what is longer than a sequence no part is a mention, but of a held-out string each is one.
+            some = np.arange(np.searchsorted(spans[:, 1], start, "right"), np.searchsorted(spans[:, 0], end))
+            inside = some[((spans[some, 0] >= start) & (spans[some, 1] <= end)) | hidden[some]]
+            clipped = np.clip(spans[inside], start, end) - start
+            mentions = np.column_stack([clipped, written[inside, 2]]).astype(np.int32)
+            yield Tokens(ids[start:end], mentions)
+            start = end
+
+
+def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Encoding]:
+    for start in range(0, len(texts), ENCODED_AT_ONCE):
+        yield from tokenizer.encode_batch(list(texts[start : start + ENCODED_AT_ONCE]), add_special_tokens=False)
+
+
+def _aligned(encoding: Encoding, mentions: Int64) -> tuple[Int32, Int64]:
+    """Return the token ids, and of each mention the first token and the one behind the last that it has a part in."""
+    ids = np.array(encoding.ids, np.int32)
+    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+    first = np.searchsorted(offsets[:, 1], mentions[:, 0], side="right")
+    last = np.searchsorted(offsets[:, 0], mentions[:, 1], side="left")
+    return ids, np.stack([first, np.maximum(first, last)], 1)
+
+
+def _rank(groups: Int32, values: NDArray[np.uint64]) -> Int64:
+    """Return of each member how many of its group have a lower value, or an equal one and stand before it."""
+    order = np.lexsort((values, groups))
+    ordered = groups[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else np.empty(0, np.int64)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.r_[begins, len(order)]))
+    return ranks
+
+
+def _draws(seed: int, forms: Int32, occurrences: Int64) -> NDArray[np.uint64]:
+    """Return a pseudo-random 64-bit number for each occurrence of a form: two rounds of splitmix64."""
+    state = np.full(len(forms), seed % (1 << 64), np.uint64)
+    with np.errstate(over="ignore"):
+        for part in (forms, occurrences):
+            state = (state ^ part.astype(np.uint64)) + _MIX[0]
+            state = (state ^ (state >> np.uint64(30))) * _MIX[1]
+            state = (state ^ (state >> np.uint64(27))) * _MIX[2]
+            state ^= state >> np.uint64(31)
+    return state
+
 
 AT_ONCE = 2_000_000
 COUNTED = (

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita_lab.graph.store import EntityVectors
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.mentions.rows import MentionRows
     from alphita_lab.training.mentions.sampler import Encode, HardNegatives, MentionSampler
     from alphita_lab.training.terms.batches import Batch, BatchLoss
@@ -95,7 +95,7 @@ def train_margins(
     """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.run import tagged
+    from alphita_lab.training.mentions.rows import tagged
     from alphita_lab.training.mentions.sampler import NONE, HardNegatives
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.terms.names import begin

@@ -26,8 +26,8 @@ from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.objectives.multi_similarity import unit
 from alphita_lab.objectives.regression import regression
 from alphita_lab.training.engine import ranks, teachers
-from alphita_lab.training.engine.phases import Phases
 from alphita_lab.training.engine.run import CLEANED, Run
+from alphita_lab.training.engine.runs import Phases
 from alphita_lab.training.engine.settings import TermTraining
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from alphita_lab.training.terms.names import TrainingNames

@@ -15,8 +15,8 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
-from alphita_lab.training.mentions.contexts import Tokens
-from alphita_lab.training.text.corpus_vocabulary import Specials
+from alphita_lab.training.mentions.building import Tokens
+from alphita_lab.training.text.corpora import Specials
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split

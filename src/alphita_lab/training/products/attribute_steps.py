@@ -21,12 +21,10 @@ from safetensors.torch import load_file
 
 from alphita.errors import InputError
 from alphita_lab.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
-from alphita_lab.training.engine.forward import evaluating
-from alphita_lab.training.engine.tokens import tokenize
-from alphita_lab.training.products.attribute_data import Products, Questions
-from alphita_lab.training.products.table import NOT_THERE
+from alphita_lab.training.engine.forward import evaluating, tokenize
+from alphita_lab.training.products.attribute_data import NOT_THERE, Products, Questions
 from alphita_lab.training.terms.batches import Batch, TermSteps
-from alphita_lab.training.terms.triples import EpochWalk
+from alphita_lab.training.terms.samplers import EpochWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita_lab.training.engine import memory
-from alphita_lab.training.engine.forward import Rows, TermForward
-from alphita_lab.training.engine.part_steps import PartSteps
+from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, tokenize
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.tokens import TokenTable, tokenize
+from alphita_lab.training.engine.steps import MIN_TOKENS, PartSteps, is_exhausted, release, tokens_that_fit
 
 if TYPE_CHECKING:
     from alphita_lab.training.engine.run import Run
@@ -80,7 +78,7 @@ class TermSteps(PartSteps[_Ready]):
         self._name = name
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
-        self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
+        self.tokens_at_once = tokens_at_once or tokens_that_fit(forward.module, forward.device)
 
     @classmethod
     def of(cls, run: Run, strings: Sequence[str], draw: Draw, loss: BatchLoss) -> TermSteps:
@@ -163,8 +161,8 @@ class TermSteps(PartSteps[_Ready]):
         tokens = int(np.diff(self.tokens.offsets)[ready.batch.terms].sum())
         tried = min(self.tokens_at_once, tokens)
         fitting = tried // 2
-        while fitting >= memory.MIN_TOKENS:
-            memory.release(self.forward.module)
+        while fitting >= MIN_TOKENS:
+            release(self.forward.module)
             if self._fits(ready, fitting):
                 return (
                     f"out of memory with {tried:,} tokens encoded at once; {fitting:,} fit. Go on with --resume "
@@ -173,7 +171,7 @@ class TermSteps(PartSteps[_Ready]):
                 )
             fitting //= 2
         return (
-            f"out of memory: not even {memory.MIN_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
+            f"out of memory: not even {MIN_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
             "take a smaller encoder, or free memory"
         )
 
@@ -184,11 +182,11 @@ class TermSteps(PartSteps[_Ready]):
         try:
             self.forward.run(self._lay_out(ids, lengths, places)).sum().backward()
         except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
+            if not is_exhausted(error):
                 raise
             return False
         finally:
-            memory.release(self.forward.module)
+            release(self.forward.module)
         return True
 
 

@@ -28,7 +28,7 @@ from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
 from alphita.terminology.text import plain_words
-from alphita_lab.training.terms.triples import EpochWalk, Int32, Int64
+from alphita_lab.training.terms.samplers import EpochWalk, Int32, Int64
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology

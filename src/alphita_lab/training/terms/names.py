@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.phases import Dev
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Dev
 
 
 class TrainingNames:
@@ -166,7 +166,7 @@ class TrainingNames:
 def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[TrainingNames, NDArray[np.int32]]:
     """Make sure that the run may begin, and return its names and what must not train beside them."""
     from alphita_lab.training.engine.run import CLEANED
-    from alphita_lab.training.terms.triples import between_pairs
+    from alphita_lab.training.terms.samplers import between_pairs
 
     run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **CLEANED)
     names = TrainingNames.of(run.config, terminology, split)

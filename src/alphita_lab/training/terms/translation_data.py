@@ -14,8 +14,8 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.index.neighbours import unit
 from alphita.terminology.languages import among
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, joined
+from alphita_lab.training.terms.samplers import EpochWalk, Int64
 from alphita_lab.training.terms.terminology_pairs import of_editions, read, source_names
-from alphita_lab.training.terms.triples import EpochWalk, Int64
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
-from alphita_lab.training.terms.triples import EpochWalk, Int64, between_pairs
+from alphita_lab.training.terms.samplers import EpochWalk, Int64, between_pairs
 from alphita_lab.verbalisation.texts import Texts
 
 if TYPE_CHECKING:

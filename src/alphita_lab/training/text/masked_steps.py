@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from alphita_lab.encoder import packed
-from alphita_lab.training.engine import memory
-from alphita_lab.training.engine.forward import Rows, TermForward, evaluating
-from alphita_lab.training.engine.part_steps import PartSteps
+from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, evaluating
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.tokens import TokenTable
+from alphita_lab.training.engine.steps import BYTES, MIN_TOKENS, PartSteps, token_bytes, tokens_that_fit
 from alphita_lab.training.terms.batches import Batch, Draw
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_token
-from alphita_lab.training.text.masked_language import MaskedLanguageHead, token_states
+from alphita_lab.training.text.masked_language import (
+    NOT_MASKED,
+    MaskedLanguageHead,
+    Masking,
+    mask_by_token,
+    token_states,
+)
 
 Int64 = NDArray[np.int64]
 # Streams of random numbers.
@@ -174,7 +177,7 @@ class MaskedSteps(PartSteps[_Ready]):
 
 def _tokens_that_fit(forward: TermForward, masking: Masking) -> int:
     """Return a guess at how many tokens can be encoded at once with gradients, their share of logits included."""
-    layers = memory.token_bytes(forward.module)
-    logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * memory.BYTES
-    fitting = memory.tokens_that_fit(forward.module, forward.device) * layers / (layers + logits)
-    return max(memory.MIN_TOKENS, int(fitting))
+    layers = token_bytes(forward.module)
+    logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * BYTES
+    fitting = tokens_that_fit(forward.module, forward.device) * layers / (layers + logits)
+    return max(MIN_TOKENS, int(fitting))

@@ -22,17 +22,16 @@ from numpy.typing import NDArray
 
 from alphita_lab.encoder import packed
 from alphita_lab.objectives import replaced_token
-from alphita_lab.training.engine import memory
 from alphita_lab.training.engine.forward import evaluating
-from alphita_lab.training.engine.part_steps import PartSteps
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita_lab.training.engine.steps import BYTES, MIN_TOKENS, PartSteps, token_bytes, tokens_that_fit
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
 
 if TYPE_CHECKING:
     from alphita_lab.encoder.electra import Generator, ReplacedHead
     from alphita_lab.training.engine.forward import TermForward
     from alphita_lab.training.text.masked_steps import SequenceBatches
-    from alphita_lab.training.text.span_sequences import Sequences
+    from alphita_lab.training.text.sequences import Sequences
 
 Int64 = NDArray[np.int64]
 # Streams of random numbers.
@@ -237,7 +236,7 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
 
 def _tokens_that_fit(forward: TermForward, generator: Generator, masking: Masking) -> int:
     """Return a guess at how many tokens can be encoded at once: generator and discriminator run in turn."""
-    layers = memory.token_bytes(forward.module)
-    logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * memory.BYTES
-    most = max(layers, memory.token_bytes(generator) + logits)
-    return max(memory.MIN_TOKENS, int(memory.tokens_that_fit(forward.module, forward.device) * layers / most))
+    layers = token_bytes(forward.module)
+    logits = masking.share * masking.vocabulary * LOGIT_ARRAYS * BYTES
+    most = max(layers, token_bytes(generator) + logits)
+    return max(MIN_TOKENS, int(tokens_that_fit(forward.module, forward.device) * layers / most))

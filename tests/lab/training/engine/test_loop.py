@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita_lab.training.engine import checkpoints, dry_run
+from alphita_lab.training.engine import loop, run
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
@@ -227,9 +227,9 @@ def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> No
 def test_a_checkpoint_of_other_modules_is_refused(tmp_path) -> None:
     net = make_net()
     optimizer = torch.optim.AdamW(net.parameters())
-    checkpoints.save(tmp_path, 3, {"net": net}, optimizer)
+    loop.save_checkpoint(tmp_path, 3, {"net": net}, optimizer)
     with pytest.raises(InputError, match="relations"):
-        checkpoints.load_latest(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
+        loop.load_checkpoint(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
 
 
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
@@ -239,12 +239,12 @@ def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path, 
     optimizer = torch.optim.AdamW(net.parameters())
     net(torch.ones(2, 5)).sum().backward()
     optimizer.step()
-    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
+    loop.save_checkpoint(tmp_path, 1, {"net": net}, optimizer)
     elsewhere = make_net().to("meta")
     again = torch.optim.AdamW(elsewhere.parameters())
     # PyTorch makes no fused optimiser on this device, which stands for a GPU here.
     again.param_groups[0]["fused"] = fused
-    assert checkpoints.load_latest(tmp_path, {"net": elsewhere}, again) == 1
+    assert loop.load_checkpoint(tmp_path, {"net": elsewhere}, again) == 1
     assert len(again.state) == 4
     for state in again.state.values():
         assert {key: value.device.type for key, value in state.items()} == {
@@ -262,10 +262,10 @@ def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -
 
     net = make_net()
     optimizer = torch.optim.AdamW(net.parameters())
-    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    loop.save_checkpoint(tmp_path, 1, {"net": net}, optimizer)
+    monkeypatch.setattr(loop, "save_file", full)
     with pytest.raises(AlphitaError, match=r"No space left on device.*--resume"):
-        checkpoints.save(tmp_path, 2, {"net": net}, optimizer)
+        loop.save_checkpoint(tmp_path, 2, {"net": net}, optimizer)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -288,5 +288,5 @@ def test_a_dry_run_counts_the_work() -> None:
         def stop(self) -> None: ...
 
     plan = LoopPlan(10**12, 0, 0.1, 2, 1.0, 0.0, 0, 0, 0)
-    told, _ = dry_run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
+    told, _ = run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
     assert "work: 2.05 PFLOP; 20 seconds on a GPU" in told

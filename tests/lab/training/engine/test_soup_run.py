@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.training.engine.phases import Phase
+from alphita_lab.training.engine.runs import Phase
 from alphita_lab.training.engine.settings import TermTraining
 from alphita_lab.training.engine.soup import SoupRun
 from tests.tiny import tiny_model

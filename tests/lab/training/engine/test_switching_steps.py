@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from alphita_lab.training.engine.part_steps import SwitchingSteps
 from alphita_lab.training.engine.ranks import Ranks
+from alphita_lab.training.engine.steps import SwitchingSteps
 
 
 class Told:

@@ -18,14 +18,12 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.splits import Split
 from alphita_lab.training.mentions import building
-from alphita_lab.training.mentions import contexts as mention_contexts
-from alphita_lab.training.mentions.building import MentionSettings, build
-from alphita_lab.training.mentions.contexts import Tokens
+from alphita_lab.training.mentions import building as mention_contexts
+from alphita_lab.training.mentions.building import MentionSettings, Tokens, build
 from alphita_lab.training.mentions.store import Mentions
-from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.forms import HELD_OUT, collect
-from alphita_lab.training.text.matching import Matcher, Matches
+from alphita_lab.training.text.matching import HELD_OUT, Matcher, Matches, collect
 from tests.lab.training.mention_terms import terminology_of
 from tests.tiny import tiny_model
 

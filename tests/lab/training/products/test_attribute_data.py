@@ -18,8 +18,16 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.terminology.text import clean
 from alphita_lab.training.products import attribute_data
-from alphita_lab.training.products.attribute_data import Products, Questions, questions
-from alphita_lab.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
+from alphita_lab.training.products.attribute_data import (
+    NOT_THERE,
+    Products,
+    ProductTable,
+    Questions,
+    Related,
+    questions,
+    read_products,
+    values_of,
+)
 from tests.reference.attribute_prediction import realistic_rank
 
 ROWS = [

@@ -15,9 +15,8 @@ from alphita_lab.objectives.attribute_prediction import AttributeProjection
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.products import attribute_steps
-from alphita_lab.training.products.attribute_data import Products
+from alphita_lab.training.products.attribute_data import NOT_THERE, Products, ProductTable
 from alphita_lab.training.products.attribute_steps import AttributeSteps, load_projection
-from alphita_lab.training.products.table import NOT_THERE, ProductTable
 from tests.reference import attribute_prediction as reference
 from tests.tiny import FINDINGS, SITES, tiny_model
 

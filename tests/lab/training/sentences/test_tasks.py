@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from alphita.errors import InputError, Rejects
-from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples
-from alphita_lab.training.sentences.tasks import SentenceTasks, listed, path_of, read_files
+from alphita_lab.training.sentences.scored_pairs import (
+    ScoredPairs,
+    SentenceTasks,
+    Tasks,
+    Triples,
+    listed,
+    path_of,
+    read_files,
+)
 
 PAIRS = ScoredPairs(["a", "b", "c"], ["b", "a", "a"], np.array([0.2, 0.4, 1.0], np.float32))
 TRIPLES = Triples(["p", "p"], ["a", "e"], ["x", "y"])

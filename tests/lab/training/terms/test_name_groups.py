@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.name_groups import NameGroupBatch, NameGroupSampler
-from alphita_lab.training.terms.triples import usable_triples
+from alphita_lab.training.terms.samplers import NameGroupBatch, NameGroupSampler, usable_triples
 
 ARRAYS = tuple(NameGroupBatch.__dataclass_fields__)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.synonym_pairs import PairSampler, _names_of_pair
+from alphita_lab.training.terms.samplers import PairSampler, _names_of_pair
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(lambda counts: max(counts) > 1)
 

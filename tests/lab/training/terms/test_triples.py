@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.triples import TripleSampler, between_pairs, draw_names, relation_labels, usable_triples
+from alphita_lab.training.terms.samplers import (
+    TripleSampler,
+    between_pairs,
+    draw_names,
+    relation_labels,
+    usable_triples,
+)
 
 
 def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):

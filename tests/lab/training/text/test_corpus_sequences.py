@@ -14,10 +14,10 @@ from tokenizers import Tokenizer
 from alphita.encoder.wordpieces import count_words, fertility, open_wordpiece
 from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean
-from alphita_lab.training.text import corpus_sequences, corpus_vocabulary
-from alphita_lab.training.text.corpus_sequences import choose_dev, made_with, pack, read
-from alphita_lab.training.text.corpus_vocabulary import Specials, open_tokenizer
+from alphita_lab.training.text import corpora, sequences
+from alphita_lab.training.text.corpora import Specials, open_tokenizer
 from alphita_lab.training.text.matching import HeldOut
+from alphita_lab.training.text.sequences import choose_dev, made_with, pack, read
 from tests.tiny import tiny_model
 
 CLS, SEP = 2, 3
@@ -128,8 +128,8 @@ def test_what_is_packed_does_not_depend_on_how_the_corpus_is_read(opened, monkey
     texts = [f"pain of the {site} and {'x' * n}" for n, site in enumerate(["heart", "eye", "lung", "bone"] * 6)]
     held_out = HeldOut([clean("pain of the eye")])
     whole = packed(texts, opened, held_out=held_out, length=12)
-    monkeypatch.setattr(corpus_sequences, "CHARACTERS", 50)
-    monkeypatch.setattr(corpus_sequences, "DOCUMENTS", 1)
+    monkeypatch.setattr(sequences, "CHARACTERS", 50)
+    monkeypatch.setattr(sequences, "DOCUMENTS", 1)
     assert packed(texts, opened, held_out=held_out, length=12) == whole
 
 
@@ -223,7 +223,7 @@ def test_learnt_tokens_and_their_shares(model: Path) -> None:
     like = open_wordpiece(model)
     counted = count_words(["polmone polmone heart heart heart ž ž polmonite polmonite"] * 5, like)
     names = Counter({"polmone": 1, "heart": 1})
-    learnt = corpus_vocabulary.learn({"corpus": counted, "names": names}, 60, like=like)
+    learnt = corpora.learn({"corpus": counted, "names": names}, 60, like=like)
     old = like.get_vocab()
     assert {"polmone", "polmonite"} <= set(learnt.tokens)
     assert not set(learnt.tokens) & set(old)
@@ -243,7 +243,7 @@ def test_learnt_tokens_and_their_shares(model: Path) -> None:
 
 def test_tokens_of_foreign_letters_are_not_composed(model: Path) -> None:
     like = open_wordpiece(model)
-    learnt = corpus_vocabulary.learn({"corpus": Counter({"боль": 9, "ab": 5})}, 20, like=like)
+    learnt = corpora.learn({"corpus": Counter({"боль": 9, "ab": 5})}, 20, like=like)
     spelt = [token for token in learnt.tokens if token.removeprefix("##").isascii()]
     assert learnt.figures["composed"] == pytest.approx(len(spelt) / len(learnt.tokens))
     assert 0 < learnt.figures["composed"] < 1
@@ -252,4 +252,4 @@ def test_tokens_of_foreign_letters_are_not_composed(model: Path) -> None:
 def test_no_gain_is_a_clear_error(model: Path) -> None:
     like = open_wordpiece(model)
     with pytest.raises(UsageError, match=r"gains nothing: of 4 tokens trained 4 are known.*vocabulary=0"):
-        corpus_vocabulary.learn({"corpus": Counter({"of": 4})}, 4, like=like)
+        corpora.learn({"corpus": Counter({"of": 4})}, 4, like=like)

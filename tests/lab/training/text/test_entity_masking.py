@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita_lab.objectives.entity_linking import NOT_MASKED as LABEL_OF_THE_LOSS
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span, mask_by_token
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, mask_by_token
 
 CLS, SEP, PAD, MASK = 2, 3, 0, 4
 MASKING = Masking(mask_id=MASK, special_ids=(PAD, CLS, SEP), vocabulary=60)

@@ -15,15 +15,21 @@ from safetensors.torch import load_file, save_file
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
 from alphita_lab.encoder import vocabulary
-from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine.forward import TermForward, TokenTable
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.tokens import TokenTable
-from alphita_lab.training.mentions.injection_run import inject
+from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.terms.batches import Batch
 from alphita_lab.training.text import masked_language, masked_steps
-from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_token
-from alphita_lab.training.text.masked_language import NAME, MaskedLanguageHead, masking_of, token_states
+from alphita_lab.training.text.corpora import open_tokenizer
+from alphita_lab.training.text.masked_language import (
+    NAME,
+    NOT_MASKED,
+    MaskedLanguageHead,
+    Masking,
+    mask_by_token,
+    masking_of,
+    token_states,
+)
 from alphita_lab.training.text.masked_steps import SCORED, TRAINED, MaskedSteps, SequenceBatches
 from tests.tiny import tiny_model
 

@@ -13,17 +13,16 @@ from sklearn.metrics import roc_auc_score
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita_lab.encoder.electra import GENERATOR, HEAD, Generator, ReplacedHead
-from alphita_lab.training.engine import dry_run
-from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine import run
+from alphita_lab.training.engine.forward import TermForward, TokenTable
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.settings import LoopPlan
-from alphita_lab.training.engine.tokens import TokenTable
 from alphita_lab.training.text import replaced_token_steps
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
 from alphita_lab.training.text.masked_steps import SequenceBatches
 from alphita_lab.training.text.replaced_token_steps import DRAWN, MASKED, SCORED, ReplacedTokenSteps
-from alphita_lab.training.text.span_sequences import Sequences
+from alphita_lab.training.text.sequences import Sequences
 from tests.reference import replaced_token as reference
 from tests.tiny import tiny_model
 
@@ -340,7 +339,7 @@ def test_a_dry_run_tells_sizes_and_changes_nothing(bert: Path, sequences: Sequen
     made = steps(bert, sequences)
     before = {key: value.clone() for key, value in made.generator.state_dict().items()}
     plan = LoopPlan(steps=7, checkpoint_every=0, **PLAN)  # type: ignore[arg-type]
-    told, _ = dry_run.estimate("electra", "11 sequences", made, modules(made), plan, bf16=False)
+    told, _ = run.estimate("electra", "11 sequences", made, modules(made), plan, bf16=False)
     assert "6 sequences" in told
     assert all(torch.equal(value, before[key]) for key, value in made.generator.state_dict().items())
     rows = made.batches.batch(3).terms

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import MissingExtra, UsageError
-from alphita_lab.training.text.segmenters import SEGMENTERS, Words, load, runs
+from alphita_lab.training.text.sequences import SEGMENTERS, Words, load, runs
 
 UNSPACED = (
     "CJK",

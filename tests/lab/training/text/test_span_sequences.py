@@ -16,23 +16,20 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology.text import clean
-from alphita_lab.training.engine.tokens import TokenTable
-from alphita_lab.training.text import corpus_sequences, segmenters
-from alphita_lab.training.text.corpora import documents
-from alphita_lab.training.text.corpus_vocabulary import Specials
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita_lab.training.engine.forward import TokenTable
+from alphita_lab.training.text import sequences
+from alphita_lab.training.text.corpora import Specials, documents
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.forms import Forms
-from alphita_lab.training.text.masked_language import masking_of
-from alphita_lab.training.text.matching import HeldOut, Matcher
-from alphita_lab.training.text.span_sequences import Sequences, made_of, made_with, pack, read, surface_forms
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, masking_of
+from alphita_lab.training.text.matching import Forms, HeldOut, Matcher
+from alphita_lab.training.text.sequences import Sequences, made_of, made_with, pack_spans, read_spans, surface_forms
 from tests.lab.training.mention_terms import terminology_of
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SPECIALS = Specials((CLS,), (SEP,), PAD)
 NONE = HeldOut(())
-WORDS, NOTHING = segmenters.load("words"), segmenters.load("none")
+WORDS, NOTHING = sequences.load("words"), sequences.load("none")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -72,8 +69,8 @@ FORMS = matcher_of("heart pain", "pain", "the heart of", "心脏", "脏病痛", 
 def packed(texts: list[str], tokenizer: Tokenizer, **given: object) -> Sequences:
     options: dict = {"length": 16, "segmenter": WORDS, "forms": FORMS, "held_out": NONE} | given
     with tempfile.TemporaryDirectory() as scratch:
-        pack(iter(texts), tokenizer, SPECIALS, Path(scratch) / "sequences", **options)
-        found = read(Path(scratch) / "sequences")
+        pack_spans(iter(texts), tokenizer, SPECIALS, Path(scratch) / "sequences", **options)
+        found = read_spans(Path(scratch) / "sequences")
         table = TokenTable(np.array(found.tokens.ids), np.array(found.tokens.offsets))
         return Sequences(table, np.array(found.span_offsets), np.array(found.spans), found.counts)
 
@@ -88,7 +85,7 @@ def rows_of(found: Sequences) -> list[tuple[list[int], list[list[int]]]]:
 # The rule, token by token.
 
 
-def spans_by_hand(text: str, tokenizer: Tokenizer, forms: Matcher | None, words: segmenters.Segmenter) -> list:
+def spans_by_hand(text: str, tokenizer: Tokenizer, forms: Matcher | None, words: sequences.Segmenter) -> list:
     """The spans of one text: for each token the first entity of its characters, else their first word."""
     found = forms([text]) if forms else None
     entities = list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) if found else []
@@ -265,13 +262,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_the_same_input_gives_the_same_folder_however_it_is_read(tmp_path: Path, monkeypatch) -> None:
     texts = [f"the heart pain of {'x' * n} 心脏病 and {'the ' * n}" for n in range(24)]
     options: dict = {"length": 16, "segmenter": WORDS, "forms": FORMS, "held_out": HeldOut([clean("xxxxx")])}
-    pack(texts, tokenizer_of("pieces"), SPECIALS, tmp_path / "one", **options, made_with=["corpus"])
-    monkeypatch.setattr(corpus_sequences, "CHARACTERS", 50)
-    monkeypatch.setattr(corpus_sequences, "DOCUMENTS", 1)
-    pack(iter(texts), tokenizer_of("pieces"), SPECIALS, tmp_path / "two", **options, made_with=["corpus"])
+    pack_spans(texts, tokenizer_of("pieces"), SPECIALS, tmp_path / "one", **options, made_with=["corpus"])
+    monkeypatch.setattr(sequences, "CHARACTERS", 50)
+    monkeypatch.setattr(sequences, "DOCUMENTS", 1)
+    pack_spans(iter(texts), tokenizer_of("pieces"), SPECIALS, tmp_path / "two", **options, made_with=["corpus"])
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
-    assert read(tmp_path / "one").counts["pieces_with_held_out"] > 0
-    assert isinstance(read(tmp_path / "one").spans, np.memmap)
+    assert read_spans(tmp_path / "one").counts["pieces_with_held_out"] > 0
+    assert isinstance(read_spans(tmp_path / "one").spans, np.memmap)
 
 
 def test_a_folder_knows_what_it_was_made_with(tmp_path: Path) -> None:
@@ -281,7 +278,7 @@ def test_a_folder_knows_what_it_was_made_with(tmp_path: Path) -> None:
     changed = [{}, {"segmenter": NOTHING}, {"forms": None}, {"forms": matcher_of("pain")}, {"length": 17}]
     known = []
     for change in changed:
-        pack(
+        pack_spans(
             ["heart pain"], tokenizer_of("pieces"), SPECIALS, folder, **base | change, held_out=NONE, made_with=["one"]
         )
         known.append(made_with(folder))
@@ -298,7 +295,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
     options: dict = {"segmenter": WORDS, "forms": FORMS, "held_out": NONE}
     with pytest.raises(KeyboardInterrupt):
-        pack(broken(), tokenizer_of("pieces"), SPECIALS, tmp_path / "sequences", **options)
+        pack_spans(broken(), tokenizer_of("pieces"), SPECIALS, tmp_path / "sequences", **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -431,5 +428,5 @@ def test_bad_input_is_a_clear_error(tmp_path: Path) -> None:
         yield ""
 
     with pytest.raises(InputError, match=r"no mask token .*; take an encoder"):
-        pack(unread(), bare, SPECIALS, tmp_path / "x", segmenter=WORDS, forms=None, held_out=NONE)
+        pack_spans(unread(), bare, SPECIALS, tmp_path / "x", segmenter=WORDS, forms=None, held_out=NONE)
     assert list(tmp_path.iterdir()) == []

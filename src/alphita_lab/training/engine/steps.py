@@ -1,4 +1,4 @@
-"""Micro-steps that encode a batch in parts, as many tokens at once as the memory holds: what all of them share."""
+"""Micro-steps: batches made ahead in a thread, and encoded in parts, as many tokens at once as memory holds."""
 
 from __future__ import annotations
 
@@ -7,20 +7,69 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 
+from alphita import machine
 from alphita.errors import AlphitaError
-from alphita_lab.training.engine import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alphita_lab.training.engine.dry_run import Timed
-    from alphita_lab.training.engine.memory import InParts
     from alphita_lab.training.engine.ranks import Ranks
+    from alphita_lab.training.engine.run import Timed
+
+MIN_TOKENS = 64
+MAX_TOKENS = 65_536
+# Of the free memory: the rest is for weights, gradients, moments, the loss and other programs.
+SHARE = 0.4
+# Arrays kept for the backward pass, in widths of the hidden and of the feed-forward layer, per token and layer.
+HIDDEN_ARRAYS, WIDE_ARRAYS = 16, 3
+BYTES = 4
+# Weight, gradient and AdamW's two moments.
+STATE_ARRAYS = 4
+
+
+class InParts(Protocol):
+    """Micro-steps that encode a batch in parts of at most so many tokens; each part has dropout's draws of its own."""
+
+    tokens_at_once: int
+
+
+def tokens_that_fit(module: torch.nn.Module, device: torch.device) -> int:
+    """Return a guess at how many tokens can be encoded at once with gradients."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine.memory()
+    return int(min(MAX_TOKENS, max(MIN_TOKENS, SHARE * free / token_bytes(module))))
+
+
+def token_bytes(module: torch.nn.Module) -> int:
+    """Return a guess at the bytes that one token holds between forward and backward pass."""
+    config: Any = getattr(getattr(module, "model", module), "config", None)
+    hidden = int(getattr(config, "hidden_size", 768))
+    wide = int(getattr(config, "intermediate_size", 4 * hidden))
+    layers = int(getattr(config, "num_hidden_layers", 12))
+    return layers * (HIDDEN_ARRAYS * hidden + WIDE_ARRAYS * wide) * BYTES
+
+
+def state_bytes(modules: list[torch.nn.Module]) -> int:
+    """Return the bytes of trained weights, their gradients and AdamW's moments."""
+    numbers = sum(p.numel() for module in modules for p in module.parameters() if p.requires_grad)
+    return numbers * BYTES * STATE_ARRAYS
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Tell whether an error says that there is no memory left, on a GPU or a processor."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+
+
+def release(module: torch.nn.Module) -> None:
+    """Drop gradients and give cached memory back."""
+    module.zero_grad(set_to_none=True)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
 
 DEPTH = 4
 T = TypeVar("T")
@@ -99,7 +148,7 @@ class PartSteps(ABC, Generic[T]):
     _ahead: Ahead[T] | None = None
 
     @property
-    def kinds(self) -> tuple[memory.InParts]:
+    def kinds(self) -> tuple[InParts]:
         """Itself; see `loop.MicroSteps`."""
         return (self,)
 
@@ -129,7 +178,7 @@ class PartSteps(ABC, Generic[T]):
         try:
             return self._run(ready, number, share)
         except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
+            if not is_exhausted(error):
                 raise
         # Here, where the error no longer holds what had been computed, memory can be asked for again.
         raise AlphitaError(self._remedy(ready))
@@ -148,7 +197,7 @@ class PartSteps(ABC, Generic[T]):
 
     def _remedy(self, ready: T) -> str:
         """Return what to say where the memory does not do."""
-        fewer = max(memory.MIN_TOKENS, self.tokens_at_once // 2)
+        fewer = max(MIN_TOKENS, self.tokens_at_once // 2)
         return (
             f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
             f"--set tokens_at_once={fewer}"
