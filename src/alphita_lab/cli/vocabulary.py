@@ -14,7 +14,7 @@ from alphita import artefact, machine, progress
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, REMAKE, THREADS, option
-from alphita_lab.cli._corpora import TEXT_FIELD, tell_unreadable
+from alphita_lab.cli._shared import TEXT_FIELD, tell_unreadable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

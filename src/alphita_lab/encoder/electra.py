@@ -20,7 +20,7 @@ from torch.nn import functional
 from alphita.encoder import layout
 from alphita.encoder.layout import fill
 from alphita.errors import InputError, UsageError
-from alphita_lab.encoder import flat_bert, packed
+from alphita_lab.encoder import bert
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -68,7 +68,7 @@ class Generator(torch.nn.Module):
         """Return a new generator for a discriminator, on the same device and with its dropout."""
         from transformers import BertConfig
 
-        if not flat_bert.runs(discriminator):
+        if not bert.runs(discriminator):
             raise InputError(
                 "cannot be trained to find replaced tokens",
                 value=type(discriminator).__name__,
@@ -93,19 +93,19 @@ class Generator(torch.nn.Module):
             hidden_dropout_prob=layer.output.dropout.p,
             attention_probs_dropout_prob=layer.attention.self.dropout.p,
         )
-        made = cls(embeddings, config, first=flat_bert.first_position(discriminator), seed=seed)
+        made = cls(embeddings, config, first=bert.first_position(discriminator), seed=seed)
         return made.to(embeddings.word_embeddings.weight.device)
 
-    def forward(self, packing: packed.Packing, places: torch.Tensor) -> torch.Tensor:
+    def forward(self, packing: bert.Packing, places: torch.Tensor) -> torch.Tensor:
         """Return the logits of some tokens, (p, vocabulary).
 
         Args:
             places: (p,) where in the packing the tokens stand that are guessed.
         """
         (embeddings,) = self._embeddings
-        hidden = packed.embed(embeddings, packing, first=self._first)
+        hidden = bert.embed(embeddings, packing, first=self._first)
         hidden = hidden if self.project is None else self.project(hidden)
-        states = packed.through(self.layers, hidden, packing).index_select(0, places)
+        states = bert.through(self.layers, hidden, packing).index_select(0, places)
         guessed = self.norm(functional.gelu(self.dense(states)))
         return functional.linear(guessed, embeddings.word_embeddings.weight, self.bias)
 

@@ -25,7 +25,7 @@ from alphita.terminology.reading import rows_of
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
-    from alphita_lab.graph.scoring import VectorScorer
+    from alphita_lab.graph.models import VectorScorer
 
 KIND = "graph_vectors"
 REMEDY = "make it again: alphita graph train MODEL -t X.terminology -o X.vectors"
@@ -155,7 +155,6 @@ class EntityVectors:
     def scorer(self, entities: Sequence[str], relations: Sequence[str]) -> VectorScorer:
         """Return a scorer of triples of these entities and relations, by their places in the two lists."""
         from alphita_lab.graph import models
-        from alphita_lab.graph.scoring import VectorScorer
 
         labels = {label: row for row, label in enumerate(self.relations)}
         taken = self.rows(entities)
@@ -169,4 +168,4 @@ class EntityVectors:
         if unknown := [label for label in relations if label not in labels]:
             raise InputError("this relation has no vector", file=self.path, value=unknown[0], remedy=REMEDY)
         kept = np.array([labels[label] for label in relations], np.int64)
-        return VectorScorer(models.load(self.model), self.vectors[taken], self.relation_vectors[kept])
+        return models.VectorScorer(models.load(self.model), self.vectors[taken], self.relation_vectors[kept])

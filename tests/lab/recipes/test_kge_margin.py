@@ -16,7 +16,7 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
-from alphita_lab.encoder.tags import TAGS, with_tags
+from alphita_lab.encoder.vocabulary import TAGS, with_tags
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_margin
 from alphita_lab.training.engine.loop import load_module

@@ -31,8 +31,7 @@ from alphita_lab.evaluation.scoring import link_prediction
 from alphita_lab.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
 from alphita_lab.evaluation.scoring.results import Figure, Result, scored
 from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
-from alphita_lab.graph.ranks import TripleScorer, ranks
-from alphita_lab.graph.triples import divide, held_out_pairs
+from alphita_lab.graph.triples import TripleScorer, divide, held_out_pairs, ranks
 
 INFO, PUBLISHED = about(__name__)
 

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita_lab.evaluation.scoring.results import Metric
-from alphita_lab.graph.ranks import SIDES, Int, Scores
+from alphita_lab.graph.triples import SIDES, Int, Scores
 
 KS = (1, 3, 10)
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import artefact, clock, machine
-from alphita_lab.encoder import injected_bert, packed
+from alphita_lab.encoder import bert, injected_bert
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -121,7 +121,7 @@ def _store(folder: Path, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> 
         shutil.rmtree(old, ignore_errors=True)
 
 
-Rows = packed.Packing | tuple[torch.Tensor, torch.Tensor]
+Rows = bert.Packing | tuple[torch.Tensor, torch.Tensor]
 """Rows of tokens laid out for the model: packed, or (input_ids, attention_mask) where it has its own forward."""
 
 
@@ -164,21 +164,21 @@ class TermForward:
             lengths: (n,) tokens a row, each 1 or more.
         """
         if self._pack:
-            return packed.Packing(ids, lengths, self.device)
+            return bert.Packing(ids, lengths, self.device)
         return self.encoder.pad([row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])])
 
     def run(self, rows: Rows) -> torch.Tensor:
         """Return (n, dim) float32 vectors, not normalised to length 1."""
         context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         with context:
-            if not isinstance(rows, packed.Packing):
+            if not isinstance(rows, bert.Packing):
                 vectors: torch.Tensor = self.module(*rows)
                 return vectors.float()
             hidden = self.states(rows)
-        pool = packed.mean_pool if self.encoder.pooling == "mean" else packed.cls_pool
+        pool = bert.mean_pool if self.encoder.pooling == "mean" else bert.cls_pool
         return pool(hidden.float(), rows)
 
-    def states(self, rows: packed.Packing, mentions: torch.Tensor | None = None) -> torch.Tensor:
+    def states(self, rows: bert.Packing, mentions: torch.Tensor | None = None) -> torch.Tensor:
         """Return the last state of every place, (flat, hidden); run within the autocast, where there is one."""
         return injected_bert.packed_states(self.module.model, rows, mentions=mentions)
 

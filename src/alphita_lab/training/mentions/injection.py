@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.encoder import flat_bert, packed
-from alphita_lab.encoder.injected_bert import InjectedBert, check_layer
-from alphita_lab.encoder.injection import NEAREST, Injection
+from alphita_lab.encoder import bert
+from alphita_lab.encoder.injected_bert import NEAREST, InjectedBert, Injection, check_layer
 from alphita_lab.graph import store
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.objectives.entity_linking import entity_linking, masked_language_model
@@ -210,7 +209,7 @@ class _Part:
         true: (p,) what they are.
     """
 
-    packing: packed.Packing
+    packing: bert.Packing
     mentions: torch.Tensor
     gold: torch.Tensor
     places: torch.Tensor
@@ -332,7 +331,7 @@ class InjectionSteps(PartSteps[_Ready]):
         batch = self.draw(number)
         lengths = batch.attention_mask.sum(1)
         own = self.ranks.share(lengths)[self.ranks.rank]
-        parts = [self._part(batch.some(np.sort(rows))) for rows in packed.within(own, lengths, self.tokens_at_once)]
+        parts = [self._part(batch.some(np.sort(rows))) for rows in bert.within(own, lengths, self.tokens_at_once)]
         return _Ready(
             parts,
             max(1, int((batch.labels != NOT_MASKED).sum())),
@@ -349,9 +348,9 @@ class InjectionSteps(PartSteps[_Ready]):
         return _Part(packing, mentions, gold, places, labels[places])
 
 
-def _packing(batch: MaskedSequences | MentionBatch, device: torch.device) -> packed.Packing:
+def _packing(batch: MaskedSequences | MentionBatch, device: torch.device) -> bert.Packing:
     real = batch.attention_mask > 0
-    return packed.Packing(batch.input_ids[real], real.sum(1), device)
+    return bert.Packing(batch.input_ids[real], real.sum(1), device)
 
 
 def linking_accuracy(
@@ -535,7 +534,7 @@ def _parts(injected: InjectedBert) -> dict[str, torch.nn.Module]:
 def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:
     """Refuse sequences that are longer than the encoder has positions."""
     model: Any = encoder.module.model
-    positions = int(model.config.max_position_embeddings) - flat_bert.first_position(model)
+    positions = int(model.config.max_position_embeddings) - bert.first_position(model)
     special = len(encoder.tokenize([""])[0])
     longest = int(np.diff(data.mentions.sequences.offsets).max()) + special
     if longest > positions:

@@ -18,9 +18,9 @@ from alphita import drafts
 from alphita.encoder import layout
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.encoder.injected_bert import InjectedBert, packed_mentions
-from alphita_lab.encoder.tags import with_tags
+from alphita_lab.encoder.vocabulary import with_tags
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, evaluating, tokenize
 from alphita_lab.training.mentions.store import Mentions, check_split
 
@@ -176,8 +176,6 @@ def _joined(tables: Sequence[TokenTable]) -> TokenTable:
     return TokenTable(ids, np.concatenate([np.zeros(1, np.int64), *offsets]))
 
 
-
-
 class MentionForward(TermForward):
     """Encodes rows of tokens to the vectors of the mentions in them.
 
@@ -208,13 +206,13 @@ class MentionForward(TermForward):
         context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         mean = self.encoder.pooling == "mean"
         model: Any = self.module.model
-        if isinstance(rows, packed.Packing):
+        if isinstance(rows, bert.Packing):
             mentioned = _mentioned(rows, self.tags)
             injected = isinstance(model, InjectedBert)
             mentions = packed_mentions(rows, model.outside, mentioned) if injected else None
             with context:
                 hidden = self.states(rows, mentions).float()
-            return _mean(hidden, rows, mentioned) if mean else packed.cls_pool(hidden, rows)
+            return _mean(hidden, rows, mentioned) if mean else bert.cls_pool(hidden, rows)
         ids, mask = rows
         mentioned = within(ids, self.tags)
         mentioned = torch.where(mentioned.any(1, keepdim=True), mentioned, mask.bool())
@@ -245,7 +243,7 @@ def within(ids: torch.Tensor, tags: tuple[int, int]) -> torch.Tensor:
     return ((start.cumsum(-1) - end.cumsum(-1)) > 0) & ~start
 
 
-def _mentioned(packing: packed.Packing, tags: tuple[int, int]) -> torch.Tensor:
+def _mentioned(packing: bert.Packing, tags: tuple[int, int]) -> torch.Tensor:
     """Return which tokens belong to their row's mention, (tokens,) bool: all, in a row without tags."""
     # The tokens of a row lie together, and a row has both tags or none.
     mentioned = within(packing.ids[: packing.tokens], tags)
@@ -253,7 +251,7 @@ def _mentioned(packing: packed.Packing, tags: tuple[int, int]) -> torch.Tensor:
     return mentioned | ~tagged[packing.rows]
 
 
-def _mean(flat: torch.Tensor, packing: packed.Packing, mentioned: torch.Tensor) -> torch.Tensor:
+def _mean(flat: torch.Tensor, packing: bert.Packing, mentioned: torch.Tensor) -> torch.Tensor:
     """Return (n, d): the mean over each row's tokens that are `mentioned` (tokens,), of `flat` (flat, d)."""
     share = mentioned.to(flat.dtype)
     counts = share.new_zeros(len(packing.lengths)).index_add(0, packing.rows, share)

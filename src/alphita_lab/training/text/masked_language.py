@@ -19,7 +19,7 @@ from torch.nn import functional
 from alphita.encoder import layout
 from alphita.encoder.layout import fill
 from alphita.errors import InputError
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.training.engine.forward import Rows, TermForward
 
@@ -299,7 +299,7 @@ def token_states(forward: TermForward, rows: Rows, row: torch.Tensor, place: tor
         row: (p,) the row of each token.
         place: (p,) its place in the row.
     """
-    if isinstance(rows, packed.Packing):
+    if isinstance(rows, bert.Packing):
         return forward.states(rows).index_select(0, rows.first[row] + place)
     ids, mask = rows
     model: Any = forward.module.model

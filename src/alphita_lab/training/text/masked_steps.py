@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, evaluating
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.steps import BYTES, MIN_TOKENS, PartSteps, token_bytes, tokens_that_fit
@@ -160,7 +160,7 @@ class MaskedSteps(PartSteps[_Ready]):
         grid[real] = ids
         shown, labels = mask_by_token(grid, np.empty((0, 3), np.int64), self.masking, random)
         parts = []
-        for rows in packed.within(own, lengths, self.tokens_at_once):
+        for rows in bert.within(own, lengths, self.tokens_at_once):
             row, place = np.nonzero(labels[rows] != NOT_MASKED)
             if len(row):
                 laid = self.forward.lay_out(shown[rows][real[rows]], lengths[rows])

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.objectives import replaced_token
 from alphita_lab.training.engine.forward import evaluating
 from alphita_lab.training.engine.ranks import Ranks
@@ -56,7 +56,7 @@ class _Part:
         lots: (p,) by which tokens are drawn.
     """
 
-    packing: packed.Packing
+    packing: bert.Packing
     places: torch.Tensor
     true: torch.Tensor
     lots: torch.Tensor
@@ -184,13 +184,13 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         lot[guessed] -= lots.random(int(guessed.sum()), dtype=np.float32)
         parts = [
             self._part(shown[some], labels[some], lot[some], real[some])
-            for some in packed.within(own, lengths, self.tokens_at_once)
+            for some in bert.within(own, lengths, self.tokens_at_once)
         ]
         return _Ready(parts, int(guessed.sum()), int(lengths.sum()), len(rows))
 
     def _part(self, shown: Int64, labels: Int64, lot: NDArray[np.float32], real: NDArray[np.bool_]) -> _Part:
         """Return the rows of these grids, each (rows, length), as a part."""
-        packing = packed.Packing(shown[real], real.sum(1), self.forward.device)
+        packing = bert.Packing(shown[real], real.sum(1), self.forward.device)
         row, place = np.nonzero(labels != NOT_MASKED)
         spare = (0, -len(row) % ROUNDED)
         rows, columns = (self.forward.tensor(np.pad(array, spare)) for array in (row, place))
@@ -219,7 +219,7 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
     def _logits(self, part: _Part, ids: torch.Tensor) -> torch.Tensor:
         """Return the discriminator's logits for a part's tokens, (tokens,) float32, where they are `ids` (flat,)."""
         with self._arithmetic():
-            states = packed.forward(self.forward.module.model, part.packing, ids)
+            states = bert.forward(self.forward.module.model, part.packing, ids)
             logits: torch.Tensor = self.head(states)
         return logits.float().split([part.packing.tokens, len(ids) - part.packing.tokens])[0]
 

@@ -376,8 +376,6 @@ def _with_header(raw: Path, target: Path, shape: tuple[int, ...]) -> None:
     raw.unlink()
 
 
-
-
 @dataclass(frozen=True)
 class Sequences:
     """n sequences of tokens with m spans, memory-mapped.

@@ -12,7 +12,7 @@ import pytest
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.terminology.text import clean
-from alphita_lab.encoder.tags import with_tags
+from alphita_lab.encoder.vocabulary import with_tags
 from alphita_lab.training.mentions.building import MentionSettings, build
 from alphita_lab.training.mentions.rows import mention_rows
 from alphita_lab.training.mentions.store import Mentions

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita_lab.encoder.tags import with_tags
+from alphita_lab.encoder.vocabulary import with_tags
 from alphita_lab.training.engine.forward import TermForward, TokenTable
 from alphita_lab.training.mentions import rows as mention_steps
 from alphita_lab.training.mentions.injection import inject
