@@ -148,12 +148,12 @@ def between_pairs(triples: NDArray[np.integer[Any]], pairs: NDArray[np.int32]) -
         triples: (n, 3) head, relation, tail.
         pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
     """
-    return np.isin(_pair_keys(triples[:, 0], triples[:, 2]), _pair_keys(pairs[:, 0], pairs[:, 1]))
+    return np.isin(pair_keys(triples[:, 0], triples[:, 2]), pair_keys(pairs[:, 0], pairs[:, 1]))
 
 
-def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -> Int:
+def pair_keys(left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]]) -> Int:
     """Return a number for each unordered pair of concepts."""
-    keys: Int = (np.minimum(one, other).astype(np.int64) << 32) | np.maximum(one, other)
+    keys: Int = (np.minimum(left, right).astype(np.int64) << 32) | np.maximum(left, right)
     return keys
 
 
@@ -168,7 +168,7 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
     relation_left = np.bincount(triples[:, 1]).tolist()
     sizes = {"test": round(test * len(triples)), "validation": round(validation * len(triples))}
     wanted = sum(sizes.values())
-    pairs, of_pair = np.unique(_pair_keys(triples[:, 0], triples[:, 2]), return_inverse=True)
+    pairs, of_pair = np.unique(pair_keys(triples[:, 0], triples[:, 2]), return_inverse=True)
     by_pair, starts = np.argsort(of_pair, kind="stable"), np.searchsorted(np.sort(of_pair), np.arange(len(pairs) + 1))
     drawn = np.zeros(len(pairs), bool)
     out: list[int] = []
@@ -219,7 +219,7 @@ def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tu
             few += 1
             continue
         shares = ((other, turned.get((relation, other), 0) / counts[relation]) for other in kept)
-        other = next((one for one, share in shares if share >= inverse), None)
+        other = next((kind for kind, share in shares if share >= inverse), None)
         if other is not None:
             turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")
             continue

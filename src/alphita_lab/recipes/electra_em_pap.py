@@ -60,11 +60,12 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.run import Run, Timed
+    from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.steps import MicroSteps
     from alphita_lab.training.products.attribute_data import Products
     from alphita_lab.training.products.attribute_steps import AttributeSteps
-    from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+    from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 
 CITATION = (
     "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
@@ -191,7 +192,7 @@ def _pretrain(
     texts, dev = _texts(run, config, start, sources)
     modules: dict[str, torch.nn.Module] = {GENERATOR: texts.generator, HEAD: texts.head}
     sequences = texts.sequences.counts
-    counts, steps, products = {"sequences": sequences}, cast("Timed", texts), None
+    counts, steps, products = {"sequences": sequences}, cast("MicroSteps", texts), None
     sizes = [
         f"sequences: {len(texts.sequences) - len(dev):,} with {sequences['tokens']:,} tokens, "
         f"{sequences['entities']:,} entities in the text; an epoch is {texts.batches.batches:,.1f} batches"
@@ -236,8 +237,7 @@ def _texts(
 ) -> tuple[ReplacedTokenSteps, NDArray[np.int64]]:
     """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
     from alphita_lab.encoder.electra import ReplacedHead
-    from alphita_lab.training.text.masked_steps import SequenceBatches
-    from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+    from alphita_lab.training.text.masked_steps import ReplacedTokenSteps, SequenceBatches
 
     generator = _generator(run.encoder, config)
     head = ReplacedHead.of(run.encoder, seed=config.seed)

@@ -23,7 +23,7 @@ from alphita.terminology.store import Terminology
 from alphita_lab.encoder.electra import Generator
 from alphita_lab.recipes import electra_em_pap
 from alphita_lab.training.text import corpora, sequences
-from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 from alphita_lab.training.text.sequences import Sequences
 from tests.search.conftest import products_of, save_bilingual
 

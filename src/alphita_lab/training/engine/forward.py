@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +157,10 @@ class TermForward:
                 if isinstance(part, torch.nn.Dropout):
                     part.p = dropout
 
+    def arithmetic(self) -> Any:  # noqa: ANN401 - a context
+        """Return the context of the forward pass: autocast to bf16, or nothing."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
     def lay_out(self, ids: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> Rows:
         """Return n rows as `run` takes them.
 
@@ -169,8 +173,7 @@ class TermForward:
 
     def run(self, rows: Rows) -> torch.Tensor:
         """Return (n, dim) float32 vectors, not normalised to length 1."""
-        context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
-        with context:
+        with self.arithmetic():
             if not isinstance(rows, bert.Packing):
                 vectors: torch.Tensor = self.module(*rows)
                 return vectors.float()

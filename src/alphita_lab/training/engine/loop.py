@@ -9,10 +9,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -22,10 +22,10 @@ from alphita import artefact, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.runs import Log
+from alphita_lab.training.engine.runs import Log, other_run
 from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
 from alphita_lab.training.engine.soup import copy_of, mix_in
-from alphita_lab.training.engine.steps import InParts
+from alphita_lab.training.engine.steps import MicroSteps
 
 CHECKPOINTS_KEPT = 2
 
@@ -139,41 +139,6 @@ def _parameter_names(modules: Mapping[str, torch.nn.Module], optimizer: torch.op
 Module = torch.nn.Module
 AVERAGE = "average of "
 BEST = "best"
-
-
-class MicroSteps(Protocol):
-    """What adds gradients: see `terms.batches.TermSteps`.
-
-    Attributes:
-        kinds: those that encode large batches in parts, at most `tokens_at_once` tokens each; itself, as a rule.
-    """
-
-    @property
-    def kinds(self) -> Sequence[InParts]:
-        """See above."""
-        ...
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Prepare the micro-batches `first` up to before `last`, of which those before `until` are asked for first."""
-
-    def allow(self, until: int) -> None:
-        """Allow the micro-batches before number `until` to be prepared."""
-
-    def names(self, number: int) -> list[str]:
-        """Return what micro-batch `number` is made of, for the message when the loss is no longer finite."""
-        ...
-
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
-        ...
-
-    def stop(self) -> None:
-        """Stop: no more micro-batches are asked for."""
-
-    @property
-    def waited(self) -> float:
-        """Seconds spent waiting for batches."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -449,11 +414,7 @@ def _open_run(training: Training) -> None:
     training.ranks.wait()
     begun = _begun(run)
     if begun["fingerprint"] != training.fingerprint:
-        raise InputError(
-            "the unfinished run had another recipe, config, encoder, terminology or split",
-            file=training.work,
-            remedy="give what it was started with, or start again with --force",
-        )
+        raise other_run(training.work)
     if training.ranks.first and (told := artefact.other_build(begun, artefact.TRAINING)):
         say(f"{training.label}: {told} (--force)")
     for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):

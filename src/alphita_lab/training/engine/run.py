@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,44 +25,20 @@ from alphita.errors import InputError
 from alphita.terminology.text import DEFAULT_RULES
 from alphita_lab.training.engine import ranks, runs
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.loop import MicroSteps, Training, fit
+from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
 from alphita_lab.training.engine.settings import Length, LoopPlan, TermTraining, decisive
-
-if TYPE_CHECKING:
-    from alphita_lab.training.engine.forward import TermForward
-    from alphita_lab.training.engine.ranks import Ranks
-    from alphita_lab.training.engine.settings import LoopPlan
+from alphita_lab.training.engine.steps import MicroSteps, state_bytes
 
 TRIALS = 4
 # Of a GPU, in operations a second: a third of what an A100 does at most in bf16.
 GPU_SPEED = 1e14
 
 
-class Timed(MicroSteps, Protocol):
-    """Micro-steps that can be estimated.
-
-    Attributes:
-        tokens_at_once: tokens encoded at once with gradients.
-        ranks: the processes that share the work.
-    """
-
-    ranks: Ranks
-
-    @property
-    def tokens_at_once(self) -> int:
-        """See above."""
-        ...
-
-    def sizes(self, number: int) -> dict[str, float]:
-        """Return what micro-batch `number` has of each thing: {"term rows": 256, "tokens": 2048}."""
-        ...
-
-
 def estimate(
     what: str,
     sizes: str,
-    steps: Timed,
+    steps: MicroSteps,
     trained: Mapping[str, torch.nn.Module],
     plan: LoopPlan,
     *,
@@ -213,7 +189,7 @@ class Run:
 
     def fit(
         self,
-        steps: Timed,
+        steps: MicroSteps,
         sizes: str,
         *,
         length: Length | None = None,

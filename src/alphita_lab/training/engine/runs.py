@@ -64,6 +64,14 @@ def fingerprint(depends_on: Mapping[str, Any]) -> str:
     return artefact.hash_json({**depends_on, **corpus})
 
 
+def other_run(
+    file: Path, remedy: str = "give what it was started with, or start again with --force", *, teacher: str = ""
+) -> InputError:
+    """Return the error for a run that cannot be resumed with what is given now."""
+    problem = f"the unfinished run had another recipe, config, encoder, {teacher}terminology or split"
+    return InputError(problem, file=file, remedy=remedy)
+
+
 def save_model(
     out: Path,
     encoder: TermEncoder,
@@ -181,12 +189,8 @@ class Phase:
         if manifest.get("fingerprint") != fingerprint:
             if self.force:
                 return None
-            raise InputError(
-                "the unfinished run had another recipe, config, encoder, terminology or split",
-                file=self.out,
-                remedy="give what it was started with; or use --force, and --resume too if an unfinished run was to "
-                "replace it",
-            )
+            remedy = "use --force, and --resume too if an unfinished run was to replace it"
+            raise other_run(self.out, f"give what it was started with; or {remedy}")
         figures: dict[str, float] = manifest["figures"]
         return figures
 

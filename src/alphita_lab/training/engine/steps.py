@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alphita_lab.training.engine.ranks import Ranks
-    from alphita_lab.training.engine.run import Timed
 
 MIN_TOKENS = 64
 MAX_TOKENS = 65_536
@@ -30,12 +29,6 @@ HIDDEN_ARRAYS, WIDE_ARRAYS = 16, 3
 BYTES = 4
 # Weight, gradient and AdamW's two moments.
 STATE_ARRAYS = 4
-
-
-class InParts(Protocol):
-    """Micro-steps that encode a batch in parts of at most so many tokens; each part has dropout's draws of its own."""
-
-    tokens_at_once: int
 
 
 def tokens_that_fit(module: torch.nn.Module, device: torch.device) -> int:
@@ -69,6 +62,59 @@ def release(module: torch.nn.Module) -> None:
     module.zero_grad(set_to_none=True)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+class InParts(Protocol):
+    """Micro-steps that encode a batch in parts of at most `tokens_at_once` tokens, each with its own dropout."""
+
+    tokens_at_once: int
+
+
+class MicroSteps(Protocol):
+    """What adds gradients: see `terms.batches.TermSteps`."""
+
+    ranks: Ranks
+
+    @property
+    def kinds(self) -> Sequence[InParts]:
+        """Those that encode large batches in parts; itself, as a rule."""
+        ...
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens encoded at once with gradients."""
+        ...
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for batches."""
+        ...
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """Prepare the micro-batches `first` up to before `last`; those from `until` on when they are allowed."""
+
+    def allow(self, until: int) -> None:
+        """Allow the micro-batches before number `until` to be prepared."""
+
+    def names(self, number: int) -> list[str]:
+        """Return the contents of micro-batch `number`, for the message when the loss is no longer finite."""
+        ...
+
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return the size of micro-batch `number`: {"term rows": 256, "tokens": 2048}."""
+        ...
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
+        ...
+
+    def stop(self) -> None:
+        """Stop: no more micro-batches are asked for."""
+
+
+def seed_dropout(*numbers: int) -> None:
+    """Seed torch by some numbers: dropout is then the same when a part is encoded again, or the run resumed."""
+    torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
 
 
 DEPTH = 4
@@ -136,20 +182,13 @@ class Ahead(Generic[T]):
 
 
 class PartSteps(ABC, Generic[T]):
-    """Runs micro-batches, made ahead in a thread of their own: `steps(number, share)`; a `loop.MicroSteps`.
-
-    What derives from it makes a batch and runs it, and sets `tokens_at_once`.
-
-    Attributes:
-        tokens_at_once: tokens encoded at once with gradients.
-    """
+    """`MicroSteps` whose batches are made ahead in a thread; what derives from it makes a batch, and runs it."""
 
     tokens_at_once: int
     _ahead: Ahead[T] | None = None
 
     @property
     def kinds(self) -> tuple[InParts]:
-        """Itself; see `loop.MicroSteps`."""
         return (self,)
 
     @property
@@ -184,8 +223,7 @@ class PartSteps(ABC, Generic[T]):
         raise AlphitaError(self._remedy(ready))
 
     @abstractmethod
-    def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
+    def names(self, number: int) -> list[str]: ...
 
     @abstractmethod
     def _make(self, number: int) -> T:
@@ -209,14 +247,18 @@ CHOSEN = 47
 
 
 class SwitchingSteps:
-    """Runs micro-batches of two kinds; a `loop.MicroSteps`.
-
-    Attributes:
-        ranks: the processes that share the work.
-    """
+    """`MicroSteps` of two kinds."""
 
     def __init__(
-        self, usual: Timed, other: Timed, *, share: float, steps: int, accumulation: int, seed: int, prefix: str
+        self,
+        usual: MicroSteps,
+        other: MicroSteps,
+        *,
+        share: float,
+        steps: int,
+        accumulation: int,
+        seed: int,
+        prefix: str,
     ) -> None:
         self._both = (usual, other)
         self._prefix = prefix
@@ -233,8 +275,7 @@ class SwitchingSteps:
 
     @property
     def kinds(self) -> Sequence[InParts]:
-        """Both; see `loop.MicroSteps`."""
-        return [one for kind in self._both for one in kind.kinds]
+        return [part for kind in self._both for part in kind.kinds]
 
     @property
     def tokens_at_once(self) -> int:
@@ -247,18 +288,15 @@ class SwitchingSteps:
         return sum(kind.waited for kind in self._both)
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
-        """See `loop.MicroSteps`."""
         for place, kind in enumerate(self._both):
             limit = None if until is None else self._own(until, place)
             kind.start(self._own(first, place), self._own(last, place), limit)
 
     def allow(self, until: int) -> None:
-        """See `loop.MicroSteps`."""
         for place, kind in enumerate(self._both):
             kind.allow(self._own(until, place))
 
     def stop(self) -> None:
-        """See `loop.MicroSteps`."""
         for kind in self._both:
             kind.stop()
 
@@ -268,7 +306,6 @@ class SwitchingSteps:
         return {"tokens": self._both[place].sizes(own)["tokens"]}
 
     def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
         place, own = self.of_kind(number)
         return self._both[place].names(own)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from alphita import artefact, progress
 from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
+from alphita_lab.training.engine.runs import other_run
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -110,11 +111,7 @@ def _done(work: Path, made_with: list[Any]) -> int:
         note = json.loads((work / NOTE).read_text(encoding="utf-8"))
     # A run that has begun to train has its vectors.
     if note["made_with"] != made_with or (note["done"] < made_with[2] and (work / "run.json").exists()):
-        raise InputError(
-            "the unfinished run had another recipe, config, encoder, teacher, terminology or split",
-            file=work,
-            remedy="give what it was started with, or start again with --force",
-        )
+        raise other_run(work, teacher="teacher, ")
     return int(note["done"])
 
 

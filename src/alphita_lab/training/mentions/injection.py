@@ -6,7 +6,6 @@ Of each batch of sequences some tokens are masked, and the mentions that hold on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +24,7 @@ from alphita_lab.graph.store import EntityVectors
 from alphita_lab.objectives.entity_linking import entity_linking, masked_language_model
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.run import Run
-from alphita_lab.training.engine.steps import PartSteps, tokens_that_fit
+from alphita_lab.training.engine.steps import PartSteps, seed_dropout, tokens_that_fit
 from alphita_lab.training.mentions.store import REMEDY, Mentions, check_split
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.masked_language import (
@@ -287,9 +286,7 @@ class InjectionSteps(PartSteps[_Ready]):
     def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         own: dict[str, torch.Tensor] = {}
         for place, part in enumerate(ready.parts):
-            # One seed a part: dropout is the same whether or not the run was resumed.
-            state = np.random.SeedSequence([self.seed, number, self.ranks.rank, place]).generate_state(1)
-            torch.manual_seed(int(state[0]))
+            seed_dropout(self.seed, number, self.ranks.rank, place)
             scalars = self._losses(part, ready)
             # The processes' gradients are averaged in the end, and each has only its own part of the sum.
             (scalars["loss"] * share * self.ranks.size).backward()
@@ -308,8 +305,7 @@ class InjectionSteps(PartSteps[_Ready]):
 
     def _losses(self, part: _Part, ready: _Ready) -> dict[str, torch.Tensor]:
         """Return what a part adds to the batch's scalars; equation (6)."""
-        context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
-        with context:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             output = self.injected.packed(part.packing, part.mentions)
             scores = self.head(output.last_hidden_state.index_select(0, part.places))
         language = masked_language_model(scores, part.true) * (len(part.true) / ready.guessed)
@@ -359,8 +355,7 @@ def linking_accuracy(
     """Return the share of the linked mentions of some sequences, unmasked, whose nearest entity is the gold one."""
     injected.eval()
     right = total = 0
-    context: Any = torch.autocast(injected.device.type, torch.bfloat16) if bf16 else nullcontext()
-    with torch.no_grad(), context:
+    with torch.no_grad(), torch.autocast(injected.device.type, torch.bfloat16, enabled=bf16):
         for some in _blocks(rows, batch):
             one = data.mentions.sequences.batch(some)
             spans = torch.from_numpy(one.mentions[:, :3].copy()).to(injected.device)

@@ -6,7 +6,7 @@ The mention lies between the tags [M_s] and [M_e]; a name by itself has none. Na
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -203,20 +203,19 @@ class MentionForward(TermForward):
         """Return (n, dim) float32 vectors, not normalised to length 1."""
         if self.tags is None:
             return super().run(rows)
-        context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         mean = self.encoder.pooling == "mean"
         model: Any = self.module.model
         if isinstance(rows, bert.Packing):
             mentioned = _mentioned(rows, self.tags)
             injected = isinstance(model, InjectedBert)
             mentions = packed_mentions(rows, model.outside, mentioned) if injected else None
-            with context:
+            with self.arithmetic():
                 hidden = self.states(rows, mentions).float()
             return _mean(hidden, rows, mentioned) if mean else bert.cls_pool(hidden, rows)
         ids, mask = rows
         mentioned = within(ids, self.tags)
         mentioned = torch.where(mentioned.any(1, keepdim=True), mentioned, mask.bool())
-        with context:
+        with self.arithmetic():
             hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         return layout.mean(hidden, mentioned) if mean else layout.cls(hidden)
 

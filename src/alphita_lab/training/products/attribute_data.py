@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 from alphita.terminology.text import clean, clean_many
-from alphita_lab.graph.triples import between_pairs
+from alphita_lab.graph.triples import between_pairs, pair_keys
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -57,11 +57,11 @@ class Related:
 
     def __init__(self, table: ProductTable) -> None:
         pairs = np.concatenate([table.triples[:, [0, 2]], table.held_pairs])
-        self._keys = np.unique(_keys(pairs[:, 0], pairs[:, 1]))
+        self._keys = np.unique(pair_keys(pairs[:, 0], pairs[:, 1]))
 
     def __call__(self, title: int, others: Int64) -> NDArray[np.bool_]:
         """Return which of `others` (m,) are related to the string `title`, itself included; (m,) bool."""
-        keys = _keys(np.full(len(others), title), others)
+        keys = pair_keys(np.full(len(others), title), others)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return (self._keys[places] == keys) | (others == title)
 
@@ -144,12 +144,6 @@ def _wanted(terminology: Terminology, attributes: str) -> Int64:
 def _names(terminology: Terminology, rows: Int64) -> list[str]:
     """Return the strings of some terms."""
     return list(terminology.terms.column("string").take(rows).to_pylist())
-
-
-def _keys(one: Int64, other: Int64) -> Int64:
-    """Return a number for each unordered pair of strings."""
-    keys: Int64 = (np.minimum(one, other) << 32) | np.maximum(one, other)
-    return keys
 
 
 # A held-out value is sought among so many of its attribute.

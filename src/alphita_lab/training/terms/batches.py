@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, tokenize
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.steps import MIN_TOKENS, PartSteps, is_exhausted, release, tokens_that_fit
+from alphita_lab.training.engine.steps import (
+    MIN_TOKENS,
+    PartSteps,
+    is_exhausted,
+    release,
+    seed_dropout,
+    tokens_that_fit,
+)
 
 if TYPE_CHECKING:
     from alphita_lab.training.engine.run import Run
@@ -153,7 +160,7 @@ class TermSteps(PartSteps[_Ready]):
 
     def _encode(self, ready: _Ready, part: int, number: int) -> torch.Tensor:
         # One seed a part: the second time it is encoded, dropout is what it was the first time.
-        torch.manual_seed(int(np.random.SeedSequence([self.seed, number, self.ranks.rank, part]).generate_state(1)[0]))
+        seed_dropout(self.seed, number, self.ranks.rank, part)
         return self.forward.run(ready.parts[part][1])
 
     def _remedy(self, ready: _Ready) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry
 from alphita.errors import InputError, Rejects
+from alphita.index.neighbours import unit
 from alphita_lab.training.engine import ranks
 from alphita_lab.training.engine.settings import NameTraining, language_weights
 from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Triples, listed, read_files
@@ -51,7 +52,7 @@ class DevDefinitions:
 
     def accuracy(self, encoder: TermEncoder) -> float:
         """Return the share of definitions whose nearest name, by cosine, is of their concept: accuracy@1."""
-        names, queries = _unit(encoder.encode(self.names)), _unit(encoder.encode(self.texts))
+        names, queries = unit(encoder.encode(self.names)), unit(encoder.encode(self.texts))
         # A string may name several concepts: it stands once for each, and any of them will do.
         right = 0
         for start in range(0, len(queries), BLOCK):
@@ -93,15 +94,11 @@ def correlation(encoder: TermEncoder, pairs: ScoredPairs) -> float:
     """Return Pearson's correlation of the cosines of scored pairs with their scores, -1 to 1."""
     if np.ptp(pairs.scores) == 0:
         raise InputError("all dev scores are equal, so nothing correlates with them", field="score")
-    left, right = (_unit(encoder.encode(side)) for side in (pairs.left, pairs.right))
+    left, right = (unit(encoder.encode(side)) for side in (pairs.left, pairs.right))
     similarity = (left * right).sum(1)
     if np.ptp(similarity) == 0:
         return 0.0
     return float(np.corrcoef(similarity.astype(np.float64), pairs.scores.astype(np.float64))[0, 1])
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
 
 
 # Of what names can be trained against: the kinds of texts, and a concept's other names.

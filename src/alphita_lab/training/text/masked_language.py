@@ -1,4 +1,4 @@
-"""Masked language modelling (Devlin et al., NAACL 2019, §3.1, appendix A.1): the head, and masks that keep entities whole.
+"""Masked language modelling (Devlin et al., NAACL 2019, §3.1, appendix A.1): head, and masks that keep entities whole.
 
 By token: 15 % of the tokens are drawn and their entities masked whole (Peters et al., EMNLP 2019). By span: spans are.
 """

@@ -18,10 +18,9 @@ from alphita_lab.training.engine.forward import TermForward, TokenTable
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.settings import LoopPlan
-from alphita_lab.training.text import replaced_token_steps
+from alphita_lab.training.text import masked_steps
 from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
-from alphita_lab.training.text.masked_steps import SequenceBatches
-from alphita_lab.training.text.replaced_token_steps import DRAWN, MASKED, SCORED, ReplacedTokenSteps
+from alphita_lab.training.text.masked_steps import DRAWN, MASKED, SCORED, ReplacedTokenSteps, SequenceBatches
 from alphita_lab.training.text.sequences import Sequences
 from tests.reference import replaced_token as reference
 from tests.tiny import tiny_model
@@ -193,7 +192,7 @@ def test_no_part_has_more_tokens_than_are_encoded_at_once(bert: Path, sequences:
         assert sum(tokens for tokens, _ in sizes) == ready.tokens == made.sizes(2)["tokens"]
         assert all(tokens <= most or rows == 1 for tokens, rows in sizes)
         assert sum(part.masked for part in ready.parts) == ready.masked
-        assert all(len(part.places) % replaced_token_steps.ROUNDED == 0 for part in ready.parts)
+        assert all(len(part.places) % masked_steps.ROUNDED == 0 for part in ready.parts)
 
 
 def test_spans_are_masked_whole_and_special_tokens_never(bert: Path, sequences: Sequences) -> None:
@@ -289,7 +288,7 @@ def test_more_fit_at_once_with_a_small_vocabulary(bert: Path, sequences: Sequenc
     monkeypatch.setattr("alphita.machine.memory", lambda: 10_000_000)
     made = steps(bert, sequences)
     few = Masking(4, SPECIAL, 60_000, share=0.3, masked=1.0, random=0.0)
-    assert replaced_token_steps._tokens_that_fit(made.forward, made.generator, few) < made.tokens_at_once < 5000
+    assert masked_steps._tokens_that_fit(made.forward, made.generator, few) < made.tokens_at_once < 5000
 
 
 PLAN = {
