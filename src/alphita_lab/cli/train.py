@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alphita.calibrate.from_mappings import InTime
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.mentions.plain_export import Distilling
 
 
 @dataclass
@@ -78,12 +77,7 @@ class Decisions:
 def read_decisions(
     reviews: Path, base: Terminology, encoder: str, out: Path, *, exclude: Split | None, threads: int | None
 ) -> Decisions:
-    """Read the decisions of a store.
-
-    Raises:
-        UsageError: several processes train.
-        InputError: too little was decided.
-    """
+    """Read the decisions of a store."""
     from alphita.calibrate.from_mappings import in_time
     from alphita.review.store import ReviewStore
 
@@ -111,7 +105,13 @@ class RecipeGroup(TyperGroup):
             return _recipe_command(cmd_name)
         except registry.BrokenPlugin as error:
             # The help of all shows what is wrong with the one; who asks for it is told.
-            return _refusing_command(cmd_name, error)
+            problem = error
+
+            def refuse() -> None:
+                raise problem
+
+            any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+            return TyperCommand(cmd_name, callback=refuse, help=str(error), context_settings=any_options)
 
 
 app = typer.Typer(cls=RecipeGroup, no_args_is_help=True, help="Train a term encoder by one of the recipes.")
@@ -131,14 +131,6 @@ def _list(
         for name, line in first_lines.items():
             print(f"{name:<16} {line}{registry.origin(RECIPES, name)}")
     raise typer.Exit
-
-
-def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: ANN401
-    def refuse() -> None:
-        raise error
-
-    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return TyperCommand(name, callback=refuse, help=str(error), context_settings=any_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +202,11 @@ def run(name: str, spec: TrainSpec) -> None:
     runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
     machine.set_threads(spec.threads)
     resolved = config.resolve(recipe.Config, file=spec.config, sets=spec.settings)
-    learns = _export_config(spec.export_settings) if spec.export else None
+    learns = None
+    if spec.export:
+        from alphita_lab.training.mentions.plain_export import Distilling
+
+        learns = config.resolve(Distilling, sets=spec.export_settings)
     terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
     decisions = None
     if spec.from_mappings is not None:
@@ -256,13 +252,6 @@ def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
     if spec.export and out.exists() and not spec.force:
         raise UsageError(f"{out} already exists; choose another output or use --force")
     return out
-
-
-def _export_config(settings: Sequence[str]) -> Distilling:
-    from alphita import config
-    from alphita_lab.training.mentions.plain_export import Distilling
-
-    return config.resolve(Distilling, sets=settings)
 
 
 def _tell(out: Path, figures: Mapping[str, float], *, dry_run: bool) -> None:

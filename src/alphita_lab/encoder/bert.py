@@ -193,22 +193,18 @@ MIN_ROWS = {"cpu": 16, "cuda": 512}
 
 
 class _Group:
-    """Rows of near lengths, whose tokens lie together, and the padded grid in which they attend.
-
-    Attributes:
-        shape: rows and columns of the grid; both with some places without a token.
-        slots: (tokens,) place of each token in the grid, row by row.
-        blocked: (rows, 1, 1, columns) -inf where a row has no token, else 0.
-    """
+    """Rows of near lengths, whose tokens lie together, and the padded grid in which they attend."""
 
     def __init__(self, lengths: NDArray[np.int64], device: torch.device) -> None:
         self.tokens = int(lengths.sum())
-        self.shape = (_up(len(lengths), ROWS), _up(int(lengths.max()), LENGTH))
+        self.shape = (_up(len(lengths), ROWS), _up(int(lengths.max()), LENGTH))  # rows and columns of the grid
         rows = np.repeat(np.arange(len(lengths)), lengths)
+        # (tokens,) place of each token in the grid, row by row.
         self.slots = torch.from_numpy(rows * self.shape[1] + _positions(lengths)).to(device)
         blocked = np.zeros(self.shape, np.float32)
         # Rows without a term stay open: a softmax over nothing would be NaN.
         blocked[: len(lengths)][np.arange(self.shape[1]) >= lengths[:, None]] = -np.inf
+        # (rows, 1, 1, columns) -inf where a row has no token, else 0.
         self.blocked = torch.from_numpy(blocked)[:, None, None, :].to(device)
 
     def pad(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -224,41 +220,31 @@ class _Group:
 class Packing:
     """Where the tokens of a batch lie: end to end (flat), shortest rows first, with some places without a token at the
     end, so that few different sizes occur; what is computed there is never read.
-
-    Attributes:
-        tokens: number of real tokens.
-        ids: (flat,) token ids, row after row, then zeros; flat is `tokens` rounded up.
-        positions: (flat,) position of each token in its row.
-        rows: (tokens,) the row of each token, as the rows were given.
-        lengths: (n,) tokens a row, as the rows were given.
-        first: (n,) index of each row's first token, as the rows were given.
-        groups: the rows that attend together.
     """
 
     def __init__(
         self, ids: NDArray[np.integer[Any]], lengths: NDArray[np.int64], device: torch.device | str = "cpu"
     ) -> None:
-        """Lay out n rows.
-
-        Args:
-            lengths: (n,) tokens a row, each 1 or more.
-        """
+        """Take `lengths`: (n,) tokens a row, each 1 or more."""
         device = torch.device(device)
         order = np.argsort(lengths, kind="stable")
         starts = np.cumsum(lengths) - lengths
         ordered = lengths[order]
         positions = _positions(ordered)
-        self.tokens = len(ids)
+        self.tokens = len(ids)  # number of real tokens
         self._given = np.repeat(starts[order], ordered) + positions
         self._spare, self._device = _up(self.tokens, TOKENS) - self.tokens, device
-        self.ids = self.lay_out(ids)
+        self.ids = self.lay_out(ids)  # (flat,) token ids, row after row, then zeros; flat is `tokens` rounded up
+        # (flat,) position of each token in its row.
         self.positions = torch.from_numpy(np.pad(positions, (0, self._spare))).to(device)
+        # (tokens,) the row of each token, as the rows were given.
         self.rows = torch.from_numpy(np.repeat(order, ordered)).to(device)
-        self.lengths = torch.from_numpy(lengths).to(device)
+        self.lengths = torch.from_numpy(lengths).to(device)  # (n,) tokens a row, as the rows were given
         first = np.empty_like(starts)
         first[order] = np.cumsum(ordered) - ordered
-        self.first = torch.from_numpy(first).to(device)
+        self.first = torch.from_numpy(first).to(device)  # (n,) index of each row's first token, as the rows were given
         ends = _ends(ordered, MIN_ROWS.get(device.type, MIN_ROWS["cuda"]))
+        # The rows that attend together.
         self.groups = [_Group(ordered[row:end], device) for row, end in itertools.pairwise([0, *ends])]
 
     def lay_out(self, values: NDArray[np.integer[Any]]) -> torch.Tensor:
@@ -274,9 +260,7 @@ class Packing:
 def within(rows: NDArray[np.int64], lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
     """Return rows in parts of at most `budget` tokens; a longer row is a part alone.
 
-    Args:
-        rows: (m,) which.
-        lengths: (n,) tokens of each row there is.
+    rows: (m,) which; lengths: (n,) tokens of each row there is.
     """
     parts: list[list[int]] = []
     left = 0
@@ -338,9 +322,7 @@ def embed(
 ) -> torch.Tensor:
     """Return the embedding of every place, (flat, e): of token, position and type, normalised.
 
-    Args:
-        ids: (flat,) other tokens in the places of `packing.ids`.
-        types: (flat,) type of each.
+    ids: (flat,) other tokens in the places of `packing.ids`; types: (flat,) type of each.
     """
     hidden = (
         embeddings.word_embeddings(packing.ids if ids is None else ids)

@@ -38,37 +38,21 @@ SPREAD = 0.02
 
 
 class Linked(NamedTuple):
-    """What the encoder says of a batch.
+    """What the encoder says of a batch."""
 
-    Attributes:
-        last_hidden_state: (rows, length, hidden) states after the last layer.
-        projected: (m, d) mentions in the graph's space, float32 at least: what the linking loss takes.
-        candidates: (m, n) int64, the rows of the nearest entities, nearest first.
-        logits: (m, n) their similarities, h_m_proj . e_j; a softmax turns them into the shares a.
-    """
-
-    last_hidden_state: torch.Tensor
-    projected: torch.Tensor
-    candidates: torch.Tensor
-    logits: torch.Tensor
+    last_hidden_state: torch.Tensor  # (rows, length, hidden) states after the last layer
+    projected: torch.Tensor  # (m, d) mentions in the graph's space, float32 at least: what the linking loss takes
+    candidates: torch.Tensor  # (m, n) int64, the rows of the nearest entities, nearest first
+    logits: torch.Tensor  # (m, n) their similarities, h_m_proj . e_j; a softmax turns them into the shares a
 
 
 class Injection(torch.nn.Module):
-    """The step between two layers: link mentions, add their entities, normalise.
+    """The step between two layers: link mentions, add their entities, normalise."""
 
-    Attributes:
-        entities: (E, d) frozen: a buffer, no parameter.
-        nearest: n, the entities among which a mention is shared out.
-    """
-
-    entities: torch.Tensor
+    entities: torch.Tensor  # (E, d) frozen: a buffer, no parameter
 
     def __init__(self, entities: torch.Tensor, hidden: int, *, nearest: int = NEAREST, eps: float = 1e-12) -> None:
-        """Draw the projections at random.
-
-        Args:
-            entities: (E, d) float32 or float16, copied.
-        """
+        """Take `entities`: (E, d) float32 or float16, copied."""
         super().__init__()
         if entities.dim() != 2 or not entities.numel():
             raise InputError("entity vectors must be (entities, numbers), neither 0", value=tuple(entities.shape))
@@ -77,7 +61,7 @@ class Injection(torch.nn.Module):
             raise InputError("an entity vector is not finite", field="row", value=row, remedy="train the graph again")
         if not 1 <= nearest <= len(entities):
             raise UsageError(f"nearest must be from 1 to {len(entities)}, the number of entities, not {nearest}")
-        self.nearest = nearest
+        self.nearest = nearest  # n, the entities among which a mention is shared out
         self.register_buffer("entities", entities.detach().clone())
         self.down = torch.nn.Linear(hidden, entities.shape[1])
         self.up = torch.nn.Linear(entities.shape[1], hidden)
@@ -143,9 +127,7 @@ def tokens_of(mentions: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.
 def nearest_entities(queries: torch.Tensor, entities: torch.Tensor, n: int, *, block: int = BLOCK) -> torch.Tensor:
     """Return the rows of the `n` entities with the greatest inner products, (m, n) int64, greatest first: exact.
 
-    Args:
-        queries: (m, d).
-        entities: (E, d), E at least `n`.
+    queries: (m, d); entities: (E, d), E at least `n`.
     """
     with torch.no_grad():
         parts = (entities[first : first + block] for first in range(0, len(entities), block))
@@ -192,9 +174,7 @@ def _merged(
 def term_mentions(input_ids: torch.Tensor, attention_mask: torch.Tensor | None, outside: Sequence[int]) -> torch.Tensor:
     """Return the mentions of rows that are terms by themselves, (m, 3): from the first ordinary token to the last.
 
-    Args:
-        input_ids: (rows, length) token ids.
-        attention_mask: (rows, length), or None where nothing is padded.
+    input_ids: (rows, length) token ids; attention_mask: (rows, length), or None where nothing is padded.
     """
     ordinary = ~torch.isin(input_ids, torch.tensor(outside, dtype=input_ids.dtype, device=input_ids.device))
     if attention_mask is not None:
@@ -226,10 +206,8 @@ def check_mentions(mentions: torch.Tensor, input_ids: torch.Tensor, attention_ma
 class InjectedBert(torch.nn.Module):
     """A BERT with an `Injection` after one of its layers; takes what a transformers model takes, and mentions.
 
-    Attributes:
-        injection: the step between.
-        layer: i, the layer after which it stands, from 1.
-        outside: ids of tokens that belong to no mention where a term is its own: [CLS], [SEP], tags.
+    `injection`: the step between; `layer`: i, the layer after which it stands, from 1; `outside`: ids of tokens that
+    belong to no mention where a term is its own: [CLS], [SEP], tags.
     """
 
     def __init__(self, model: torch.nn.Module, injection: Injection, *, layer: int, outside: Sequence[int]) -> None:
@@ -286,9 +264,7 @@ class InjectedBert(torch.nn.Module):
     ) -> Linked:
         """Return states and links of rows whose tokens lie end to end; what `forward` returns, without padding.
 
-        Args:
-            mentions: (m, 3) int64 rows [row, start, end), rows as they were given.
-            types: (flat,) type of each place.
+        mentions: (m, 3) int64 rows [row, start, end), rows as they were given; types: (flat,) type of each place.
         """
         if mentions is None:
             mentions = packed_mentions(packing, self.outside)
@@ -345,7 +321,7 @@ class FlatInjectedBert:
         for layer in layers[: self.layer]:
             hidden = layer(hidden, batch.runs)
         # To the injection all rows are one.
-        hidden = self.injection(hidden[None], self._mentions(batch), self._search).last_hidden_state[0]
+        hidden = self.injection(hidden[None], self._mentions(batch), self._nearest).last_hidden_state[0]
         for layer in layers[self.layer :]:
             hidden = layer(hidden, batch.runs)
         return hidden[: len(batch.ids)]
@@ -361,12 +337,9 @@ class FlatInjectedBert:
             first = behind
         return torch.cat(found)
 
-    def _search(self, projected: torch.Tensor) -> torch.Tensor:
-        if projected.device.type == "cpu":
-            more = bert.few_sizes(len(projected)) - len(projected)
-            padded = torch.cat([projected, projected.new_zeros(more, projected.shape[1])])
-        else:
-            padded = projected
+    def _nearest(self, projected: torch.Tensor) -> torch.Tensor:
+        more = bert.few_sizes(len(projected)) - len(projected) if projected.device.type == "cpu" else 0
+        padded = torch.cat([projected, projected.new_zeros(more, projected.shape[1])])
         return greatest((part(padded)[: len(projected)] for part in self.entities), self.injection.nearest)
 
 

@@ -66,8 +66,7 @@ class TermModule(torch.nn.Module):
 class TorchRuntime:
     """Runs a `TermModule` over batches.
 
-    Attributes:
-        precision: "fp32" or "bf16".
+    `precision`: "fp32" or "bf16".
     """
 
     # Tokens a batch. Larger ones fall out of the processor's cache; a GPU takes more.

@@ -42,18 +42,12 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Extension:
-    """What was done.
+    """What was done."""
 
-    Attributes:
-        tokens_before: tokens of the old vocabulary.
-        added: tokens that are new.
-        left_out: why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added.
-    """
-
-    tokens_before: int
-    added: int
+    tokens_before: int  # tokens of the old vocabulary
+    added: int  # tokens that are new
     composed: int
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added
 
 
 def extend(
@@ -76,7 +70,9 @@ def extend(
     if not added:
         raise UsageError(f"there is no token to add to the vocabulary; left out: {dict(reasons)}")
     ids = new_ids(added, like)
-    spelt = _spelt(added, like)
+    # The ids of the old pieces that spell each token; none where they cannot.
+    old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
+    spelt = [[old[piece] for piece in split(token, old, prefix) or ()] for token in added]
     done = Extension(like.get_vocab_size(), len(added), sum(map(bool, spelt)), dict(sorted(reasons.items())))
     source = TermEncoder.load(encoder, precision="fp32", device="cpu")
     with drafts.scratch() as scratch:
@@ -92,12 +88,6 @@ def extend(
             _extend_head(source.folder, draft.path, list(ids.values()), spelt, seed)
             draft.fields.update({"extended_from": source.content_hash, "seed": seed, **asdict(done), **(fields or {})})
     return done
-
-
-def _spelt(tokens: Sequence[str], like: Tokenizer) -> list[list[int]]:
-    """Return the ids of the old pieces that spell each token; none where they cannot."""
-    old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
-    return [[old[piece] for piece in split(token, old, prefix) or ()] for token in tokens]
 
 
 def _extend_tokenizer(folder: Path, ids: Mapping[str, int], added: Mapping[str, int]) -> None:
@@ -193,15 +183,11 @@ TAGS = ("[M_s]", "[M_e]")
 
 @dataclass(frozen=True)
 class Tagged:
-    """An encoder with tags.
-
-    Attributes:
-        tokenizer_hashes: of its tokenizer with and without them; either divides a text without tags alike.
-    """
+    """An encoder with tags."""
 
     encoder: str
     ids: tuple[int, int]
-    tokenizer_hashes: frozenset[str]
+    tokenizer_hashes: frozenset[str]  # of its tokenizer with and without them; either divides a text without tags alike
 
 
 def with_tags(encoder: str | Path, folder: Path, *, seed: int = 0) -> Tagged:

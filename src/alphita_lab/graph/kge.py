@@ -224,9 +224,7 @@ def vectors_of(model: Any) -> Vectors:  # noqa: ANN401 - PyKEEN's model
 def loss_of(module: GraphModel, model: Any, triples: torch.Tensor, false: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
     """Return a step's loss of tails and heads, and the regulariser's.
 
-    Args:
-        triples: (b, 3).
-        false: (2, n) entities drawn as tails and as heads of all b.
+    triples: (b, 3); false: (2, n) entities drawn as tails and as heads of all b.
     """
     heads, tails = (parts(model.entity_representations, triples[:, end]) for end in (0, 2))
     relations = parts(model.relation_representations, triples[:, 1])

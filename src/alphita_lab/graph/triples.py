@@ -24,23 +24,15 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Division:
-    """Triples of numbered entities and relations, in three parts.
+    """Triples of numbered entities and relations, in three parts."""
 
-    Attributes:
-        entities: the n concept ids that some triple has, sorted.
-        concepts: (n,) their rows in the terminology.
-        train: (t, 3) int64 head, relation, tail; so are the next two.
-        validation: for the choices of training.
-        known: (k, 3) all of them: other true answers, which are no competitors.
-    """
-
-    entities: list[str]
-    concepts: Int
+    entities: list[str]  # the n concept ids that some triple has, sorted
+    concepts: Int  # (n,) their rows in the terminology
     relations: list[str]
-    train: Int
+    train: Int  # (t, 3) int64 head, relation, tail; so are the next two
     test: Int
-    validation: Int
-    known: Int
+    validation: Int  # for the choices of training
+    known: Int  # (k, 3) all of them: other true answers, which are no competitors
     notes: dict[str, Any] = field(default_factory=dict)
 
     def counts(self) -> dict[str, Any]:
@@ -144,9 +136,7 @@ def _asked_about(triples: Int, pairs: NDArray[np.int32]) -> tuple[Int, NDArray[n
 def between_pairs(triples: NDArray[np.integer[Any]], pairs: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which triples are between a pair of concepts, in either direction and under any relation, (n,).
 
-    Args:
-        triples: (n, 3) head, relation, tail.
-        pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
+    triples: (n, 3) head, relation, tail; pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
     """
     return np.isin(pair_keys(triples[:, 0], triples[:, 2]), pair_keys(pairs[:, 0], pairs[:, 1]))
 

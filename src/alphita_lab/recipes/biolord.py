@@ -292,7 +292,7 @@ def soup(config: Config, data: Data, members: Mapping[str, Path], phase: Phase) 
     run = SoupRun("biolord", phase, config, members, data.facts)
     if run.done is not None:
         return run.done
-    return run.uniform(data.dev) if config.soup == "uniform" else run.greedy(data.dev)
+    return run.cook(data.dev, greedy=config.soup == "greedy")
 
 
 def train(

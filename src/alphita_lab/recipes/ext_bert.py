@@ -14,7 +14,7 @@ Deviations from the paper, and what it leaves open:
 - The paper finds that masked language modelling makes similarities worse (§4): train on terms after it.
 - Words of the terminology's names are counted with the corpus's (names=false: the corpus alone). Names are not read.
 - What a split holds out is neither counted where it stands in the corpus nor read: see
-  `training.text.corpus_sequences`.
+  `training.text.sequences`.
 - Tokens are masked one by one, and anew each epoch. A head of the encoder's own goes on; else a new one is drawn.
 """
 

@@ -8,7 +8,7 @@ graph (3), on names and mentions. Both phases take the same mentions and the sam
     alphita mentions CORPUS -t X.terminology --encoder ENCODER --sequence-tokens 128 -o X.mentions
     alphita train pipelined -t X.terminology --encoder ENCODER --set mentions=X.mentions --set graph=X.vectors
 
-The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.mentions.injection_run`,
+The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.mentions.injection`,
 `training.mentions.margin_phase`. Settings of the first begin with `injection_`. Its model is kept, OUT.phases/injected;
 with --resume a run that was cut goes on in the phase it was in.
 

@@ -15,7 +15,7 @@ from alphita.terminology import splits, store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita_lab.graph import triples
-from alphita_lab.graph.triples import between_pairs, divide, triples_hash
+from alphita_lab.graph.triples import divide, triples_hash
 from tests.lab.graph.graphs import STEPS, ring
 
 
@@ -105,13 +105,6 @@ def test_what_relations_turn_round_equals_a_loop(n: int, relations: int, count: 
             if (tail, other, head) in there:
                 wanted[relation, other] = wanted.get((relation, other), 0) + 1
     assert triples._turned_round(rows, n) == wanted
-
-
-def test_between_pairs_equals_a_loop() -> None:
-    rng = np.random.default_rng(0)
-    rows, pairs = rng.integers(0, 6, (40, 3)), rng.integers(0, 6, (4, 2)).astype(np.int32)
-    wanted = {frozenset(pair) for pair in pairs.tolist()}
-    assert between_pairs(rows, pairs).tolist() == [frozenset((h, t)) in wanted for h, _, t in rows.tolist()]
 
 
 def test_the_hash_is_of_ids_not_of_numbers() -> None:

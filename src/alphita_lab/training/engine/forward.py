@@ -30,26 +30,19 @@ TABLES_KEPT = 8
 class TokenTable:
     """The token ids of n strings.
 
-    Attributes:
-        ids: (tokens,) int32.
-        offsets: (n + 1,) int64; string i has the ids offsets[i] up to offsets[i + 1].
+    `ids`: (tokens,) int32; `offsets`: (n + 1,) int64; string i has the ids offsets[i] up to offsets[i + 1].
     """
 
     def __init__(self, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
         self.ids, self.offsets = ids, offsets
 
     def __len__(self) -> int:
-        """Return the number of strings."""
         return len(self.offsets) - 1
 
     def rows(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ids of some strings, end to end, and the length of each.
 
-        Args:
-            rows: (m,) numbers of strings.
-
-        Returns:
-            (tokens,) int64 and (m,) int64.
+        (tokens,) int64 and (m,) int64; rows: (m,) numbers of strings.
         """
         starts = self.offsets[rows]
         lengths = self.offsets[np.asarray(rows) + 1] - starts
@@ -140,16 +133,13 @@ def evaluating(*modules: torch.nn.Module) -> Iterator[None]:
 
 
 class TermForward:
-    """Encodes rows of tokens to vectors with gradients: without padding where the model is a BERT, injected or not.
-
-    Attributes:
-        bf16: whether it computes in bf16 (autocast).
-    """
+    """Encodes rows of tokens to vectors with gradients: without padding where the model is a BERT, injected or not."""
 
     def __init__(self, encoder: TermEncoder, *, precision: str = "auto", dropout: float | None = None) -> None:
         machine.keep_freed_memory()
         self.encoder, self.module = encoder, encoder.module
         self.device = next(self.module.parameters()).device
+        # Whether it computes in bf16 (autocast).
         self.bf16 = precision == "bf16" or (precision == "auto" and (self.device.type == "cuda" or machine.fast_bf16()))
         self._pack = injected_bert.packs(encoder.module.model) and encoder.pooling in ("mean", "cls")
         if dropout is not None:
@@ -162,11 +152,7 @@ class TermForward:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
     def lay_out(self, ids: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> Rows:
-        """Return n rows as `run` takes them.
-
-        Args:
-            lengths: (n,) tokens a row, each 1 or more.
-        """
+        """Return n rows as `run` takes them; lengths: (n,) tokens a row, each 1 or more."""
         if self._pack:
             return bert.Packing(ids, lengths, self.device)
         return self.encoder.pad([row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])])

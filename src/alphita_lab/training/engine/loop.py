@@ -145,25 +145,20 @@ BEST = "best"
 class Training:
     """What is trained, by what, and where.
 
-    Attributes:
-        fingerprint: hash of everything the result depends on; a resumed run must have the same.
-        resume: go on from the newest checkpoint in `work`; where there is none, it says so and begins.
-        evaluate: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
-            first is the one that "best" goes by.
-        before_step: called with each step's number (from 0) before its batches are drawn; what it changes may decide
-            them.
-        fence: no batch is drawn before `before_step` was called for the last step that is a multiple of this; 0: none.
+    `evaluate`: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
+    first is the one that "best" goes by.
     """
 
     modules: Mapping[str, Module]
     micro: MicroSteps
     plan: LoopPlan
     work: Path
-    fingerprint: str
-    resume: bool = False
+    fingerprint: str  # hash of everything the result depends on; a resumed run must have the same
+    resume: bool = False  # go on from the newest checkpoint in `work`; where there is none, it says so and begins
     evaluate: Callable[[], dict[str, float]] | None = None
+    # Called with each step's number (from 0) before its batches are drawn; what it changes may decide them.
     before_step: Callable[[int], None] | None = None
-    fence: int = 0
+    fence: int = 0  # no batch is drawn before `before_step` was called for the last step that is a multiple of this
     ranks: Ranks = field(default_factory=Ranks)
     label: str = "train"
 
@@ -192,17 +187,13 @@ def fit(training: Training) -> dict[str, float]:
 
 
 class _Loop:
-    """The steps of one training.
-
-    Attributes:
-        averages: the averaged modules, by `AVERAGE` and their names; none unless the plan asks for them.
-    """
+    """The steps of one training."""
 
     def __init__(self, training: Training) -> None:
         self.training, self.plan, self.ranks = training, training.plan, training.ranks
         self.modules, self.work = training.modules, training.work
         self.optimizer = _adamw(self.modules, self.plan)
-        self.averages = _averages(self.modules, self.plan)
+        self.averages = _averages(self.modules, self.plan)  # the averaged modules, by `AVERAGE` and their names
         _open_run(training)
         self.start = load_checkpoint(self.work, {**self.modules, **self.averages}, self.optimizer)
         if training.resume and not self.start and self.ranks.first:
@@ -237,7 +228,10 @@ class _Loop:
                     if last or _due(done, plan.evaluate_every):
                         self._score(done)
                     if _due(done, plan.checkpoint_every) and not last:
-                        self._save(done)
+                        self.log.flush()
+                        if self.ranks.first:
+                            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
+                        self.ranks.wait()
             finally:
                 micro.stop()
         return figures
@@ -335,23 +329,12 @@ class _Loop:
         with artefact.atomic_file(note) as file:
             file.write(json.dumps({"step": done, "score": score}).encode())
 
-    def _save(self, done: int) -> None:
-        """Keep a checkpoint."""
-        self.log.flush()
-        if self.ranks.first:
-            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
-        self.ranks.wait()
-
 
 class _Meter:
-    """How fast it goes since the last line of the log.
-
-    Attributes:
-        rows: rows trained since.
-    """
+    """How fast it goes since the last line of the log."""
 
     def __init__(self, start: int) -> None:
-        self.rows: torch.Tensor | int = 0
+        self.rows: torch.Tensor | int = 0  # rows trained since
         self.clock, self._waited, self._logged = time.perf_counter(), 0.0, start
 
     def figures(self, done: int, scalars: Mapping[str, torch.Tensor | float], waited: float) -> dict[str, float]:

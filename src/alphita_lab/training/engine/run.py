@@ -128,11 +128,7 @@ CLEANED = {"cleaning_rules": list(DEFAULT_RULES)}
 
 
 class Run:
-    """A run: its encoder, its folder, and what its result depends on.
-
-    Attributes:
-        done: the figures, where the phase was finished before the run was cut; else None.
-    """
+    """A run: its encoder, its folder, and what its result depends on."""
 
     def __init__(
         self,
@@ -167,7 +163,7 @@ class Run:
             "encoder": self.encoder.content_hash,
         }
         self.work = runs.folder(phase.out)
-        self.done: dict[str, float] | None = None
+        self.done: dict[str, float] | None = None  # the figures, where the phase was finished before the run was cut
 
     def begin(self, **facts: object) -> None:
         """Note what else the result depends on, such as hashes of data, and make sure that the run may begin."""
@@ -231,20 +227,12 @@ class Run:
         if self.ranks.first:
             figures |= final(self.encoder) if final is not None else {}
             tensors = {name: module.state_dict() for name, module in extra.items()}
-            told_too = {"config": self.config.model_dump(), **(fields or {})}
+            manifest = {**self.facts, "figures": figures}
+            if self.phase.name:
+                manifest = manifest_fields(self.phase, self.facts, figures)
+            manifest |= {"config": self.config.model_dump(), **(fields or {})}
             runs.save_model(
-                self.phase.out,
-                self.encoder,
-                self.work,
-                fields=self._manifest(told_too, figures),
-                tensors=tensors,
-                force=self.phase.force,
+                self.phase.out, self.encoder, self.work, fields=manifest, tensors=tensors, force=self.phase.force
             )
         self.ranks.wait()
         return figures
-
-    def _manifest(self, fields: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
-        """Return what the model's manifest says."""
-        if self.phase.name:
-            return manifest_fields(self.phase, self.facts, figures) | dict(fields)
-        return {**self.facts, **fields, "figures": figures}

@@ -161,19 +161,14 @@ Dev = Callable[[TermEncoder], dict[str, float]]
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: where its model goes and how it begins.
+    """One phase: where its model goes and how it begins."""
 
-    Attributes:
-        name: e.g. "contrasted"; "" where the run is one, and its manifest tells of no phases.
-        dry_run: only measure; write nothing.
-        before: the figures of the phases before it, by name, for the manifest.
-    """
-
-    name: str
+    name: str  # e.g. "contrasted"; "" where the run is one, and its manifest tells of no phases
     out: Path
     resume: bool = False
     force: bool = False
-    dry_run: bool = False
+    dry_run: bool = False  # only measure; write nothing
+    # The figures of the phases before it, by name, for the manifest.
     before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def finished(self, fingerprint: str) -> dict[str, float] | None:
@@ -196,14 +191,10 @@ class Phase:
 
 
 class Phases:
-    """The phases of one run, in order.
-
-    Attributes:
-        folder: where the models of all but the last lie.
-    """
+    """The phases of one run, in order."""
 
     def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:
-        self.folder = beside(out, ".phases")
+        self.folder = beside(out, ".phases")  # where the models of all but the last lie
         self.figures: dict[str, dict[str, float]] = {}
         self._out, self._names = out, list(names)
         self._resume, self._force, self._dry_run = resume, force, dry_run
@@ -229,7 +220,6 @@ class Phases:
         self.folder.rename(aside)
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether the run has a phase of this name."""
         return name in self._names
 
     def __getitem__(self, name: str) -> Phase:

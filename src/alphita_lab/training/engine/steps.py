@@ -122,14 +122,10 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """Calls `make` for rising numbers in a thread, a few ahead of the one who asks.
-
-    Attributes:
-        waited: seconds that `get` waited so far.
-    """
+    """Calls `make` for rising numbers in a thread, a few ahead of the one who asks."""
 
     def __init__(self, make: Callable[[int], T], first: int, last: int, *, until: int | None = None) -> None:
-        self.waited = 0.0
+        self.waited = 0.0  # seconds that `get` waited so far
         self._made: deque[tuple[int, T | BaseException]] = deque()
         self._changed = threading.Condition()
         self._until = last if until is None else until

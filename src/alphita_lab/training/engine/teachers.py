@@ -1,8 +1,4 @@
-"""A teacher, and its vectors of many strings: made once, kept beside the run as teacher.npy, memory-mapped.
-
-They are made in blocks, and after each block how far they are is noted in teacher.json, so that a run that was cut goes
-on where it was. Equal strings, teacher and blocks give equal bytes, whether or not the work was cut.
-"""
+"""A teacher, and its vectors of many strings: made once, in blocks, and kept beside the run, memory-mapped."""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
 from alphita.terminology.writing import write_arrow
 from alphita_lab.training.mentions.settings import MentionSettings
-from alphita_lab.training.mentions.store import KIND, SEQUENCES, WINDOWS, Writer
+from alphita_lab.training.mentions.store import KIND, SEQUENCES, WINDOWS, Tokens, Writer
 from alphita_lab.training.text.corpora import blocks, documents, open_tokenizer
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import HELD_OUT, Forms, HeldOut, Matcher, Matches, collect
+from alphita_lab.training.text.sequences import token_spans, word_starts
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -37,42 +38,19 @@ Int64 = NDArray[np.int64]
 CHARACTERS_A_TOKEN = 8
 # Where no space is as near, a text has none between words.
 LONGEST_WORD = 40
-ENCODED_AT_ONCE = 1024
+ENCODED_AT_ONCE, CONTEXTS_AT_ONCE = 1024, 4096
 _SPACE = re.compile(r"\s")
 _MIX = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
 class Context:
-    """A piece of text around a mention.
-
-    Attributes:
-        mentions: (m, 3) first character, the one behind the last, form; of all mentions in the piece.
-    """
+    """A piece of text around a mention."""
 
     occurrence: int
     text: str
-    mentions: Int64
+    mentions: Int64  # (m, 3) first character, the one behind the last, form; of all mentions in the piece
     own: int
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """A sequence of tokens with its mentions.
-
-    Attributes:
-        ids: (t,) int32, without special tokens.
-        mentions: (m, 3) int32 first token, the one behind the last, form.
-        own: the mention that a window is about; 0 in sequences.
-    """
-
-    ids: Int32
-    mentions: Int32
-    own: int = 0
-
-    def without(self, mentions: NDArray[np.bool_]) -> Tokens:
-        """Return the sequence without some of its mentions, (m,)."""
-        return Tokens(self.ids, self.mentions[~mentions], self.own)
 
 
 class Reservoir:
@@ -94,14 +72,14 @@ class Reservoir:
         """Look at the mentions of some texts."""
         places = np.flatnonzero(matches.forms != HELD_OUT)
         forms = matches.forms[places]
-        occurrences = self.counts[forms] + _rank(forms, np.zeros(len(forms), np.uint64))
+        occurrences = self.counts[forms] + rank_in_group(forms, np.zeros(len(forms), np.uint64))
         self.counts += np.bincount(forms, minlength=len(self.counts))
         draws = _draws(self.seed, forms, occurrences)
         if self.spare_held_out:
             alone = ~self._near_held_out(matches, places)
             self.held_out_nearby += int((~alone).sum())
             places, forms, occurrences, draws = places[alone], forms[alone], occurrences[alone], draws[alone]
-        chosen = np.flatnonzero((draws < self._worst[forms]) & (_rank(forms, draws) < self.size))
+        chosen = np.flatnonzero((draws < self._worst[forms]) & (rank_in_group(forms, draws) < self.size))
         text_of = np.searchsorted(matches.offsets, places[chosen], side="right") - 1
         for one, text in zip(chosen.tolist(), text_of.tolist(), strict=True):
             form, draw = int(forms[one]), int(draws[one])
@@ -182,9 +160,7 @@ def sequences(
         written = np.stack([matches.starts[here], matches.ends[here], matches.forms[here].astype(np.int64)], 1)
         ids, spans = _aligned(encoding, written)
         written, spans = written[spans[:, 1] > spans[:, 0]], spans[spans[:, 1] > spans[:, 0]]
-        words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
-        may_cut = np.ones(len(ids) + 1, bool)
-        may_cut[1:-1] = words[1:] != words[:-1]
+        may_cut = word_starts(encoding)
         for start, end in spans.tolist():
             may_cut[start + 1 : end] = False
         latest = np.maximum.accumulate(np.where(may_cut, np.arange(len(ids) + 1), 0))
@@ -212,14 +188,10 @@ def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Encoding]:
 
 def _aligned(encoding: Encoding, mentions: Int64) -> tuple[Int32, Int64]:
     """Return the token ids, and of each mention the first token and the one behind the last that it has a part in."""
-    ids = np.array(encoding.ids, np.int32)
-    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-    first = np.searchsorted(offsets[:, 1], mentions[:, 0], side="right")
-    last = np.searchsorted(offsets[:, 0], mentions[:, 1], side="left")
-    return ids, np.stack([first, np.maximum(first, last)], 1)
+    return np.array(encoding.ids, np.int32), token_spans(encoding, mentions)
 
 
-def _rank(groups: Int32, values: NDArray[np.uint64]) -> Int64:
+def rank_in_group(groups: NDArray[np.integer[Any]], values: NDArray[Any]) -> Int64:
     """Return of each member how many of its group have a lower value, or an equal one and stand before it."""
     order = np.lexsort((values, groups))
     ordered = groups[order]
@@ -267,10 +239,25 @@ def build(
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
     fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None, settings.accents)
     hidden = split.cleaned if split else frozenset()
-    forms = _forms(terminology, fold, settings, hidden)
+    forms = collect(
+        terminology,
+        fold,
+        languages=settings.languages,
+        held_out=hidden,
+        ambiguous=settings.ambiguous,
+        acronyms=settings.acronyms,
+        least=settings.least_characters,
+        stop=fold.keys(settings.stop),
+    )
     # Held-out strings are searched by themselves too: a name may cover one, or begin before it.
     matcher, held_out = Matcher(forms, fold), HeldOut(frozenset() if settings.held_out_text else hidden)
-    reservoir = _reservoir(forms, settings)
+    reservoir = Reservoir(
+        len(forms.strings),
+        settings.contexts,
+        window=settings.window,
+        seed=settings.seed,
+        spare_held_out=not settings.held_out_text,
+    )
     counts = dict.fromkeys(COUNTED, 0)
     with (
         artefact.create(out, KIND, force=force) as draft,
@@ -288,11 +275,24 @@ def build(
             if settings.sequence_tokens:
                 _write_sequences(texts, matches, tokenizer, settings, kept_sequences, counts)
         counts["mentions"] = int(reservoir.counts.sum())
-        _check_mentions(counts, forms, corpus)
+        first = corpus[0] if corpus else None
+        if not counts["mentions"]:
+            raise InputError(
+                f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
+                file=first,
+                remedy="look at --language and --text-field",
+            )
         met = reservoir.counts > 0
         counts |= {"forms": int(met.sum()), "rejected": rejects.count}
         counts |= _write_windows(reservoir, tokenizer, settings.window, kept_windows)
-        _check_windows(counts, settings.window, corpus)
+        if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
+            raise InputError(
+                f"none of its {counts['mentions']:,} mentions fits a window",
+                field="window",
+                value=settings.window,
+                file=first,
+                remedy="give a longer one, such as the paper's 32",
+            )
         numbers = (np.cumsum(met) - 1).astype(np.int32)
         kept_windows.finish(numbers)
         kept_sequences.finish(numbers)
@@ -308,51 +308,6 @@ def build(
             corpus={str(file): artefact.hash_file(file) for file in corpus},
         )
     return counts
-
-
-def _forms(terminology: Terminology, fold: Fold, settings: MentionSettings, held_out: frozenset[str]) -> Forms:
-    return collect(
-        terminology,
-        fold,
-        languages=settings.languages,
-        held_out=held_out,
-        ambiguous=settings.ambiguous,
-        acronyms=settings.acronyms,
-        least=settings.least_characters,
-        stop=fold.keys(settings.stop),
-    )
-
-
-def _reservoir(forms: Forms, settings: MentionSettings) -> Reservoir:
-    return Reservoir(
-        len(forms.strings),
-        settings.contexts,
-        window=settings.window,
-        seed=settings.seed,
-        spare_held_out=not settings.held_out_text,
-    )
-
-
-def _check_mentions(counts: dict[str, int], forms: Forms, corpus: Sequence[Path]) -> None:
-    """Refuse a corpus in which nothing was found."""
-    if not counts["mentions"]:
-        raise InputError(
-            f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
-            file=corpus[0] if corpus else None,
-            remedy="look at --language and --text-field",
-        )
-
-
-def _check_windows(counts: dict[str, int], window: int, corpus: Sequence[Path]) -> None:
-    """Refuse mentions of which nothing is kept."""
-    if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
-        raise InputError(
-            f"none of its {counts['mentions']:,} mentions fits a window",
-            field="window",
-            value=window,
-            file=corpus[0] if corpus else None,
-            remedy="give a longer one, such as the paper's 32",
-        )
 
 
 def _counted(texts: Iterable[str], counts: dict[str, int]) -> Iterator[str]:
@@ -387,17 +342,13 @@ def _write_sequences(
 
 def _write_windows(reservoir: Reservoir, tokenizer: Tokenizer, length: int, writer: Writer) -> dict[str, int]:
     counts = {"windows": 0, "windows_too_long": 0, "windows_near_held_out": reservoir.held_out_nearby}
-    for contexts in _some(context for _, context in reservoir.contexts()):
-        for tokens in windows(contexts, tokenizer, length):
+    contexts = (context for _, context in reservoir.contexts())
+    while block := list(itertools.islice(contexts, CONTEXTS_AT_ONCE)):
+        for tokens in windows(block, tokenizer, length):
             counts["windows_too_long" if tokens is None else "windows"] += 1
             if tokens is not None:
                 writer.add(tokens)
     return counts
-
-
-def _some(contexts: Iterator[Context], size: int = 4096) -> Iterator[list[Context]]:
-    while block := list(itertools.islice(contexts, size)):
-        yield block
 
 
 def _write_forms(folder: Path, forms: Forms, counts: NDArray[np.int64], terminology: Terminology) -> int:

@@ -52,18 +52,12 @@ NO_ENTITY = -1
 
 @dataclass(frozen=True)
 class LinkedMentions:
-    """Sequences whose mentions are linked to a graph's entities.
-
-    Attributes:
-        entities: (E, d) float32 vectors of all concepts of the graph.
-        gold: (f,) int64 the row in `entities` of what each form of the mentions names, or NO_ENTITY.
-        counts: of sequences, of mentions in them, of those without gold by reason; and of concepts.
-    """
+    """Sequences whose mentions are linked to a graph's entities."""
 
     mentions: Mentions
-    entities: NDArray[np.float32]
-    gold: NDArray[np.int64]
-    counts: dict[str, int]
+    entities: NDArray[np.float32]  # (E, d) float32 vectors of all concepts of the graph
+    gold: NDArray[np.int64]  # (f,) int64 the row in `entities` of what each form of the mentions names, or NO_ENTITY
+    counts: dict[str, int]  # of sequences, of mentions in them, of those without gold by reason; and of concepts
     made_of: dict[str, str]
 
     def lines(self) -> Iterator[str]:
@@ -88,7 +82,15 @@ def read_linked(
     if not graph:
         raise UsageError(f"graph: no vectors of a graph are given; {store.REMEDY}; then --set graph=X.vectors")
     opened = Mentions.load(mentions, tokenizer_hash=tokenizer_hash)
-    _check_mentions(opened, terminology, split)
+    if opened.manifest["terminology"] != terminology.content_hash:
+        raise InputError(
+            "was made with another terminology",
+            file=opened.path,
+            remedy="make it again with the terminology given here",
+        )
+    check_split(opened, split)
+    if not len(opened.sequences):
+        raise InputError("has no sequences, only windows", file=opened.path, remedy=f"{REMEDY} --sequence-tokens 128")
     vectors = EntityVectors.load(graph)
     if split is not None and split.triples and vectors.facts.get("split_hash") != split.hash:
         raise InputError(
@@ -128,16 +130,6 @@ def read_linked(
     return LinkedMentions(opened, vectors.vectors, gold, counts, made_of)
 
 
-def _check_mentions(found: Mentions, terminology: Terminology, split: Split | None) -> None:
-    if found.manifest["terminology"] != terminology.content_hash:
-        raise InputError(
-            "was made with another terminology", file=found.path, remedy="make it again with the terminology given here"
-        )
-    check_split(found, split)
-    if not len(found.sequences):
-        raise InputError("has no sequences, only windows", file=found.path, remedy=f"{REMEDY} --sequence-tokens 128")
-
-
 Int64 = NDArray[np.int64]
 MASKED = 31
 """The stream of random numbers that masks."""
@@ -145,21 +137,13 @@ MASKED = 31
 
 @dataclass(frozen=True)
 class MaskedSequences:
-    """Sequences side by side.
+    """Sequences side by side."""
 
-    Attributes:
-        input_ids: (b, t) int64, masked.
-        attention_mask: (b, t) int64, 0 where padded.
-        mentions: (m, 3) int64 rows [sequence, start, end).
-        gold: (m,) int64 the entity of each, or -1.
-        labels: (b, t) int64 the true token where it is to be guessed, else NOT_MASKED.
-    """
-
-    input_ids: Int64
-    attention_mask: Int64
-    mentions: Int64
-    gold: Int64
-    labels: Int64
+    input_ids: Int64  # (b, t) int64, masked
+    attention_mask: Int64  # (b, t) int64, 0 where padded
+    mentions: Int64  # (m, 3) int64 rows [sequence, start, end)
+    gold: Int64  # (m,) int64 the entity of each, or -1
+    labels: Int64  # (b, t) int64 the true token where it is to be guessed, else NOT_MASKED
 
     def some(self, rows: Int64) -> MaskedSequences:
         """Return some of them, (k,) rows ascending, as long as the longest of these."""
@@ -176,9 +160,7 @@ def mask_sequences(
 ) -> MaskedSequences:
     """Put sequences side by side and mask them, mentions whole.
 
-    Args:
-        rows: (b,) which.
-        gold: (f,) the entity of each form, or -1.
+    rows: (b,) which; gold: (f,) the entity of each form, or -1.
     """
     batch = sequences.batch(rows)
     shown, labels = mask_by_token(batch.input_ids, apart(batch.mentions[:, :3]), masking, random)
@@ -198,35 +180,22 @@ def apart(spans: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class _Part:
-    """Sequences that are encoded at once.
+    """Sequences that are encoded at once."""
 
-    Attributes:
-        packing: where their tokens lie.
-        mentions: (m, 3) rows [sequence, start, end).
-        gold: (m,) the entity of each, or -1.
-        places: (p,) where the tokens to be guessed lie.
-        true: (p,) what they are.
-    """
-
-    packing: bert.Packing
-    mentions: torch.Tensor
-    gold: torch.Tensor
-    places: torch.Tensor
-    true: torch.Tensor
+    packing: bert.Packing  # where their tokens lie
+    mentions: torch.Tensor  # (m, 3) rows [sequence, start, end)
+    gold: torch.Tensor  # (m,) the entity of each, or -1
+    places: torch.Tensor  # (p,) where the tokens to be guessed lie
+    true: torch.Tensor  # (p,) what they are
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """This process' share of a batch, as the device takes it.
+    """This process' share of a batch, as the device takes it."""
 
-    Attributes:
-        parts: of sequences that are encoded at once.
-        guessed, linked: tokens to be guessed and mentions with gold in the whole batch, 1 at least.
-    """
-
-    parts: list[_Part]
-    guessed: int
-    linked: int
+    parts: list[_Part]  # of sequences that are encoded at once
+    guessed: int  # tokens to be guessed and mentions with gold in the whole batch, 1 at least
+    linked: int  # tokens to be guessed and mentions with gold in the whole batch, 1 at least
     mentions: int
     tokens: int
 
@@ -256,11 +225,7 @@ class InjectionSteps(PartSteps[_Ready]):
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            head: (p, hidden) states -> (p, v) scores over the vocabulary.
-        """
+        """Take `head`: (p, hidden) states -> (p, v) scores over the vocabulary."""
         self.injected, self.head, self.data, self.batches, self.masking = injected, head, data, batches, masking
         self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
         self.device = injected.device
@@ -356,18 +321,13 @@ def linking_accuracy(
     injected.eval()
     right = total = 0
     with torch.no_grad(), torch.autocast(injected.device.type, torch.bfloat16, enabled=bf16):
-        for some in _blocks(rows, batch):
-            one = data.mentions.sequences.batch(some)
-            spans = torch.from_numpy(one.mentions[:, :3].copy()).to(injected.device)
-            nearest = injected.packed(_packing(one, injected.device), spans).candidates[:, 0].cpu().numpy()
-            gold = data.gold[one.mentions[:, 3]]
+        for start in range(0, len(rows), batch):
+            block = data.mentions.sequences.batch(rows[start : start + batch])
+            spans = torch.from_numpy(block.mentions[:, :3].copy()).to(injected.device)
+            nearest = injected.packed(_packing(block, injected.device), spans).candidates[:, 0].cpu().numpy()
+            gold = data.gold[block.mentions[:, 3]]
             right, total = right + int((nearest == gold).sum()), total + int((gold >= 0).sum())
     return {"dev_linking_acc1": right / max(1, total)}
-
-
-def _blocks(rows: Int64, size: int) -> Iterator[Int64]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 def inject(
@@ -405,22 +365,15 @@ DEV = 32
 
 @dataclass(frozen=True)
 class Injecting:
-    """The phase's settings.
-
-    Attributes:
-        layer: after which entities are added, from 1; 0: after two thirds of the layers.
-        nearest: entities among which a mention is shared out.
-        share: of the tokens drawn to be masked.
-        linking: L_EL is a mean over the batch's mentions, or the sum.
-    """
+    """The phase's settings."""
 
     mentions: str
     graph: str
-    layer: int
-    nearest: int
+    layer: int  # after which entities are added, from 1; 0: after two thirds of the layers
+    nearest: int  # entities among which a mention is shared out
     batch: int
-    share: float
-    linking: Literal["mean", "sum"]
+    share: float  # of the tokens drawn to be masked
+    linking: Literal["mean", "sum"]  # L_EL is a mean over the batch's mentions, or the sum
     dev_sequences: int
 
 
@@ -470,6 +423,10 @@ def inject_entities(
     if not phase.dry_run:
         run.say(f"{epoch}; training takes {length.steps:,}")
 
+    # The frozen entities are in no part that is trained, and so in no checkpoint.
+    step = injected.injection
+    between = torch.nn.ModuleDict({"down": step.down, "up": step.up, "norm": step.norm})
+
     def dev_score(_: TermEncoder) -> dict[str, float]:
         return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=run.forward.bf16)
 
@@ -478,7 +435,7 @@ def inject_entities(
         epoch,
         length=length,
         # Of the starting weights only the encoder's are mixed in: the injection has none from before.
-        parts=_parts(injected),
+        parts={"encoder": injected.model, "injection": between},
         modules={NAME: head},
         evaluate=dev_score if len(dev) else None,
         final=dev_score if len(dev) else None,
@@ -517,13 +474,6 @@ def _hold_out(data: LinkedMentions, wanted: int, seed: int) -> tuple[Int64, Int6
             remedy="hold out fewer, or give a larger corpus",
         )
     return dev, rows
-
-
-def _parts(injected: InjectedBert) -> dict[str, torch.nn.Module]:
-    """Return what is trained of the model, by name. The frozen entities are in none of it, and so in no checkpoint."""
-    step = injected.injection
-    between = torch.nn.ModuleDict({"down": step.down, "up": step.up, "norm": step.norm})
-    return {"encoder": injected.model, "injection": between}
 
 
 def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:

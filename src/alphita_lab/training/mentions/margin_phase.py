@@ -114,7 +114,12 @@ def train_margins(
         length = Length.of(
             config.steps or math.ceil(config.epochs * epoch), config.warmup_steps, config.learning_rate, share=WARMUP
         )
-        run.say(f"{_told(rows, sampler)}; an epoch is {epoch:,.1f} steps, training takes {length.steps:,}")
+        run.say(
+            f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
+            f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have "
+            f"prototypes, {len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes "
+            f"{length.steps:,}"
+        )
         every = config.refresh_every or math.ceil(epoch)
         refresh = _refreshing(run, index, sampler, lambda some: forward.vectors(rows.tokens, some), length.steps, every)
 
@@ -146,14 +151,6 @@ def train_margins(
             before_step=refresh,
             fence=every,
         )
-
-
-def _told(rows: MentionRows, sampler: MentionSampler) -> str:
-    return (
-        f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
-        f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have prototypes, "
-        f"{len(sampler.prototypes):,} in all"
-    )
 
 
 def _refreshing(

@@ -22,6 +22,7 @@ from alphita_lab.encoder import bert
 from alphita_lab.encoder.injected_bert import InjectedBert, packed_mentions
 from alphita_lab.encoder.vocabulary import with_tags
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, evaluating, tokenize
+from alphita_lab.training.mentions.building import rank_in_group
 from alphita_lab.training.mentions.store import Mentions, check_split
 
 if TYPE_CHECKING:
@@ -40,25 +41,16 @@ _CONTEXTS = 34
 
 @dataclass(frozen=True)
 class MentionRows:
-    """n rows, those with a context first.
+    """n rows, those with a context first."""
 
-    Attributes:
-        tokens: the token ids of each, special ones and tags included.
-        names: (n,) the name that each mentions, by its number in `TrainingNames`.
-        concepts: (n,) the concept of each, by its row in the terminology.
-        name_concepts: (all names,) the concept of each name.
-        left_out: why -> how many windows or names are no rows.
-    """
-
-    tokens: TokenTable
-    names: Int64
-    concepts: Int64
-    name_concepts: Int64
+    tokens: TokenTable  # the token ids of each, special ones and tags included
+    names: Int64  # (n,) the name that each mentions, by its number in `TrainingNames`
+    concepts: Int64  # (n,) the concept of each, by its row in the terminology
+    name_concepts: Int64  # (all names,) the concept of each name
     windows: int
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # why -> how many windows or names are no rows
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.names)
 
     def describe(self) -> str:
@@ -150,11 +142,7 @@ def _some(owners: Int64, most: int, seed: int) -> Int64:
     """Return at most `most` windows of each name, ascending; none of those of no name."""
     kept = np.flatnonzero(owners >= 0)
     luck = np.random.default_rng([seed, _CONTEXTS]).random(len(kept))
-    order = np.lexsort((luck, owners[kept]))
-    ordered = owners[kept][order]
-    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else np.empty(0, np.int64)
-    turn = np.arange(len(order)) - np.repeat(begins, np.diff(np.r_[begins, len(order)]))
-    return np.sort(kept[order[turn < most]])
+    return kept[rank_in_group(owners[kept], luck) < most]
 
 
 def _tokens_of_windows(mentions: Mentions, rows: Int64, tags: tuple[int, int]) -> TokenTable:
@@ -180,9 +168,6 @@ class MentionForward(TermForward):
     """Encodes rows of tokens to the vectors of the mentions in them.
 
     In an encoder with entities injected, the mention is where they are added.
-
-    Attributes:
-        tags: ids of [M_s] and [M_e]; None: no row has any.
     """
 
     # Tokens encoded at once where no gradient is needed.
@@ -197,7 +182,7 @@ class MentionForward(TermForward):
         dropout: float | None = None,
     ) -> None:
         super().__init__(encoder, precision=precision, dropout=dropout)
-        self.tags = tags
+        self.tags = tags  # ids of [M_s] and [M_e]; None: no row has any
 
     def run(self, rows: Rows) -> torch.Tensor:
         """Return (n, dim) float32 vectors, not normalised to length 1."""
@@ -220,11 +205,7 @@ class MentionForward(TermForward):
         return layout.mean(hidden, mentioned) if mean else layout.cls(hidden)
 
     def vectors(self, tokens: TokenTable, rows: Int64) -> NDArray[np.float32]:
-        """Return the vectors of some rows, (m, dim) float32, without gradients and dropout.
-
-        Args:
-            rows: (m,) which.
-        """
+        """Return the vectors of some rows, (m, dim) float32, without gradients and dropout; rows: (m,) which."""
         vectors = np.empty((len(rows), self.encoder.dim), np.float32)
         lengths = (tokens.offsets[rows + 1] - tokens.offsets[rows]).astype(np.int64)
         order = np.argsort(lengths, kind="stable")
@@ -270,16 +251,11 @@ def _cuts(lengths: Int64, budget: int) -> list[int]:
 
 @dataclass(frozen=True)
 class MentionStart:
-    """An encoder that knows the tags around a mention in its context.
-
-    Attributes:
-        tags: ids of [M_s] and [M_e] in it; None where no row has a context.
-        mentions: the contexts; None: names train without.
-    """
+    """An encoder that knows the tags around a mention in its context."""
 
     encoder: str
-    tags: tuple[int, int] | None = None
-    mentions: Mentions | None = None
+    tags: tuple[int, int] | None = None  # ids of [M_s] and [M_e] in it; None where no row has a context
+    mentions: Mentions | None = None  # the contexts; None: names train without
 
     def rows(
         self, run: Run, names: TrainingNames, terminology: Terminology, *, contexts: int, bare: bool

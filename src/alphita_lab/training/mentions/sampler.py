@@ -1,8 +1,6 @@
-"""Virtual batches of mentions: prototypes, each with mentions of the same concept.
+"""Virtual batches of mentions: prototypes, each with mentions of the same concept, and hard negatives by index.
 
-As the Italian system has it: of each concept a few contexts are its prototypes, of different synonyms where it has them
-in the corpus; a step takes some prototypes, and for each k positives, those first that use other synonyms than it does.
-How many prototypes a concept has is not stated; 50k steps of 4 prototypes in 4 epochs over 20,447 concepts are 2.4.
+A step takes some prototypes, and for each k positives, those first that use other synonyms than it does.
 """
 
 from __future__ import annotations
@@ -28,42 +26,24 @@ _PROTOTYPES, _EPOCH, _STEP = 31, 32, 33
 
 @dataclass(frozen=True)
 class VirtualBatch:
-    """The prototypes of one step and their positives.
+    """The prototypes of one step and their positives."""
 
-    Attributes:
-        prototypes: (b,) numbers of windows.
-        concepts: (b,) the concept that each stands for.
-        positives: b arrays of at most k windows of that concept each; none is the prototype itself.
-    """
-
-    prototypes: Int64
-    concepts: Int64
-    positives: list[Int64]
+    prototypes: Int64  # (b,) numbers of windows
+    concepts: Int64  # (b,) the concept that each stands for
+    positives: list[Int64]  # b arrays of at most k windows of that concept each; none is the prototype itself
 
 
 @dataclass(frozen=True)
 class OfForms:
-    """The concepts that each form names.
+    """The concepts that each form names."""
 
-    Attributes:
-        offsets: (forms + 1,) where those of each begin.
-        concepts: the concepts, form by form.
-        n: how many concepts there are.
-    """
-
-    offsets: NDArray[np.integer[Any]]
-    concepts: NDArray[np.integer[Any]]
-    n: int
+    offsets: NDArray[np.integer[Any]]  # (forms + 1,) where those of each begin
+    concepts: NDArray[np.integer[Any]]  # the concepts, form by form
+    n: int  # how many concepts there are
 
 
 class MentionSampler:
-    """Draws virtual batches; each follows from the seed and its number alone.
-
-    Attributes:
-        prototypes: (p,) windows, by concept.
-        prototype_concepts: (p,) the concept of each.
-        without_positives: concepts that have a single window, and so no prototype.
-    """
+    """Draws virtual batches; each follows from the seed and its number alone."""
 
     def __init__(
         self,
@@ -75,11 +55,7 @@ class MentionSampler:
         positives: int = 20,
         prototypes_a_concept: int = 3,
     ) -> None:
-        """Choose the prototypes.
-
-        Args:
-            forms: (n,) the form, or name, of each window.
-        """
+        """Take `forms`: (n,) the form, or name, of each window."""
         for name, value in (("batch", batch), ("positives", positives), ("prototypes_a_concept", prototypes_a_concept)):
             if value < 1:
                 raise UsageError(f"{name} must be 1 or more, not {value}")
@@ -93,11 +69,11 @@ class MentionSampler:
             first = spread(self.windows_of(concept), self._forms, chance)[:prototypes_a_concept]
             chosen.append(np.sort(first))
             owners.append(np.full(len(first), concept))
-        self.without_positives = int((sizes == 1).sum())
+        self.without_positives = int((sizes == 1).sum())  # concepts that have a single window, and so no prototype
         if not chosen:
             raise UsageError("no concept of the mentions has two windows, so that there are no positives")
-        self.prototypes: Int64 = np.concatenate(chosen)
-        self.prototype_concepts: Int64 = np.concatenate(owners)
+        self.prototypes: Int64 = np.concatenate(chosen)  # (p,) windows, by concept
+        self.prototype_concepts: Int64 = np.concatenate(owners)  # (p,) the concept of each
         # Of one epoch, for it takes as long to shuffle as there are prototypes.
         self._order: tuple[int, Int64] = (-1, np.empty(0, np.int64))
 

@@ -27,25 +27,16 @@ NOT_THERE = -1
 
 @dataclass(frozen=True)
 class ProductTable:
-    """All products of a terminology.
-
-    Attributes:
-        names: their names as an encoder reads them: "has phenotype" for has_phenotype.
-        triples: (n, 3) title, attribute, value; distinct and sorted.
-        held_strings: (strings,) bool, whether the split holds it out.
-        held_pairs: (h, 2) strings between which the split holds a triple out, under whatever relation.
-        counts: of triples left out: `unnamed`, whose title or value has no name; `value_is_title`; and `repeated`, of
-            concepts of one name.
-    """
+    """All products of a terminology."""
 
     strings: list[str]
     written: list[str]
     labels: list[str]
-    names: list[str]
-    triples: Int64
-    held_strings: NDArray[np.bool_]
-    held_pairs: Int64
-    counts: dict[str, int]
+    names: list[str]  # their names as an encoder reads them: "has phenotype" for has_phenotype
+    triples: Int64  # (n, 3) title, attribute, value; distinct and sorted
+    held_strings: NDArray[np.bool_]  # (strings,) bool, whether the split holds it out
+    held_pairs: Int64  # (h, 2) strings between which the split holds a triple out, under whatever relation
+    counts: dict[str, int]  # of triples left out: `unnamed`, whose title or value has no name
 
     def held_out(self) -> NDArray[np.bool_]:
         """Return which triples are between two strings whose triples the split holds out, (n,)."""
@@ -158,19 +149,12 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Questions:
-    """Held-out triples, each with values of its attribute among which its own is sought.
+    """Held-out triples, each with values of its attribute among which its own is sought."""
 
-    Attributes:
-        triples: (q, 3) title, attribute, value.
-        candidates: (q, c) strings: the true value first, then others, none of them related to the title; -1 where the
-            attribute has no more.
-    """
-
-    triples: Int64
-    candidates: Int64
+    triples: Int64  # (q, 3) title, attribute, value
+    candidates: Int64  # (q, c) strings: the true value first, then others, none of them related to the title
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self.triples)
 
     @property
@@ -179,11 +163,7 @@ class Questions:
         return int((self.candidates == NOT_THERE).any(axis=1).sum())
 
     def ranks(self, distances: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        """Return the rank of each true value among its candidates, 1 at best.
-
-        Args:
-            distances: (q, c), smaller is better.
-        """
+        """Return the rank of each true value among its candidates, 1 at best; distances: (q, c), smaller is better."""
         known = np.where(np.isnan(distances), np.inf, distances)
         own, others = known[:, :1], known[:, 1:]
         there = self.candidates[:, 1:] != NOT_THERE
@@ -194,27 +174,18 @@ class Questions:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Values for some pairs of a title and an attribute, pair by pair.
+    """Values for some pairs of a title and an attribute, pair by pair."""
 
-    Attributes:
-        pair: (m,) the place of its pair among those asked for.
-        value: (m,) a string.
-        positive: (m,) bool, whether it is a value of the pair.
-    """
-
-    pair: Int64
-    value: Int64
-    positive: NDArray[np.bool_]
+    pair: Int64  # (m,) the place of its pair among those asked for
+    value: Int64  # (m,) a string
+    positive: NDArray[np.bool_]  # (m,) bool, whether it is a value of the pair
     missing: int
 
 
 class Products:
     """The products that train, and a few triples held out to score with.
 
-    Attributes:
-        pairs: (p, 2) title and attribute, distinct and sorted.
-        offsets: (p + 1,) pair i has the values values[offsets[i] : offsets[i + 1]].
-        values: (n,) strings.
+    `pairs`: (p, 2) title and attribute, distinct and sorted.
     """
 
     def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:
@@ -235,8 +206,9 @@ class Products:
             )
         self.dev = questions(chosen, known, self._related, seed=seed)
         self.pairs, starts = np.unique(kept[:, :2], axis=0, return_index=True)
+        # (p + 1,) pair i has the values values[offsets[i] : offsets[i + 1]].
         self.offsets = np.append(starts, len(kept)).astype(np.int64)
-        self.values = kept[:, 2].copy()
+        self.values = kept[:, 2].copy()  # (n,) strings
         # The values of each attribute, and how often they or an earlier one is positive.
         self._frequency = [(values, np.cumsum(counts)) for values, counts in values_of(kept, len(table.labels))]
         even = [(values, np.arange(1, len(values) + 1)) for values, _ in self._frequency]
@@ -248,11 +220,7 @@ class Products:
         return values, np.diff(cumulative, prepend=0)
 
     def draw(self, pairs: Int64, *, most: int, negatives: int, random: np.random.Generator) -> Drawn:
-        """Draw values and negatives for some pairs.
-
-        Args:
-            pairs: (b,) numbers of pairs.
-        """
+        """Draw values and negatives for some pairs; pairs: (b,) numbers of pairs."""
         lists, signs, owners, missing = [], [], [], 0
         for place, number in enumerate(pairs.tolist()):
             own = self.values[self.offsets[number] : self.offsets[number + 1]]

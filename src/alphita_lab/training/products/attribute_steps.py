@@ -1,12 +1,6 @@
 """Training and scoring of product attribute prediction: batches of products to gradients.
 
-A batch is some pairs of a title and an attribute, each with its values and with negatives. E(t + n) is encoded once a
-pair and compared with all of them; a string that stands in a batch several times, as a value here and a negative there,
-is encoded once too. Every value, positive or negative, goes one way: the same rows, the same encoder, the same f.
-Whether it is a value of the pair is known to the loss only.
-
-Liu, Jiang and Lyu 2022 encode title and attribute name as one text (§3.2: "concatenated"), though figure 1 shows them
-encoded apart.
+E(t + n) is encoded once a pair (Liu, Jiang and Lyu 2022, §3.2: title and name are one text); so is each string.
 """
 
 from __future__ import annotations

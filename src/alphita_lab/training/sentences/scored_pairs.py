@@ -29,17 +29,14 @@ LABELS = ("entailment", "contradiction", "neutral")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table of scored pairs holds what: columns by name (case does not count), or by place from 0.
-
-    Attributes:
-        parts: the column that tells the part of the data, and what it says for each; a table without it is one part.
-    """
+    """Where a table of scored pairs holds what: columns by name (case does not count), or by place from 0."""
 
     left: str | int
     right: str | int
     score: str | int
     low: float = 0.0
     high: float = 5.0
+    # The column that tells the part of the data, and what it says for each; a table without it is one part.
     parts: tuple[str, Mapping[str, str]] | None = None
 
 
@@ -59,29 +56,21 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs of sentences and how alike people find them.
-
-    Attributes:
-        scores: (n,) float32, from 0 (unlike) to 1 (the same).
-    """
+    """Pairs of sentences and how alike people find them."""
 
     left: list[str]
     right: list[str]
-    scores: NDArray[np.float32]
+    scores: NDArray[np.float32]  # (n,) float32, from 0 (unlike) to 1 (the same)
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Premises, what follows from each and what contradicts it.
-
-    Attributes:
-        alone: hypotheses left out, for their premise has none of the opposite label to go with them.
-    """
+    """Premises, what follows from each and what contradicts it."""
 
     premises: list[str]
     entailed: list[str]
     contradicted: list[str]
-    alone: int = 0
+    alone: int = 0  # hypotheses left out, for their premise has none of the opposite label to go with them
 
 
 def read(
@@ -250,9 +239,6 @@ class Tasks:
 
     A set of n rows makes b = ceil(n / rows) batches an epoch, whose sizes differ by 1 at most: each row is in one of
     them, in an order shuffled anew each epoch.
-
-    Attributes:
-        batches: batches until every row of every set has come once at least.
     """
 
     def __init__(self, sizes: Mapping[str, int], *, rows: int, seed: int, turns: str = "proportional") -> None:
@@ -271,6 +257,7 @@ class Tasks:
         self._seed = seed
         # A round: how many batches of each set it has.
         self._round = self._each if turns == "proportional" else [1] * len(sizes)
+        # Batches until every row of every set has come once at least.
         self.batches = sum(self._each) if turns == "proportional" else len(sizes) * max(self._each)
         self._turns: tuple[int, Int64] = (-1, np.empty(0, np.int64))
         self._orders: dict[int, tuple[int, Int64]] = {}

@@ -126,28 +126,18 @@ Row = tuple[str, str, str, int, str]
 
 @dataclass(frozen=True)
 class AlignedPairs:
-    """n pairs, column by column.
+    """n pairs, column by column."""
 
-    Attributes:
-        sources: (n,) names in the source language, cleaned.
-        translations: (n,) their translations, cleaned.
-        languages: the BCP-47 tags of the translations, sorted.
-        language: (n,) int32, the place of each translation's tag in `languages`.
-        concepts: (n,) int32, the row of the concept that both name in the terminology they come from; -1: not known.
-        origin: (n,) int32, places in `origins`.
-    """
-
-    sources: list[str]
-    translations: list[str]
-    languages: list[str]
-    language: NDArray[np.int32]
-    concepts: NDArray[np.int32]
+    sources: list[str]  # (n,) names in the source language, cleaned
+    translations: list[str]  # (n,) their translations, cleaned
+    languages: list[str]  # the BCP-47 tags of the translations, sorted
+    language: NDArray[np.int32]  # (n,) int32, the place of each translation's tag in `languages`
+    concepts: NDArray[np.int32]  # (n,) int32, the row of the concept that both name in the terminology they come from
     origins: list[str]
-    origin: NDArray[np.int32]
+    origin: NDArray[np.int32]  # (n,) int32, places in `origins`
     counts: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return len(self.sources)
 
     def by_language(self) -> dict[str, int]:

@@ -1,10 +1,6 @@
 """From batches of terms to gradients: what every recipe that compares term vectors has in common.
 
-A recipe says which terms stand in a batch (`Draw`) and what their vectors should be like (`BatchLoss`); here the terms
-are encoded, each once, and the loss's gradient goes back through the encoder. Where a batch has more tokens than fit
-the memory, it is encoded in parts: once without gradients, then, when the loss has given the gradient of each vector,
-part by part again with them (GradCache: Gao et al., RepL4NLP 2021, §3). The gradients are those of the whole batch, but
-for dropout, of which each part has its own draws.
+What exceeds memory is encoded in parts, without and then with gradients (GradCache: Gao et al., RepL4NLP 2021, §3).
 """
 
 from __future__ import annotations
@@ -34,16 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch.
+    """One batch."""
 
-    Attributes:
-        terms: (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings.
-        rows: term rows that the batch stands for, repeats counted.
-    """
-
-    terms: NDArray[np.integer[Any]]
+    terms: NDArray[np.integer[Any]]  # (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings
     arrays: dict[str, NDArray[Any]]
-    rows: int
+    rows: int  # term rows that the batch stands for, repeats counted
 
 
 Draw = Callable[[int], Batch]
@@ -54,16 +45,12 @@ BatchLoss = Callable[[torch.Tensor, dict[str, torch.Tensor]], dict[str, torch.Te
 
 @dataclass(frozen=True)
 class _Ready:
-    """A batch as the device takes it.
-
-    Attributes:
-        shares: the rows of each process.
-        parts: the rows of this process, part by part: where they stand among its own, and their tokens.
-    """
+    """A batch as the device takes it."""
 
     batch: Batch
     given: dict[str, torch.Tensor]
-    shares: list[NDArray[np.int64]]
+    shares: list[NDArray[np.int64]]  # the rows of each process
+    # The rows of this process, part by part: where they stand among its own, and their tokens.
     parts: list[tuple[NDArray[np.int64], Rows]]
 
 
@@ -102,7 +89,6 @@ class TermSteps(PartSteps[_Ready]):
         )
 
     def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
         return [self._name(term) for term in self.terms(number).tolist()]
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:

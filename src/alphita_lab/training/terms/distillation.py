@@ -35,20 +35,12 @@ BLOCK = 8192
 
 @dataclass(frozen=True)
 class Targets:
-    """What a name or text of each concept is to be projected onto.
+    """What a name or text of each concept is to be projected onto."""
 
-    Attributes:
-        values: (n, k) float32.
-        components: (k, d) float64, rows of length 1 at right angles, the greatest share of the variance first; the
-            number furthest from 0 in each is above 0.
-        mean: (d,) float64, taken off before projection.
-        explained: (k,) float64, the share of the variance along each component, 0 to 1.
-    """
-
-    values: NDArray[np.float32]
-    components: Float64
-    mean: Float64
-    explained: Float64
+    values: NDArray[np.float32]  # (n, k) float32
+    components: Float64  # (k, d) float64, rows of length 1 at right angles, the greatest share of the variance first
+    mean: Float64  # (d,) float64, taken off before projection
+    explained: Float64  # (k,) float64, the share of the variance along each component, 0 to 1
 
 
 def targets(
@@ -172,11 +164,7 @@ def mean_vectors(
 ) -> NDArray[np.float32]:
     """Return the mean of the vectors, each at length 1, of the strings of each of n owners.
 
-    Args:
-        owners: (m,) whose each is, 0 to n - 1, ascending.
-
-    Returns:
-        (n, d) float32.
+    (n, d) float32; owners: (m,) whose each is, 0 to n - 1, ascending.
     """
     found = np.lib.format.open_memmap(file, "w+", np.float32, (n, encoder.dim))
     counts = np.bincount(owners, minlength=n)
@@ -235,12 +223,7 @@ class TargetBatches:
     """Batches of strings and the targets of their concepts, in shuffled epochs of the strings."""
 
     def __init__(self, owners: NDArray[np.integer[Any]], values: NDArray[np.float32], *, batch: int, seed: int) -> None:
-        """Prepare to draw.
-
-        Args:
-            owners: (m,) the concept of each string, 0 to n - 1.
-            values: (n, k) the concepts' targets.
-        """
+        """Take `owners`: (m,) the concept of each string, 0 to n - 1; `values`: (n, k) the concepts' targets."""
         self._owners, self._values = owners, values
         self._walk = EpochWalk(len(owners), batch, [seed, 13])
 

@@ -1,12 +1,7 @@
 """Hard negatives by index (CODER++: Zeng, Yuan and Yu 2022): the names nearest to each anchor, mined anew.
 
-Mining encodes all names with the weights as they are and searches them. Only the anchors that will be drawn before the
-next mining are searched for, not all names: the same neighbours at a fraction of the work. What was found is kept in
-the run's folder, so that a resumed run reads what the unbroken one found with weights that are gone by then.
-
-The vectors lie in a file while they are searched, not in memory: 4 bytes a number, 46 GB for 15 M names of 768. Up to
-`exact_up_to` names, and on a GPU, the search is exact; above, it looks only into the nearest `PROBED` of sqrt(n) cells
-(an inverted file, with the vectors in half precision in memory).
+Only the anchors drawn before the next mining are searched for. Vectors lie in a file meanwhile. Up to `exact_up_to`
+names, and on a GPU, the search is exact; above, it looks into the nearest `PROBED` of sqrt(n) cells.
 """
 
 from __future__ import annotations
@@ -204,18 +199,10 @@ class InvertedFile:
 
 
 class AnchorSampler:
-    """Draws anchors, and with each some names of its own concept.
-
-    Attributes:
-        concepts: (n_terms,) the concept of each term.
-    """
+    """Draws anchors, and with each some names of its own concept."""
 
     def __init__(self, term_offsets: Int64, *, anchors: int, synonyms: int, least: int, seed: int) -> None:
-        """Prepare to sample.
-
-        Args:
-            term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-        """
+        """Take `term_offsets`: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1]."""
         counts = np.diff(term_offsets)
         if int(counts.max(initial=0)) < max(2, least):
             raise InputError(
@@ -223,7 +210,7 @@ class AnchorSampler:
                 remedy="import the terminology with its synonyms, or hold fewer of them out",
             )
         self._offsets = term_offsets
-        self.concepts = np.repeat(np.arange(len(counts)), counts)
+        self.concepts = np.repeat(np.arange(len(counts)), counts)  # (n_terms,) the concept of each term
         self._eligible = np.flatnonzero(counts[self.concepts] >= least)
         # Two walks, for the anchors to mine for are listed while batches are drawn in another thread.
         self._walk, self._ahead = (EpochWalk(len(self._eligible), anchors, [seed, 6]) for _ in range(2))
@@ -253,12 +240,7 @@ class Meanings:
     """The concepts that each string names: equal strings of two concepts (homonyms) name both."""
 
     def __init__(self, string: Int32, concepts: Int64) -> None:
-        """Index the names.
-
-        Args:
-            string: (n,) the same number for names of equal strings.
-            concepts: (n,) the concept of each name.
-        """
+        """Take `string`: (n,) the same number for names of equal strings; `concepts`: (n,) the concept of each name."""
         homonyms = np.flatnonzero(np.bincount(string)[string] > 1)
         homonyms = homonyms[np.argsort(string[homonyms], kind="stable")]
         self._string, self._concepts = string, concepts

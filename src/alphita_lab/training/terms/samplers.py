@@ -25,21 +25,13 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TripleBatch:
-    """k triples, row by row.
+    """k triples, row by row."""
 
-    Attributes:
-        head: (k,) concept row of each head.
-        relation: (k,) relation label of each triple.
-        tail: (k,) concept row of each tail.
-        head_term: (k,) term that names each head.
-        tail_term: (k,) term that names each tail.
-    """
-
-    head: Int32
-    relation: Int32
-    tail: Int32
-    head_term: Int32
-    tail_term: Int32
+    head: Int32  # (k,) concept row of each head
+    relation: Int32  # (k,) relation label of each triple
+    tail: Int32  # (k,) concept row of each tail
+    head_term: Int32  # (k,) term that names each head
+    tail_term: Int32  # (k,) term that names each tail
 
 
 def relation_labels(labels: Sequence[str], *, inverse: bool) -> list[str]:
@@ -219,11 +211,7 @@ class PairSampler:
     """Draws batches of pairs in shuffled epochs without replacement."""
 
     def __init__(self, term_offsets: Int64, *, pairs: int, most: int, seed: int) -> None:
-        """Prepare to sample.
-
-        Args:
-            term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-        """
+        """Take `term_offsets`: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1]."""
         counts = np.diff(term_offsets)
         self._all = counts * (counts - 1) // 2
         self._starts = np.concatenate([[0], np.cumsum(np.minimum(self._all, most))])
@@ -244,7 +232,9 @@ class PairSampler:
         place = drawn - self._starts[concepts]
         for row in np.flatnonzero(self._all[concepts] > self._most):
             place[row] = self._chosen(int(concepts[row]))[place[row]]
-        first, second = _names_of_pair(place)
+        # The names a < b of pair number `place`, counted (0, 1), (0, 2), (1, 2), (0, 3), ...
+        second = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
+        first = place - second * (second - 1) // 2
         start = self._offsets[concepts]
         return concepts, start + first, start + second
 
@@ -258,29 +248,17 @@ class PairSampler:
         return self._choices[concept]
 
 
-def _names_of_pair(place: NDArray[np.int64]) -> tuple[Int64, Int64]:
-    """Return the names a < b of pair number `place`, counted (0, 1), (0, 2), (1, 2), (0, 3), ..."""
-    second = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
-    return place - second * (second - 1) // 2, second
-
-
 @dataclass(frozen=True)
 class NameGroupBatch:
-    """k triples with names, row by row; a triple drawn once stands in as many rows as it shows names.
+    """k triples with names, row by row; a triple drawn once stands in as many rows as it shows names."""
 
-    Attributes:
-        head, tail, corrupted: (k,) concept rows.
-        relation: (k,) relation labels.
-        head_term, tail_term, corrupted_term: (k,) the term that names each.
-    """
-
-    head: Int32
-    relation: Int32
-    tail: Int32
-    corrupted: Int32
-    head_term: Int32
-    tail_term: Int32
-    corrupted_term: Int32
+    head: Int32  # (k,) concept rows
+    relation: Int32  # (k,) relation labels
+    tail: Int32  # (k,) concept rows
+    corrupted: Int32  # (k,) concept rows
+    head_term: Int32  # (k,) the term that names each
+    tail_term: Int32  # (k,) the term that names each
+    corrupted_term: Int32  # (k,) the term that names each
 
 
 class NameGroupSampler:
@@ -334,7 +312,10 @@ class NameGroupSampler:
         kept = drawn[before < self._rows]
         shown = np.minimum(self._shown[kept], self._rows - before[: len(kept)])
         head, relation, tail = (np.repeat(self._triples[kept, column], shown) for column in range(3))
-        corrupted = self._corrupted(tail, rng)
+        # Another concept for each tail, drawn uniformly.
+        own = np.searchsorted(self._named, tail)
+        other = rng.integers(0, len(self._named) - 1, len(tail))
+        corrupted = self._named[other + (other >= own)]
         return NameGroupBatch(
             head,
             relation,
@@ -345,19 +326,9 @@ class NameGroupSampler:
             corrupted_term=draw_names(self._offsets, corrupted, np.ones_like(corrupted), self._weights, rng),
         )
 
-    def _corrupted(self, tail: Int32, rng: np.random.Generator) -> Int32:
-        """Return another concept for each tail, drawn uniformly."""
-        own = np.searchsorted(self._named, tail)
-        drawn = rng.integers(0, len(self._named) - 1, len(tail))
-        return self._named[drawn + (drawn >= own)]
-
 
 class SemanticTypes:
-    """Which concept has which types.
-
-    Attributes:
-        names: the types, sorted; their places are their labels.
-    """
+    """Which concept has which types."""
 
     def __init__(self, terminology: Terminology) -> None:
         table = terminology.side_table("semantic_types")
@@ -370,7 +341,7 @@ class SemanticTypes:
             )
         column = table.column("semantic_type").cast(pa.large_string()).combine_chunks().dictionary_encode()
         types: list[str] = column.dictionary.to_pylist()
-        self.names = sorted(types)
+        self.names = sorted(types)  # the types, sorted; their places are their labels
         number = {name: place for place, name in enumerate(self.names)}
         labels = np.array([number[name] for name in types], np.int32)[column.indices.to_numpy()]
         # Sorted by concept, as all side tables are.

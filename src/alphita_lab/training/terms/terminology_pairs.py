@@ -1,18 +1,8 @@
-"""Aligned pairs from terminologies: one with names in several languages, or two editions that share their ids.
+"""Aligned pairs from terminologies (one with several languages, or editions that share their ids) and from files.
 
-Which names of a concept are paired is a choice (`pairing`):
-
-    labels      the source's preferred name with the preferred translation of each language; where a language marks
-                none for the concept, with each of its names. The default, for translators render the label, while
-                what is filed as a synonym in another language is often wider or narrower.
-    synonyms    the source's preferred name with every exact name of the other languages. All of them are drawn to the
-                one vector of the label.
-    all         every exact name with every exact name. Of two English synonyms whose vectors differ a translation
-                then has two targets, and regression learns their mean.
-
-Pairs also come from files: a TSV with the columns source, translation and language, or JSONL with such keys, gzipped or
-not. A column `concept` may name what both name, by CURIE; other columns are passed by, so what `alphita bitext` writes
-can be read. A row that is wrong goes to `Rejects` with its line.
+labels      the source's preferred name with the preferred translation; the default
+synonyms    the source's preferred name with every exact name of the other languages
+all         every exact name with every exact name
 """
 
 from __future__ import annotations

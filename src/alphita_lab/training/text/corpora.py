@@ -175,18 +175,11 @@ EXAMPLES = 12
 
 @dataclass(frozen=True)
 class Learnt:
-    """New tokens.
-
-    Attributes:
-        figures: trained, the tokens of the vocabulary trained; in_common, the share of them, 0 to 1, that the encoder
-            has; added; composed, the share of those that its tokens spell; and of each counted text NAME,
-            NAME_tokens_a_word_before and _after.
-        examples: words whose new tokens save the most: word, tokens before, tokens after.
-    """
+    """New tokens."""
 
     tokens: list[str]
-    figures: dict[str, float]
-    examples: list[list[Any]]
+    figures: dict[str, float]  # trained, the tokens of the vocabulary trained
+    examples: list[list[Any]]  # words whose new tokens save the most: word, tokens before, tokens after
 
 
 def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer, min_frequency: int = 2) -> Learnt:

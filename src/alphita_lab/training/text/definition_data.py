@@ -38,17 +38,12 @@ ROUNDING = np.float32(1e-6)
 
 @dataclass(frozen=True)
 class DevDefinitions:
-    """Definitions, and the names among which each must find one of its concept.
-
-    Attributes:
-        concepts: (q,) the concept of each.
-        name_concepts: (m,) the concept of each.
-    """
+    """Definitions, and the names among which each must find one of its concept."""
 
     texts: list[str]
-    concepts: NDArray[np.int64]
+    concepts: NDArray[np.int64]  # (q,) the concept of each
     names: list[str]
-    name_concepts: NDArray[np.int64]
+    name_concepts: NDArray[np.int64]  # (m,) the concept of each
 
     def accuracy(self, encoder: TermEncoder) -> float:
         """Return the share of definitions whose nearest name, by cosine, is of their concept: accuracy@1."""
@@ -130,26 +125,17 @@ class AdaptedTraining(TextTraining):
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from and chosen by.
-
-    Attributes:
-        held_out: (p, 2) pairs of concepts whose triples must not train.
-        texts: the texts that train, each of a concept with a name; their kinds are places in `TRAINED`.
-        defines: places in `KINDS` of the kinds that stand for a concept's definition.
-        definitions: the definitions held out for the dev score, if any.
-        sentences: scored pairs for the dev score, by file.
-        facts: hashes of all sources, and counts, for the manifest.
-    """
+    """What is learned from and chosen by."""
 
     terminology: Terminology
-    held_out: NDArray[np.int32]
+    held_out: NDArray[np.int32]  # (p, 2) pairs of concepts whose triples must not train
     names: TrainingNames
-    texts: Texts
-    defines: list[int]
+    texts: Texts  # the texts that train, each of a concept with a name; their kinds are places in `TRAINED`
+    defines: list[int]  # places in `KINDS` of the kinds that stand for a concept's definition
     sets: Mapping[str, ScoredPairs | Triples]
-    definitions: DevDefinitions | None
-    sentences: Mapping[str, ScoredPairs]
-    facts: dict[str, Any]
+    definitions: DevDefinitions | None  # the definitions held out for the dev score, if any
+    sentences: Mapping[str, ScoredPairs]  # scored pairs for the dev score, by file
+    facts: dict[str, Any]  # hashes of all sources, and counts, for the manifest
 
     def dev(self, encoder: TermEncoder) -> dict[str, float]:
         """Return the dev scores of a model, the mean of them first; none where nothing is held out."""
@@ -181,19 +167,13 @@ class Data:
 
 @dataclass(frozen=True)
 class Variants:
-    """What stands for each of n concepts: its names, the preferred one first, and its definitions.
-
-    Attributes:
-        named: (names,) the concept of each, 0 to n - 1, ascending.
-        defined: (texts,) the concept of each, ascending.
-        n: concepts, each with a name.
-    """
+    """What stands for each of n concepts: its names, the preferred one first, and its definitions."""
 
     names: list[str]
-    named: NDArray[np.int64]
+    named: NDArray[np.int64]  # (names,) the concept of each, 0 to n - 1, ascending
     texts: list[str]
-    defined: NDArray[np.int64]
-    n: int
+    defined: NDArray[np.int64]  # (texts,) the concept of each, ascending
+    n: int  # concepts, each with a name
 
     def preferred(self) -> tuple[list[str], NDArray[np.int64]]:
         """Return the preferred name of each concept, and the concepts."""

@@ -37,25 +37,16 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Masking:
-    """How tokens are masked.
-
-    Attributes:
-        special_ids: tokens that are never masked, nor put in for others: [CLS], [SEP], [PAD], tags.
-        vocabulary: number of token ids, from which random tokens are drawn.
-        share: of the tokens to be drawn, above 0 up to 1.
-        masked: share of what is drawn that becomes [MASK].
-        random: share that becomes a random token; the rest stays.
-    """
+    """How tokens are masked."""
 
     mask_id: int
-    special_ids: tuple[int, ...]
-    vocabulary: int
-    share: float = 0.15
-    masked: float = 0.8
-    random: float = 0.1
+    special_ids: tuple[int, ...]  # tokens that are never masked, nor put in for others: [CLS], [SEP], [PAD], tags
+    vocabulary: int  # number of token ids, from which random tokens are drawn
+    share: float = 0.15  # of the tokens to be drawn, above 0 up to 1
+    masked: float = 0.8  # share of what is drawn that becomes [MASK]
+    random: float = 0.1  # share that becomes a random token; the rest stays
 
     def __post_init__(self) -> None:
-        """Check the shares."""
         if not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
         if min(self.masked, self.random) < 0 or self.masked + self.random > 1 + 1e-9:
@@ -170,13 +161,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<unk>")
 
 
 class MaskedLanguageHead(torch.nn.Module):
-    """Guesses tokens from their last states. `MaskedLanguageHead.of(encoder, seed=0)` makes one.
-
-    Attributes:
-        dense: W and b, (e, d): to the length e of an embedding.
-        bias: (vocabulary,).
-        decoder: (vocabulary, e) of its own; None where it is the encoder's embeddings.
-    """
+    """Guesses tokens from their last states. `MaskedLanguageHead.of(encoder, seed=0)` makes one."""
 
     def __init__(
         self,
@@ -195,10 +180,11 @@ class MaskedLanguageHead(torch.nn.Module):
         vocabulary, size = embeddings.weight.shape
         # In a tuple it is no part of this module.
         self._embeddings = (embeddings,)
-        self.dense = torch.nn.Linear(hidden, size)
+        self.dense = torch.nn.Linear(hidden, size)  # W and b, (e, d): to the length e of an embedding
         self.activation = ACT2FN[activation]
         self.norm = torch.nn.LayerNorm(size, eps=eps)
-        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))
+        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))  # (vocabulary,)
+        # (vocabulary, e) of its own; None where it is the encoder's embeddings.
         self.decoder = torch.nn.Parameter(embeddings.weight.detach().cpu().clone()) if own_decoder else None
         with torch.no_grad():
             drawn = torch.randn(size, hidden, generator=torch.Generator().manual_seed(seed))
@@ -295,9 +281,7 @@ def masking_of(tokenizer: Tokenizer, specials: Specials, *, share: float = 0.15)
 def token_states(forward: TermForward, rows: Rows, row: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     """Return the last states of some tokens, (p, d), in the precision of the arithmetic.
 
-    Args:
-        row: (p,) the row of each token.
-        place: (p,) its place in the row.
+    row: (p,) the row of each token; place: (p,) its place in the row.
     """
     if isinstance(rows, bert.Packing):
         return forward.states(rows).index_select(0, rows.first[row] + place)

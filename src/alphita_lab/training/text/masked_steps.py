@@ -199,18 +199,12 @@ ROUNDED = 64
 class _ReplacedPart:
     """Some sequences of a batch as the device takes them; p is the number of masked tokens rounded up, with copies of
     the first place behind the last.
-
-    Attributes:
-        packing: their tokens, masked.
-        places: (p,) of the masked tokens in the packing.
-        true: (p,) what stood there; NOT_MASKED behind the last.
-        lots: (p,) by which tokens are drawn.
     """
 
-    packing: bert.Packing
-    places: torch.Tensor
-    true: torch.Tensor
-    lots: torch.Tensor
+    packing: bert.Packing  # their tokens, masked
+    places: torch.Tensor  # (p,) of the masked tokens in the packing
+    true: torch.Tensor  # (p,) what stood there; NOT_MASKED behind the last
+    lots: torch.Tensor  # (p,) by which tokens are drawn
     masked: int
 
 

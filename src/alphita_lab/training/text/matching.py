@@ -50,23 +50,15 @@ class Forms:
 
     A form is a string that names something: a key as it may be written in any case, or, of a key that is an acronym of
     some concept, in capitals.
-
-    Attributes:
-        keys: the k folded strings that are searched, sorted.
-        any_case: (k,) int32 the form that a key stands for when not all in capitals; or HOMONYM, HELD_OUT, NOTHING.
-        capitals: (k,) and when it is.
-        offsets: (f + 1,) int64; form i names the concepts offsets[i] up to offsets[i + 1].
-        concepts: int32 rows of the terminology.
-        left_out: why -> how many strings of concepts are not searched; homonyms count once.
     """
 
-    keys: list[str]
-    any_case: NDArray[np.int32]
-    capitals: NDArray[np.int32]
+    keys: list[str]  # the k folded strings that are searched, sorted
+    any_case: NDArray[np.int32]  # (k,) int32 the form that a key stands for when not all in capitals
+    capitals: NDArray[np.int32]  # (k,) and when it is
     strings: list[str]
-    offsets: NDArray[np.int64]
-    concepts: NDArray[np.int32]
-    left_out: dict[str, int] = field(default_factory=dict)
+    offsets: NDArray[np.int64]  # (f + 1,) int64; form i names the concepts offsets[i] up to offsets[i + 1]
+    concepts: NDArray[np.int32]  # int32 rows of the terminology
+    left_out: dict[str, int] = field(default_factory=dict)  # why -> how many strings of concepts are not searched
 
 
 def collect(
@@ -184,19 +176,12 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Matches:
-    """Mentions in n texts, text by text, from left to right.
+    """Mentions in n texts, text by text, from left to right."""
 
-    Attributes:
-        offsets: (n + 1,) int64; text i has the mentions offsets[i] up to offsets[i + 1].
-        starts: (m,) int64 first character of each mention in its text as written.
-        ends: (m,) int64 the character behind its last.
-        forms: (m,) int32 number of the form; HELD_OUT where a held-out string stands.
-    """
-
-    offsets: Int64
-    starts: Int64
-    ends: Int64
-    forms: NDArray[np.int32]
+    offsets: Int64  # (n + 1,) int64; text i has the mentions offsets[i] up to offsets[i + 1]
+    starts: Int64  # (m,) int64 first character of each mention in its text as written
+    ends: Int64  # (m,) int64 the character behind its last
+    forms: NDArray[np.int32]  # (m,) int32 number of the form; HELD_OUT where a held-out string stands
     words: int
     homonyms: int
 

@@ -76,18 +76,13 @@ class Pretraining(TermTraining):
 
 @dataclass(frozen=True)
 class Sources:
-    """What is learnt from, and where what follows from it is kept while the run lasts.
-
-    Attributes:
-        folder: for the starting encoder and the sequences.
-        rejects: file for lines that cannot be read; None: they are counted only.
-    """
+    """What is learnt from, and where what follows from it is kept while the run lasts."""
 
     terminology: Terminology
     split: Split | None
     corpus: dict[str, str]
-    folder: Path
-    rejects: Path | None
+    folder: Path  # for the starting encoder and the sequences
+    rejects: Path | None  # file for lines that cannot be read; None: they are counted only
 
     @classmethod
     def of(

@@ -57,7 +57,6 @@ class Words:
         self.facts = {"segmenter": "words"}
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
-        """See `Segmenter`; millions of characters at once cost least."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         begins = np.cumsum(lengths + 1) - lengths - 1
         kinds, follows = _kinds_of(_JOINT.join(texts))
@@ -88,7 +87,6 @@ class Jieba:
         self._cutter.initialized = True
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
-        """See `Segmenter`."""
         return [self._joined(text, spans) for text, spans in zip(texts, self._words(texts), strict=True)]
 
     def _joined(self, text: str, words: Int64) -> Int64:
@@ -112,7 +110,6 @@ class NoWords:
         self.facts = {"segmenter": "none"}
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
-        """See `Segmenter`."""
         return [np.empty((0, 2), np.int64) for _ in texts]
 
 
@@ -180,15 +177,10 @@ class Marker(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of a text.
+    """Tokens of a text."""
 
-    Attributes:
-        ids: (t,) int32.
-        spans: (m, 2) first token, and that behind the last, of each span.
-    """
-
-    ids: Int32
-    spans: Int64
+    ids: Int32  # (t,) int32
+    spans: Int64  # (m, 2) first token, and that behind the last, of each span
 
 
 def pack(
@@ -304,7 +296,7 @@ def _pieces(
                 if not len(ids):
                     counts["empty"] += 1
                     continue
-                closed = _tokens_of(encoding, characters)
+                closed = token_spans(encoding, characters)
                 for first, last in _cuts(encoding, np.concatenate([closed, spans]), room):
                     held = bool(((closed[:, 0] < last) & (closed[:, 1] > first)).any())
                     counts["pieces_with_held_out" if held else "pieces"] += 1
@@ -313,14 +305,20 @@ def _pieces(
                         yield Piece(ids[first:last], np.clip(inside, first, last) - first)
 
 
-def _tokens_of(encoding: Encoding, spans: Int64) -> Int64:
+def token_spans(encoding: Encoding, spans: Int64) -> Int64:
     """Return (m, 2): of each span of characters the first token that has a part in it, and that behind the last."""
-    if not len(spans):
-        return spans
     offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
     first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")
     last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")
     return np.stack([first, np.maximum(first, last)], 1)
+
+
+def word_starts(encoding: Encoding) -> NDArray[np.bool_]:
+    """Return before which tokens, (n + 1,) the end included, a word starts."""
+    words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
+    starts = np.ones(len(words) + 1, bool)
+    starts[1:-1] = words[1:] != words[:-1]
+    return starts
 
 
 def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, int]]:
@@ -329,9 +327,7 @@ def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, i
     if n <= room:
         yield 0, n
         return
-    words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
-    may_cut = np.ones(n + 1, bool)
-    may_cut[1:-1] = words[1:] != words[:-1]
+    may_cut = word_starts(encoding)
     some = closed[closed[:, 1] > closed[:, 0]]
     opened = np.bincount(some[:, 0] + 1, minlength=n + 1) - np.bincount(some[:, 1], minlength=n + 1)
     may_cut &= np.cumsum(opened) == 0
@@ -378,33 +374,20 @@ def _with_header(raw: Path, target: Path, shape: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True)
 class Sequences:
-    """n sequences of tokens with m spans, memory-mapped.
+    """n sequences of tokens with m spans, memory-mapped."""
 
-    Attributes:
-        tokens: the sequences, special tokens included.
-        span_offsets: (n + 1,) int64; sequence i has the spans span_offsets[i] up to span_offsets[i + 1].
-        spans: (m, 2) int32 first token in its sequence and the one behind the last, of each span; they lie apart.
-        counts: of the making: documents, pieces, tokens, sequences, spans and so on; "entities" are those met in the
-            documents, in pieces with held-out strings too.
-    """
-
-    tokens: TokenTable
-    span_offsets: Int64
-    spans: Int32
-    counts: dict[str, int]
+    tokens: TokenTable  # the sequences, special tokens included
+    span_offsets: Int64  # (n + 1,) int64; sequence i has the spans span_offsets[i] up to span_offsets[i + 1]
+    spans: Int32  # (m, 2) int32 first token in its sequence and the one behind the last, of each span; they lie apart
+    counts: dict[str, int]  # of the making: documents, pieces, tokens, sequences, spans and so on
 
     def __len__(self) -> int:
-        """Return the number of sequences."""
         return len(self.tokens)
 
     def spans_of(self, rows: NDArray[np.integer]) -> Int64:
         """Return the spans of some sequences as `mask_by_span` takes them.
 
-        Args:
-            rows: (b,) numbers of sequences.
-
-        Returns:
-            (k, 3) place in `rows`, first token, the token behind the last.
+        (k, 3) place in `rows`, first token, the token behind the last; rows: (b,) numbers of sequences.
         """
         starts = np.asarray(self.span_offsets[rows])
         lengths = np.asarray(self.span_offsets[np.asarray(rows) + 1]) - starts
@@ -480,7 +463,7 @@ def read_spans(folder: Path) -> Sequences:
 
 
 class _Marker:
-    """Marks entities and words in tokenized texts; see `corpus_sequences.Marker`."""
+    """Marks entities and words in tokenized texts; see `Marker`."""
 
     def __init__(self, segmenter: Segmenter, forms: Matcher | None, special_ids: set[int]) -> None:
         self.counts = {"entities": 0}

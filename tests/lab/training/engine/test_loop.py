@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, InputError
 from alphita_lab.training.engine import loop, run
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
+from alphita_lab.training.engine.settings import LoopPlan
 
 PLAN = LoopPlan(
     steps=12,
@@ -67,12 +67,6 @@ def losses(net: torch.nn.Module, stop_at: int | None = None):
     return micro_loss
 
 
-def test_learning_rate_rises_and_falls_linearly() -> None:
-    factors = [learning_rate_factor(step, 4, 10) for step in range(10)]
-    assert factors == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    assert learning_rate_factor(0, 0, 5) == 1.0
-
-
 @pytest.mark.parametrize("stop_at", [3, 9, 17, 23])
 def test_resumed_run_equals_unbroken_one(tmp_path, stop_at: int) -> None:
     whole = make_net()
@@ -122,16 +116,6 @@ def test_clipping_bounds_the_step(tmp_path) -> None:
     assert net.weight.grad is None
 
 
-def test_unfinished_run_must_be_resumed_with_the_same_inputs(tmp_path) -> None:
-    net = make_net()
-    with pytest.raises(KeyboardInterrupt):
-        fit(Training({"net": net}, Plain(losses(net, 10)), PLAN, tmp_path / "run", fingerprint="f"))
-    with pytest.raises(UsageError, match="--resume"):
-        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
-    with pytest.raises(InputError, match="another recipe, config"):
-        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True))
-
-
 class InParts(Plain):
     def __init__(self, loss, tokens_at_once: int) -> None:
         super().__init__(loss)
@@ -177,20 +161,6 @@ def test_a_kill_while_a_run_is_noted_leaves_none(tmp_path, monkeypatch) -> None:
             fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
     assert not (tmp_path / "run" / "run.json").exists()
     fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path) -> None:
-    net = torch.nn.Linear(2, 1)
-    with pytest.raises(AlphitaError, match="no longer finite at step 1 on the terms row 0"):
-        fit(
-            Training(
-                {"net": net},
-                Plain(lambda _: {"loss": net.weight.sum() * float("nan")}),
-                PLAN,
-                tmp_path / "r",
-                fingerprint="f",
-            )
-        )
 
 
 def test_evaluation_is_logged(tmp_path) -> None:

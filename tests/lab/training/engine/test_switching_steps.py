@@ -81,14 +81,6 @@ def test_a_run_may_begin_anywhere_and_be_held_up() -> None:
     assert own == (before if kind else 60 - before)
 
 
-def test_the_seed_decides_and_a_longer_run_begins_alike() -> None:
-    kinds = [
-        [switching(steps, seed=seed)[0].of_kind(n) for n in range(100)]
-        for steps, seed in ((100, 0), (200, 0), (100, 1))
-    ]
-    assert kinds[0] == kinds[1] != kinds[2]
-
-
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_one_kind_alone(share: float) -> None:
     steps, usual, other = switching(20, share=share)

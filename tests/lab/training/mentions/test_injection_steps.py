@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.graph.store import EntityVectors
@@ -160,35 +160,6 @@ def test_mentions_are_masked_whole_and_linked_all_the_same(model, data) -> None:
     assert masked_mentions > 20
 
 
-def test_batches_follow_from_seed_and_number(model, data) -> None:
-    first, again, other = (steps_over(model, data, seed=seed) for seed in (0, 0, 1))
-    for number in (5, 0, 40):
-        one, two = first.draw(number), again.draw(number)
-        for name, array in vars(one).items():
-            np.testing.assert_array_equal(array, getattr(two, name))
-    assert not np.array_equal(first.batches.batch(0).terms, other.batches.batch(0).terms)
-    other.batches = first.batches
-    assert not np.array_equal(first.draw(0).labels, other.draw(0).labels)
-
-
-def test_some_sequences_of_a_batch(model, data) -> None:
-    whole = steps_over(model, data, size=8).draw(0)
-    rows = np.array([1, 4, 6])
-    some = whole.some(rows)
-    length = int(whole.attention_mask[rows].sum(1).max())
-    assert some.input_ids.shape == (3, length)
-    for name in ("input_ids", "attention_mask", "labels"):
-        np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[rows][:, :length])
-    wanted = [
-        (rows.tolist().index(row), start, end, gold)
-        for (row, start, end), gold in zip(whole.mentions.tolist(), whole.gold.tolist(), strict=True)
-        if row in rows
-    ]
-    assert [(*mention, gold) for mention, gold in zip(some.mentions.tolist(), some.gold.tolist(), strict=True)] == (
-        wanted
-    )
-
-
 @settings(max_examples=100, deadline=None)
 @given(spans=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 5)), max_size=8))
 def test_spans_that_share_a_token_become_one(spans) -> None:
@@ -219,19 +190,6 @@ def test_the_dev_score_is_the_share_of_mentions_linked_right(model, data) -> Non
             right += int(similarity[place].argmax()) == data.gold[form]
     assert total > 0
     assert linking_accuracy(steps.injected, data, rows, batch=7) == {"dev_linking_acc1": right / total}
-
-
-def test_out_of_memory_says_what_to_set(model, data, monkeypatch) -> None:
-    steps = steps_over(model, data)
-
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("can't allocate memory")
-
-    monkeypatch.setattr(steps, "_losses", full)
-    steps.start(0, 1)
-    with pytest.raises(AlphitaError, match=r"out of memory with .* --resume --set tokens_at_once=\d+"):
-        steps(0, 1.0)
-    steps.stop()
 
 
 def test_gold_is_the_entity_of_the_form(data, terminology, graph) -> None:

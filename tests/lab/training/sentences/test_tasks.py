@@ -54,11 +54,6 @@ def test_sentences_are_numbered_once_and_batches_hold_their_sets_rows() -> None:
     assert kinds == {"sts", "nli"}
 
 
-def test_equal_premises_share_a_place() -> None:
-    batch = SentenceTasks({"nli": TRIPLES}, rows=2, seed=0, turns="equal").batch(0)
-    assert len(set(batch.arrays["premise"].tolist())) == 1
-
-
 def test_files_are_read_by_their_setting(tmp_path: Path) -> None:
     five = write(tmp_path / "five.tsv", "sentence1\tsentence2\tscore\na\tb\t5\nb\tc\t2.5\n")
     four = write(tmp_path / "four.tsv", "sentence1\tsentence2\tscore\na\tb\t3\nb\tc\t2\n")

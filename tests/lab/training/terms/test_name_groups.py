@@ -83,33 +83,6 @@ def test_corrupted_tails_are_drawn_uniformly_from_the_named_concepts() -> None:
     assert set(terms) == set(range(offsets[7], offsets[8]))
 
 
-def test_every_triple_and_name_comes_up() -> None:
-    triples, offsets = graph(7)
-    sampler = NameGroupSampler(triples, offsets, rows=120, most=2, seed=1)
-    seen: Counter[tuple[int, int, int]] = Counter()
-    heads: set[int] = set()
-    for number in range(300):
-        batch = sampler.batch(number)
-        seen.update(zip(batch.head.tolist(), batch.relation.tolist(), batch.tail.tolist(), strict=True))
-        heads |= set(batch.head_term.tolist())
-    assert set(seen) == {tuple(triple) for triple in triples.tolist()}
-    named = {term for head in np.unique(triples[:, 0]) for term in range(offsets[head], offsets[head + 1])}
-    assert heads == named
-
-
-def test_batches_follow_from_seed_and_number_alone() -> None:
-    triples, offsets = graph(3)
-    one, other = (NameGroupSampler(triples, offsets, rows=60, most=4, seed=9) for _ in range(2))
-    for number in range(4):
-        one.batch(number)
-    for number in (7, 3, 0):
-        a, b = one.batch(number), other.batch(number)
-        assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ARRAYS)
-    elsewhere = NameGroupSampler(triples, offsets, rows=60, most=4, seed=10).batch(0)
-    for different in (one.batch(1), elsewhere):
-        assert not np.array_equal(one.batch(0).head_term, different.head_term)
-
-
 def test_heavier_names_come_more_often() -> None:
     offsets = np.array([0, 4, 6], np.int64)
     triples = np.array([[0, 0, 1]], np.int32)

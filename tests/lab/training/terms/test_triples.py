@@ -49,17 +49,6 @@ def test_batch_holds_each_triple_m_times_with_names_of_its_own_concepts(seed: in
             assert max(shown.values()) - min(shown.values()) <= 1
 
 
-def test_batches_follow_from_their_number_alone() -> None:
-    triples, offsets = graph(3)
-    one, other = (TripleSampler(triples, offsets, k=16, m=4, seed=9) for _ in range(2))
-    for number in (0, 1, 2, 3):
-        one.batch(number)
-    for number in (7, 3, 0):
-        a, b = one.batch(number), other.batch(number)
-        assert all(np.array_equal(getattr(a, key), getattr(b, key)) for key in a.__dataclass_fields__)
-    assert not np.array_equal(one.batch(0).head_term, one.batch(1).head_term)
-
-
 def test_an_epoch_shows_every_triple_once() -> None:
     triples, offsets = graph(5)
     sampler = TripleSampler(triples, offsets, k=4, m=2, seed=1)

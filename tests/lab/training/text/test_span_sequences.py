@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError
 from alphita.terminology.text import clean
 from alphita_lab.training.engine.forward import TokenTable
 from alphita_lab.training.text import sequences
-from alphita_lab.training.text.corpora import Specials, documents
+from alphita_lab.training.text.corpora import Specials
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, masking_of
 from alphita_lab.training.text.matching import Forms, HeldOut, Matcher
@@ -214,12 +214,6 @@ def test_entities_come_first_and_leave_the_rest_of_a_word() -> None:
     assert rows_of(found) == [(ids, [])]
 
 
-def test_a_token_of_two_entities_belongs_to_the_first() -> None:
-    forms = matcher_of("心脏", "病痛")
-    found = packed(["x心脏病痛"], tokenizer_of("pairs"), forms=forms, segmenter=NOTHING)
-    assert rows_of(found)[0][1] == [[1, 3], [3, 4]]
-
-
 def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
     tokenizer = tokenizer_of("pieces")
     forms = matcher_of("abc def", "k l m n o p q")
@@ -241,18 +235,6 @@ def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
 
 
 # Sequences read again.
-
-
-@given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 4), min_size=6, max_size=6))
-def test_the_spans_of_some_sequences(rows: list[int], numbers: list[int]) -> None:
-    offsets = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
-    spans = np.arange(2 * offsets[-1]).reshape(-1, 2).astype(np.int32)
-    table = TokenTable(np.zeros(6, np.int32), np.arange(7))
-    found = Sequences(table, offsets, spans, {}).spans_of(np.array(rows, np.int64))
-    expected = [[place, *spans[one]] for place, row in enumerate(rows) for one in range(offsets[row], offsets[row + 1])]
-    assert found.tolist() == expected
-    assert found.shape == (len(expected), 3)
-    assert found.dtype == np.int64
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -403,18 +385,6 @@ def test_names_of_several_concepts_are_entities_and_held_out_ones_are_not(tmp_pa
     assert found.counts["entities"] == 1
     ((_, spans),) = rows_of(found)
     assert spans == [[2, 2 + len("coldsore")]]
-
-
-def test_a_corpus_of_one_line_and_lines_that_are_not_utf_8(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_bytes(b"heart pain")
-    tokenizer = tokenizer_of("pieces")
-    assert len(packed(list(documents([corpus])), tokenizer)) == 1
-    corpus.write_bytes("caffè\n".encode("latin-1") + b"heart pain\n")
-    with Rejects() as rejects:
-        found = packed(list(documents([corpus], rejects=rejects)), tokenizer)
-    assert rejects.count == 1
-    assert found.counts["documents"] == 1
 
 
 def test_bad_input_is_a_clear_error(tmp_path: Path) -> None:
