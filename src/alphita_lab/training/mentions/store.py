@@ -128,7 +128,7 @@ class Mentions:
             self.strings: pa.Array = forms["string"].combine_chunks()  # (f,) each form as the terminology writes it
             self.counts: Int64 = forms["count"].to_numpy()  # (f,) int64 how often each was met
             self.concept_ids: list[str] = concepts["id"].to_pylist()  # (c,) the CURIEs of the concepts that were met
-            # (f + 1,) int64; form i names the concepts form_offsets[i] up to form_offsets[i + 1] .
+            # (f + 1,) int64; form i names the concepts form_offsets[i] up to form_offsets[i + 1].
             self.form_offsets: Int64 = np.load(path / "form_offsets.npy", mmap_mode="r", allow_pickle=False)
             self.form_concepts: Int32 = np.load(path / "form_concepts.npy", mmap_mode="r", allow_pickle=False)
             self.windows = TokenSets(path, WINDOWS, specials)

@@ -83,15 +83,6 @@ def test_corrupted_tails_are_drawn_uniformly_from_the_named_concepts() -> None:
     assert set(terms) == set(range(offsets[7], offsets[8]))
 
 
-def test_heavier_names_come_more_often() -> None:
-    offsets = np.array([0, 4, 6], np.int64)
-    triples = np.array([[0, 0, 1]], np.int32)
-    weights = np.array([1.0, 1.0, 1.0, 17.0, 1.0, 1.0])
-    sampler = NameGroupSampler(triples, offsets, rows=6, most=2, seed=0, weights=weights)
-    first = Counter(int(sampler.batch(number).head_term[0]) for number in range(400))
-    assert first[3] == pytest.approx(0.85 * 400, abs=40)
-
-
 def test_what_cannot_train_is_an_error_with_a_remedy() -> None:
     several = np.array([0, 2, 4], np.int64)
     with pytest.raises(InputError, match="no relation between two named") as error:
