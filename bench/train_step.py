@@ -25,7 +25,7 @@ from alphita.terminology import store
 from alphita.terminology.text import clean_many
 from alphita_lab.objectives.multi_similarity import term_term
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.terms.triples import TripleSampler, usable_triples
+from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
 LENGTH = 32
 K = 128

@@ -23,14 +23,14 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 KILLED_AT_A_CHECKPOINT = """
 import os, signal, sys
 from alphita.cli import main
-from alphita_lab.training.engine import checkpoints
-save = checkpoints.save
+from alphita_lab.training.engine import loop
+save = loop.save_checkpoint
 work = sys.argv.pop(1)
 def saving(folder, *more):
     save(folder, *more)
     if str(folder) == work:
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoints.save = saving
+loop.save_checkpoint = saving
 main()
 """
 

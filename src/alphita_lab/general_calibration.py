@@ -44,9 +44,8 @@ LOST = 0.03
 class Vocabulary:
     """A vocabulary to fit on.
 
-    Attributes:
-        held: strings that the index was made without (`exclude`), so that no head has learned from them either, with
-            their concepts; None: the index's own synonyms are taken as not there.
+    `held`: strings that the index was made without (`exclude`), so that no head has learned from them either, with
+    their concepts; None: the index's own synonyms are taken as not there.
     """
 
     name: str
@@ -64,14 +63,10 @@ class Vocabulary:
 
 
 class Held(NamedTuple):
-    """The examples of a vocabulary.
-
-    Attributes:
-        tested: the mixture, of other concepts, to test on.
-    """
+    """The examples of a vocabulary."""
 
     learned: Seen
-    tested: Seen
+    tested: Seen  # the mixture, of other concepts, to test on
 
 
 class LeftOut(NamedTuple):
@@ -88,7 +83,12 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
     held: dict[str, list[Held]] = {}
     for one in vocabularies:
         held.setdefault(one.name, []).append(hold(one, one.encoder(encoder), seed))
-    fitted = fit_held({name: _joined(some) for name, some in held.items()}, seed=seed)
+    # Of a vocabulary that is indexed in several ways the last one is tested.
+    together = {
+        name: Held(scored_examples.together([way.learned for way in ways]), ways[-1].tested)
+        for name, ways in held.items()
+    }
+    fitted = fit_held(together, seed=seed)
     fields = {
         "general": True,
         "model_hash": encoder.content_hash,
@@ -105,11 +105,6 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
         "seconds": round(time.perf_counter() - start, 1),
     }
     return replace(fitted, fields=fields)
-
-
-def _joined(some: Sequence[Held]) -> Held:
-    """Return the examples of one vocabulary, indexed in several ways, as one; the last way is what is tested."""
-    return Held(scored_examples.together([one.learned for one in some]), some[-1].tested)
 
 
 def fit_held(held: Mapping[str, Held], *, seed: int = 0) -> Calibration:

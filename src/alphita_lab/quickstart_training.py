@@ -1,8 +1,6 @@
 """`alphita quickstart --train`: what training on one's own terminology brings, end to end on real open data.
 
-Ontology -> trained encoder -> index -> normalised strings, beside the encoder as it comes. Stages run in order, and one
-whose output lies there intact, made from the same inputs, is skipped. Every stage writes whole or not at all, and a
-training run that was killed goes on from its last checkpoint.
+A stage whose output is intact and made from the same inputs is skipped; a killed training run is resumed.
 """
 
 from __future__ import annotations

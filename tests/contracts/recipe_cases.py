@@ -13,8 +13,8 @@ import polars as pl
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
-from alphita_lab.training.engine.part_steps import SwitchingSteps
-from alphita_lab.training.mentions.injection_steps import InjectionSteps
+from alphita_lab.training.engine.steps import SwitchingSteps
+from alphita_lab.training.mentions.injection import InjectionSteps
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.text.masked_steps import MaskedSteps
 from tests.lab.training.linked_texts import graph_of, mentions_of

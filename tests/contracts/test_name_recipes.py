@@ -14,6 +14,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
+from alphita_lab.recipes import coder
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
 from tests.contracts.recipe_cases import OF_NAMES, Given, name_of
@@ -96,7 +97,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
 
 
 def test_an_encoder_that_is_not_like_bert_is_refused(
-    recipe: ModuleType, given: Given, terminology: Terminology, model: Path, tmp_path: Path
+    given: Given, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
     from transformers import T5Config, T5Model
 
@@ -104,7 +105,7 @@ def test_an_encoder_that_is_not_like_bert_is_refused(
     T5Model(T5Config(vocab_size=100, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)).save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
     with pytest.raises(InputError, match="T5Model does not encode a term as BERT does"):
-        recipe.train(terminology, str(folder), tmp_path / "m", given.config(recipe))
+        coder.train(terminology, str(folder), tmp_path / "m", given.config(coder))
 
 
 NEEDS = {

@@ -55,9 +55,12 @@ REFUSED: dict[str, tuple[str | tuple[str, str], ...]] = {
         "soup=best",
         "seeds=0",
         "temperature=0",
+        ("keep=best", "keep=best needs dev scores"),
+        ("keep=best dev_synonyms=5", "keep=best needs dev scores"),
+        ("keep=best evaluate_every=2", "keep=best needs dev scores"),
     ),
     "coder": ("m=3", "k=1", "lamda=0.5", "steps=0", "relation_matrix=cubic", "pooling=max"),
-    "coder_pp": ("anchors=0", "neighbours=0", "refresh_every=0", "least_names=0", "margin=1"),
+    "coder_pp": ("anchors=0", "neighbours=0", "refresh_every=0", "least_names=0", "margin=1", "languages=en:1,it:4"),
     "coder_transe": ("margin=0", "batch_terms=5", "most_names=86", "pooling=max", "mu=-1", "m=8"),
     "electra_em_pap": (
         "rho=1",
@@ -76,6 +79,7 @@ REFUSED: dict[str, tuple[str | tuple[str, str], ...]] = {
         "masked=0",
         ("languages=en:1,it:4", "without weights"),
         "dev_share=1",
+        ("keep=best dev_share=0", "set dev_share"),
     ),
     "kge_injection": (
         "batch=0",

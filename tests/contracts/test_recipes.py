@@ -144,8 +144,10 @@ def test_another_recipe_or_config_cannot_take_a_run_over(
     given.train(recipe, tmp_path / "m", resume=True, steps=6, tokens_at_once=64, log_every=7)
 
 
-def test_the_average_of_the_weights_is_the_exponential_one(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*QUICKLY, "kge_injection", "pipelined"])
+def test_the_average_of_the_weights_is_the_exponential_one(name: str, given: Given, tmp_path: Path) -> None:
     """After two steps with decay 0.5 the average is half the first step's weights and half the second's."""
+    recipe = registry.load("alphita_lab.recipes", name)
     for name, changes in (("average", {"steps": 2, "ema": 0.5}), ("one", {"steps": 1}), ("two", {"steps": 2})):
         given.train(recipe, tmp_path / name, schedule="constant", warmup_steps=0, **changes)
     for file in sorted((tmp_path / "average").glob("*.safetensors")):

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.encoder.electra import HEAD, Generator, ReplacedHead, scratch
 from tests.tiny import tiny_model
 
@@ -40,8 +40,8 @@ def discriminator(kind: str, embedding: int = 36) -> Any:
     return transformers.BertModel(transformers.BertConfig(**SIZES)).eval()
 
 
-def packing() -> packed.Packing:
-    return packed.Packing(np.concatenate([np.array(row) for row in ROWS]), np.array([len(row) for row in ROWS]))
+def packing() -> bert.Packing:
+    return bert.Packing(np.concatenate([np.array(row) for row in ROWS]), np.array([len(row) for row in ROWS]))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_embeddings_are_one_module_with_one_gradient(kind: str) -> None:
         return generator(rows, rows.first + 1).square().sum()
 
     def of_discriminator() -> torch.Tensor:
-        return packed.forward(model, rows)[: rows.tokens].pow(3).sum()
+        return bert.forward(model, rows)[: rows.tokens].pow(3).sum()
 
     both = gradients(of_generator(), of_discriminator())
     one, other = gradients(of_generator()), gradients(of_discriminator())
@@ -191,7 +191,7 @@ def test_a_published_head_is_found(tokenizer: Path, tmp_path: Path) -> None:
     head = ReplacedHead.of(encoder, seed=0)
     rows = packing()
     with torch.no_grad():
-        logits = head(packed.forward(encoder.module.model, rows))[: rows.tokens]
+        logits = head(bert.forward(encoder.module.model, rows))[: rows.tokens]
         for first, row in zip(rows.first.tolist(), ROWS, strict=True):
             expected = model(input_ids=torch.tensor([row])).logits[0]
             torch.testing.assert_close(logits[first : first + len(row)], expected, atol=1e-5, rtol=1e-4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alphita import TermEncoder
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita_lab.encoder import flat_bert
+from alphita_lab.encoder import bert
 from alphita_lab.encoder.torch_runtime import choose
 
 from .conftest import TERMS, VOCABULARY, write_model, write_tokenizer
@@ -218,7 +218,7 @@ def test_other_transformers(tmp_path):
         model.save_pretrained(folder)
         write_tokenizer(folder)
         encoder = TermEncoder.load(folder, precision="fp32")
-        assert flat_bert.supports(encoder.module.model) is flat
+        assert bert.supports(encoder.module.model) is flat
         vectors = encoder.encode(TERMS)
         np.testing.assert_allclose(vectors, [naive(encoder, term) for term in TERMS], atol=1e-5)
         half = TermEncoder.load(folder, precision="bf16").encode(TERMS)

@@ -10,7 +10,7 @@ from alphita import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.mentions.injection_run import inject
+from alphita_lab.training.mentions.injection import inject
 
 from .conftest import TERMS, write_model
 

@@ -11,9 +11,15 @@ from transformers import AutoModel, BertModel, DistilBertConfig, DistilBertModel
 
 from alphita.errors import InputError, UsageError
 from alphita_lab.encoder import injected_bert
-from alphita_lab.encoder.injected_bert import InjectedBert, packed_mentions, packed_states
-from alphita_lab.encoder.injection import Injection, nearest_entities, term_mentions
-from alphita_lab.encoder.packed import Packing, mean_pool
+from alphita_lab.encoder.bert import Packing, mean_pool
+from alphita_lab.encoder.injected_bert import (
+    InjectedBert,
+    Injection,
+    nearest_entities,
+    packed_mentions,
+    packed_states,
+    term_mentions,
+)
 from alphita_lab.objectives.entity_linking import entity_linking
 from tests.reference import kge as reference
 

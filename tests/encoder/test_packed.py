@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.encoder.batches import by_token_budget
-from alphita_lab.encoder import flat_bert, packed
+from alphita_lab.encoder import bert as flat_bert
+from alphita_lab.encoder import bert as packed
 
 SIZES = {
     "vocab_size": 50,

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
-from alphita_lab.encoder.tags import TAGS, with_tags
+from alphita_lab.encoder.vocabulary import TAGS, with_tags
 from tests.tiny import tiny_model
 
 STRINGS = ["pain of the heart", "liver swelling", "", "xyz"]

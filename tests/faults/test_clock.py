@@ -23,7 +23,7 @@ from alphita.review import deciding, rows
 from alphita.service import keys
 from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
-from alphita_lab.training.engine import tokens
+from alphita_lab.training.engine import forward
 from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
 from tests.waiting import SECONDS
 
@@ -80,11 +80,11 @@ def test_a_job_is_gone_on_with_at_an_earlier_time(
 
 
 def test_what_was_just_kept_stays_beside_what_is_of_the_future(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "TABLES_KEPT", 2)
+    monkeypatch.setattr(forward, "TABLES_KEPT", 2)
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() + YEAR, time.time() + YEAR + ord(name)))
-    tokens._store(tmp_path / "new", np.zeros(1, np.int32), np.zeros(2, np.int64))
+    forward._store(tmp_path / "new", np.zeros(1, np.int32), np.zeros(2, np.int64))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "new"]
 
 

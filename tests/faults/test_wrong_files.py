@@ -133,15 +133,15 @@ def test_a_script_says_what_the_release_lacks(script: str, given: Path, tmp_path
 def test_an_unfinished_run_of_another_recipe_is_not_gone_on_with(
     given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alphita_lab.training.engine import checkpoints
+    from alphita_lab.training.engine import loop
 
     def cut(*_: object) -> None:
         raise KeyboardInterrupt
 
     train = [word.format(given=given) for word in TRAIN]
     with monkeypatch.context() as patch:
-        kept = checkpoints.save
-        patch.setattr(checkpoints, "save", lambda *words: (kept(*words), cut()))
+        kept = loop.save_checkpoint
+        patch.setattr(loop, "save", lambda *words: (kept(*words), cut()))
         alphita(*train, "--output", tmp_path / "m", "--set", "checkpoint_every=1")
     (work,) = (path for path in tmp_path.iterdir() if path.name != "m")
     coder = ["coder" if word == "sapbert" else word for word in train]

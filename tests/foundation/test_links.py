@@ -9,7 +9,7 @@ import pytest
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, Rejects
 from alphita.index import sources
-from alphita_lab.training.engine import tokens
+from alphita_lab.training.engine import forward
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_link_in_place_of_a_note_that_an_artefact_is_sound(cache, kept, tmp_pa
 
 def test_a_link_in_place_of_the_folder_of_tokens(cache, kept, monkeypatch):
     (cache / "tokens").symlink_to(kept[1])
-    monkeypatch.setattr(tokens, "MIN_CACHED", 1)
+    monkeypatch.setattr(forward, "MIN_CACHED", 1)
 
     class Encoder:
         tokenizer_hash, max_length = "x", 8
@@ -77,7 +77,7 @@ def test_a_link_in_place_of_the_folder_of_tokens(cache, kept, monkeypatch):
         def tokenize(self, strings):
             return [[len(string)] for string in strings]
 
-    assert tokens.tokenize(Encoder(), ["a", "bcd"]).ids.tolist() == [1, 3]
+    assert forward.tokenize(Encoder(), ["a", "bcd"]).ids.tolist() == [1, 3]
 
 
 def test_a_link_in_place_of_rejects_is_told(kept, tmp_path):

@@ -92,9 +92,9 @@ def test_other_threads_keep_theirs():
 
 def test_a_few_terms_are_encoded_by_one_thread_and_many_by_all(encoder, monkeypatch):  # noqa: F811
     seen = []
-    real = torch_runtime.flat_bert.pool
+    real = torch_runtime.bert.pool
     monkeypatch.setattr(
-        torch_runtime.flat_bert, "pool", lambda *given, **more: (seen.append(counts()), real(*given, **more))[1]
+        torch_runtime.bert, "pool", lambda *given, **more: (seen.append(counts()), real(*given, **more))[1]
     )
     one = encoder.encode(["heart attack"])
     many = encoder.encode(["heart attack", *(f"seizure {number}" for number in range(60))])

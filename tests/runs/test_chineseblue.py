@@ -76,42 +76,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = folder / "out"
     assert chineseblue.main(["text", str(folder), "-o", str(out), "--set", "steps=3"]) == 0
     products_of([("头痛", "有", "咳嗽")], folder / "p.terminology")
-    small = (
-        "layers=1",
-        "hidden=16",
-        "heads=2",
-        "vocabulary=120",
-        "max_length=32",
-        "batch=4",
-        "steps=3",
-        "rho=0",
-        "warmup_steps=0",
-        "dev_sequences=4",
-        "evaluate_every=3",
-        f"corpus={out / 'text.jsonl'}",
-    )
+    sizes = "layers=1 hidden=16 heads=2 vocabulary=120 max_length=32 batch=4 steps=3 rho=0 warmup_steps=0"
+    small = [*f"{sizes} dev_sequences=4 evaluate_every=3".split(), f"corpus={out / 'text.jsonl'}"]
     sets = [word for item in small for word in ("--set", item)]
     for row, seed in itertools.product(chineseblue.ROWS, (0, 7)):
         model = out / row / str(seed)
         alphita("train", "electra_em_pap", "-t", folder / "p.terminology", "-o", model, "--set", f"seed={seed}", *sets)
         if (row, seed) != ("base", 7):
-            alphita(
-                "evaluate",
-                "classification",
-                "sentence_pair",
-                "--model",
-                f"{model},name=model",
-                "--data",
-                folder,
-                "-o",
-                f"{model}.report",
-                "--set",
-                "runs=2",
-                "--set",
-                "epochs=2",
-                "--set",
-                "learning_rate=1e-2",
-            )
+            given = ["--model", f"{model},name=model", "--data", folder, "-o", f"{model}.report"]
+            quick = ["--set", "runs=2", "--set", "epochs=2", "--set", "learning_rate=1e-2"]
+            alphita("evaluate", "classification", "sentence_pair", *given, *quick)
     return out
 
 

@@ -41,23 +41,9 @@ SMALL = ["--set", "k=16", "--set", "m=4", "--set", "precision=fp32", "--benchmar
 
 
 def words(made: Path, out: Path, *more: str, rows: str = "base,ms", steps: int = 2) -> list[str]:
-    return [
-        "run",
-        "--terminology",
-        str(made / "t.terminology"),
-        "--split",
-        str(made / "t.split"),
-        "--output",
-        str(out),
-        "--encoder",
-        str(made / "encoder"),
-        "--rows",
-        rows,
-        "--steps",
-        str(steps),
-        *SMALL,
-        *more,
-    ]
+    paths = {"terminology": made / "t.terminology", "split": made / "t.split", "output": out}
+    given = {**paths, "encoder": made / "encoder", "rows": rows, "steps": steps}
+    return ["run", *(word for name, value in given.items() for word in (f"--{name}", str(value))), *SMALL, *more]
 
 
 def test_a_failed_row_is_told_and_the_others_go_on(

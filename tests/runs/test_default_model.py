@@ -50,19 +50,8 @@ def test_both_folders_open_and_agree(trained, tmp_path) -> None:
     out = tmp_path / "shipped"
     known = ontology(tmp_path / "t.terminology", [Stanza(1, ["Heart pain", "cardialgia"]), Stanza(2, ["bleeding"])])
     Split(["cardialgia"], ["T:0000001"], ["test"]).save(tmp_path / "t.split")
-    default_model.main(
-        [
-            *trained[1:],
-            "-o",
-            str(out),
-            "--facts",
-            str(tmp_path / "facts.json"),
-            "--terminology",
-            str(known.path),
-            "--split",
-            str(tmp_path / "t.split"),
-        ]
-    )
+    given = ["--facts", str(tmp_path / "facts.json"), "--terminology", str(known.path)]
+    default_model.main([*trained[1:], "-o", str(out), *given, "--split", str(tmp_path / "t.split")])
     whole = default_model.average(trained[1:]).encode(STRINGS)
     for folder, precision in ((out, "int8"), (tmp_path / "shipped-fp16", "fp16")):
         manifest = json.loads((folder / "manifest.json").read_text())

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import italian
-import study
 from alphita import config, registry
 from alphita.errors import InputError, UsageError
 from alphita.terminology import store
@@ -42,16 +41,8 @@ def made(tmp_path_factory) -> Path:
             lines.append("is_a: T:0000100")
     lines += ["[Term]", "id: T:0000100", "name: disorder"]
     (folder / "linked.obo").write_text("\n".join(lines) + "\n")
-    alphita(
-        "terminology",
-        "import",
-        "obo",
-        folder / "linked.obo",
-        "-o",
-        folder / "linked.terminology",
-        "--set",
-        "semantic_type=T:0000100",
-    )
+    given = ["obo", folder / "linked.obo", "-o", folder / "linked.terminology", "--set", "semantic_type=T:0000100"]
+    alphita("terminology", "import", *given)
     words = ["scarce", str(folder / "linked.terminology"), "-o", str(folder / "t.terminology"), "--names", "1.6"]
     assert italian.main([*words, "--held-out", str(folder / "cut.split")]) == 0
     scarce = load_terminology(folder / "t.terminology")
@@ -75,35 +66,11 @@ def run_words(made: Path, out: Path, graph: Path, *more: str) -> list[str]:
         "--injection": [*FAST, "nearest=4", "batch=4"],
     }
     sets = [word for option, items in settings.items() for item in items for word in (option, item)]
-    return [
-        "run",
-        "--terminology",
-        str(made / "t.terminology"),
-        "--corpus",
-        str(made / "notes.txt"),
-        "-o",
-        str(out),
-        "--graphs",
-        str(graph),
-        "--data",
-        str(made),
-        "--cut",
-        str(made / "cut.split"),
-        "--language",
-        "en",
-        "--encoder",
-        str(made / "encoder"),
-        "--steps",
-        "2",
-        "--sequence-tokens",
-        "24",
-        "--benchmarks",
-        "mcsm,clustering_pairs,relatedness,held_out_synonyms",
-        "--score",
-        "mcsm.k=5",
-        *sets,
-        *more,
-    ]
+    benchmarks = "--benchmarks mcsm,clustering_pairs,relatedness,held_out_synonyms --score mcsm.k=5"
+    paths = {"terminology": "t.terminology", "corpus": "notes.txt", "cut": "cut.split", "encoder": "encoder"}
+    given = [word for option, name in paths.items() for word in (f"--{option}", str(made / name))]
+    given += ["--data", str(made), "--graphs", str(graph), "-o", str(out)]
+    return ["run", *given, *f"--language en --steps 2 --sequence-tokens 24 {benchmarks}".split(), *sets, *more]
 
 
 @pytest.fixture(scope="module")
@@ -202,16 +169,12 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, r
         assert paper.version == (row.name if row.name in ("v1", "v2") else "v3")
     if row.recipe == "kge_injection":
         assert (paper.steps, paper.warmup_steps, paper.batch, paper.learning_rate) == (40_000, 4_000, 6, 1e-5)
-    if row.recipe == "kge_injection":
         assert paper.layer == 0
     if row.graph:
         assert paper.graph == str(graph / row.graph / "0" / "vectors")
     # Fewer steps, all in proportion; further settings by phase, but for what makes the row.
-    settings = {
-        "margin": ("learning_rate=1e-3", "pooling=mean"),
-        "injection": ("learning_rate=1e-2", "nearest=9"),
-        "ext": ("batch=4",),
-    }
+    margin, injection = ("learning_rate=1e-3", "pooling=mean"), ("learning_rate=1e-2", "nearest=9")
+    settings = {"margin": margin, "injection": injection, "ext": ("batch=4",)}
     few = resolved(steps=100, settings=settings)
     if row.recipe == "kge_margin":
         assert (few.steps, few.refresh_every) == (400 if row.name == "pipelined_16" else 100, 25)
@@ -230,13 +193,6 @@ def test_vectors_of_the_seed_or_the_first(graph: Path, tmp_path: Path) -> None:
     assert italian.vectors_in(tmp_path, "complex", 0) == tmp_path / "complex" / "2" / "vectors"
     with pytest.raises(InputError, match="no vectors of rotate"):
         italian.vectors_in(tmp_path, "rotate", 0)
-
-
-def test_a_folder_is_of_one_plan(tmp_path: Path) -> None:
-    study.begin({"a": (1, 2)}, tmp_path)
-    study.begin({"a": [1, 2]}, tmp_path)
-    with pytest.raises(UsageError, match="other data"):
-        study.begin({"a": [1]}, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -408,13 +364,6 @@ def test_the_thirteen_groups(tmp_path: Path) -> None:
         italian.grouped(umls(tmp_path / "w"), ["ICPCGER"])
 
 
-def test_the_groups_do_not_overlap_and_are_thirteen() -> None:
-    types = [tui for _, some in italian.GROUPS.values() for tui in some.split()]
-    assert len(italian.GROUPS) == 13
-    assert len(types) == len(set(types))
-    assert all(len(tui) == 4 and tui[0] == "T" and tui[1:].isdigit() for tui in types)
-
-
 def row(name: str, *, seeded: bool = True, **figures: dict[int, float]) -> dict[str, Any]:
     seeds = sorted({seed for of_seed in figures.values() for seed in of_seed})
     return {"name": name, "title": name.upper(), "seeds": seeds, "seeded": seeded, "figures": figures}
@@ -477,11 +426,6 @@ def test_the_figures_of_a_report_are_put_into_columns() -> None:
 )
 def test_verdicts_by_hand(first: dict[int, float], second: dict[int, float], said: str) -> None:
     assert italian.verdict(first, second)["verdict"] == said
-
-
-def test_the_numbers_of_a_verdict() -> None:
-    found = italian.verdict({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0})
-    assert (found["n"], found["mean"], found["sd"]) == (3, 2.0, 1.0)
     assert italian.verdict({0: 3.0}, {0: 2.5}) == {"n": 1, "mean": 0.5, "sd": None, "verdict": "one seed"}
     assert italian.verdict({0: 1.0}, {1: 1.0}) is None
 
@@ -515,18 +459,8 @@ def test_the_tables_are_those_of_the_numbers() -> None:
         row("v1", mcsm={0: 5.0, 1: 5.5, 2: 6.0}, f1={0: 0.125, 1: 0.25, 2: 0.375}, **{"MCSM type=Finding": {0: 6.5}}),
         row("v3", mcsm={0: 6.0, 1: 6.0, 2: 8.0}, f1={0: 0.5}),
     ]
-    graphs = [
-        row(
-            "complex",
-            **{
-                "hits@1": {0: 0.0714},
-                "MR": {0: 1918.4},
-                "MRR": {0: 0.16},
-                "MCSM": {0: 9.96},
-                "UMNSRS relatedness": {0: 0.449},
-            },
-        )
-    ]
+    figures = {"hits@1": 0.0714, "MR": 1918.4, "MRR": 0.16, "MCSM": 9.96, "UMNSRS relatedness": 0.449}
+    graphs = [row("complex", **{name: {0: value} for name, value in figures.items()})]
     text = italian.markdown(rows, graphs, italian.orderings(rows))
     lines = text.splitlines()
     assert "| row | n | MCSM | clustering F1 |" in lines

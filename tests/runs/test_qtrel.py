@@ -49,14 +49,7 @@ def rows_of(path: Path) -> list[tuple[str, str, str]]:
 
 def test_terms_are_words_and_chinese_characters() -> None:
     assert bench.terms("Heart-pain, 5 mg; 头痛 vitamin_B12") == {
-        "heart",
-        "pain",
-        "5",
-        "mg",
-        "头",
-        "痛",
-        "vitamin",
-        "b12",
+        *["heart", "pain", "5", "mg", "头", "痛", "vitamin", "b12"]
     }
     assert bench.terms("中耳炎tablet") == {"中", "耳", "炎", "tablet"}
     assert bench.terms("...") == frozenset()

@@ -111,23 +111,6 @@ def test_wrong_commands_are_found(line: str) -> None:
     assert len(wrong(line)) == 1
 
 
-def test_right_commands_pass() -> None:
-    text = """steps=${STEPS:-100}
-if $alphita terminology import "${how[@]}" -o "$part"; then ls; fi
-"${launch[@]}" train coder -t "$x" -o y --set steps="$steps" --set seed="$seed" \\
-    ${further[@]+"${further[@]}"}
-launch=($alphita)
-$alphita evaluate mcsm "${systems[@]:0:2}" -o x --set mcsm.candidates=types --set k=3 > /dev/null
-"""
-    assert [words[:2] for _, words in given(text)] == [
-        ["terminology", "import"],
-        ["train", "coder"],
-        ["evaluate", "mcsm"],
-    ]
-    assert "steps=100" in given(text)[1][1]
-    assert wrong(text) == []
-
-
 def python_calls(text: str) -> list[list[str]]:
     """Return the words of each call of a Python file, its name first, except calls that take words of an array."""
     values = {name: default or plain for name, default, plain in ASSIGNED.findall(text)}
@@ -165,10 +148,6 @@ def test_a_python_file_takes_what_it_is_called_with(script: str, call: list[str]
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
     with pytest.raises(Parsed):
         module.main(call[1:])
-
-
-def test_calls_of_python_files_are_found() -> None:
-    assert {"shipped_models.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in PYTHON_CALLS}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -152,8 +152,8 @@ def test_titles_with_attributes_are_one_text() -> None:
 
 def test_texts_are_those_of_training(terminology: Terminology) -> None:
     pytest.importorskip("torch")
+    from alphita_lab.training.products.attribute_data import read_products
     from alphita_lab.training.products.attribute_steps import joined
-    from alphita_lab.training.products.table import read_products
 
     table = read_products(terminology)
     trained = {joined(table.strings[title], table.names[name]) for title, name, _ in table.triples.tolist()}

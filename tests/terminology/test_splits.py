@@ -15,7 +15,7 @@ from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, assign, hold_out_concepts, hold_out_synonyms, names_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
-from alphita_lab.training.terms.triples import usable_triples
+from alphita_lab.training.terms.samplers import usable_triples
 
 N = 400
 

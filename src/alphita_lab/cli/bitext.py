@@ -12,7 +12,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, Running, group, option
 
 if TYPE_CHECKING:
-    from alphita.terminology.store import Terminology
+    pass
 
 # As is usual on web text; see alphita_lab.training.terms.bitext.
 RATIO_THRESHOLD = 1.06
@@ -97,6 +97,7 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
     """Return the strings of each language in a terminology or a text file; without tags, of all but `besides`."""
     from alphita.terminology.loaders import _files
     from alphita.terminology.store import load_terminology
+    from alphita_lab.training.terms.aligned_pairs import NO_LANGUAGE
     from alphita_lab.training.terms.terminology_pairs import names_in
 
     if not path.is_dir():
@@ -106,7 +107,9 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
             found = {tags[0]: [line for _, line in _files.lines(path, "utf-8", rejects) if line.strip()]}
     else:
         terminology = load_terminology(path)
-        wanted = tags or _languages(terminology, besides)
+        # The languages of its terms, but for one and for those not stated.
+        spoken = {tag.split("-")[0] for tag in terminology.terms["language"].unique().to_pylist() if tag}
+        wanted = tags or sorted(spoken - {besides.split("-")[0], *NO_LANGUAGE})
         found = {tag: names_in(terminology, tag) for tag in wanted}
     for tag, strings in found.items():
         if not strings:
@@ -114,11 +117,3 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
     if not found:
         raise InputError(f"no name in another language than {besides!r}", file=path)
     return found
-
-
-def _languages(terminology: Terminology, besides: str) -> list[str]:
-    """Return the languages of a terminology's terms, each with its variants, but for one and for those not stated."""
-    from alphita_lab.training.terms.aligned_pairs import NO_LANGUAGE
-
-    spoken = {tag.split("-")[0] for tag in terminology.terms["language"].unique().to_pylist() if tag}
-    return sorted(spoken - {besides.split("-")[0], *NO_LANGUAGE})

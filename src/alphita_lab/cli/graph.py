@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from alphita import machine, registry
 from alphita.cli._from_spec import Threads
 from alphita.errors import UsageError
-from alphita_lab.cli._settings import SettingsCommand, plain
+from alphita_lab.cli._shared import SettingsCommand, plain
 
 MODELS = "alphita_lab.graph.models"
 

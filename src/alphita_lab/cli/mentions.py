@@ -9,7 +9,7 @@ from alphita import artefact, machine
 from alphita.cli._from_spec import with_options
 from alphita.errors import Rejects
 from alphita.options import HOW, REMAKE, THREADS, group, option
-from alphita_lab.cli._corpora import TEXT_FIELD, tell_unreadable
+from alphita_lab.cli._shared import TEXT_FIELD, tell_unreadable
 from alphita_lab.training.mentions.settings import KEPT, MentionSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +16,77 @@ from alphita.cli._from_spec import AsJson, with_options
 from alphita.errors import UsageError
 from alphita.options import option
 from alphita.progress import say
-from alphita_lab.cli._settings import SettingsCommand, plain
+from alphita_lab.cli._shared import SettingsCommand, plain
 
 if TYPE_CHECKING:
-    from alphita_lab.training.mentions.plain_export import Distilling
+    from alphita.calibrate.from_mappings import InTime
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+
+@dataclass
+class Decisions:
+    """A run's decisions."""
+
+    reviews: Path
+    found: InTime
+    base: Terminology
+    encoder: str
+    out: Path
+    exclude: frozenset[str]
+    threads: int | None
+    counts: dict[str, Any] = field(default_factory=dict)
+
+    def prepare(self, *, force: bool, resume: bool) -> tuple[Terminology, Path | None]:
+        """Write the terminology to learn from; return it, and the file of hard negatives, if there are any."""
+        from alphita.calibrate.from_mappings import taught
+
+        learned, negatives, self.found, self.counts = taught(
+            self.base, self.found, self.out, exclude=self.exclude, force=force, resume=resume
+        )
+        say(f"{self.counts['learned']:,} decisions to learn from, {self.counts['held_out']:,} newer ones held out")
+        return learned, negatives if negatives.read_text(encoding="utf-8").count("\n") > 1 else None
+
+    def report(self, learned: Terminology) -> None:
+        """Measure on the decisions held out; write OUT.report.json and print it."""
+        from alphita import report
+        from alphita.calibrate.from_mappings import found_nearest
+        from alphita.encoder.encoder import TermEncoder
+
+        before, after = (TermEncoder.load(one, threads=self.threads) for one in (self.encoder, self.out))
+        gained = {
+            "before": found_nearest(self.base, before, self.found.held_out),
+            "synonyms alone": found_nearest(learned, before, self.found.held_out),
+            "after": found_nearest(learned, after, self.found.held_out),
+        }
+        data = {
+            "reviews": self.reviews.name,
+            "terminology": self.base.content_hash,
+            "learned": learned.content_hash,
+            "model": after.content_hash,
+        }
+        path = self.out.with_name(f"{self.out.name}.report.json")
+        report.write(path, {"decisions": self.counts, "held_out": gained}, provenance=report.provenance(data=data))
+        print(f"on the newest decisions that name a concept ({int(gained['after']['n']):,}), which were held out:")
+        for name, one in gained.items():
+            shown = "  ".join(f"{key} {value:.1%}" for key, value in one.items() if key != "n")
+            print(f"  {name:<15} {shown}")
+        print(f"report: {path}; index the new model with -t {learned.path}")
+
+
+def read_decisions(
+    reviews: Path, base: Terminology, encoder: str, out: Path, *, exclude: Split | None, threads: int | None
+) -> Decisions:
+    """Read the decisions of a store."""
+    from alphita.calibrate.from_mappings import in_time
+    from alphita.review.store import ReviewStore
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("--from-mappings trains in one process: the terminology to learn from is made on the way")
+    with ReviewStore.open(reviews) as store:
+        found = in_time(store)
+    return Decisions(reviews, found, base, encoder, out, frozenset() if exclude is None else exclude.cleaned, threads)
+
 
 RECIPES = "alphita_lab.recipes"
 EXPORT = "Export of a plain encoder"
@@ -38,7 +105,13 @@ class RecipeGroup(TyperGroup):
             return _recipe_command(cmd_name)
         except registry.BrokenPlugin as error:
             # The help of all shows what is wrong with the one; who asks for it is told.
-            return _refusing_command(cmd_name, error)
+            problem = error
+
+            def refuse() -> None:
+                raise problem
+
+            any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+            return TyperCommand(cmd_name, callback=refuse, help=str(error), context_settings=any_options)
 
 
 app = typer.Typer(cls=RecipeGroup, no_args_is_help=True, help="Train a term encoder by one of the recipes.")
@@ -58,14 +131,6 @@ def _list(
         for name, line in first_lines.items():
             print(f"{name:<16} {line}{registry.origin(RECIPES, name)}")
     raise typer.Exit
-
-
-def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: ANN401
-    def refuse() -> None:
-        raise error
-
-    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return TyperCommand(name, callback=refuse, help=str(error), context_settings=any_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +202,17 @@ def run(name: str, spec: TrainSpec) -> None:
     runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
     machine.set_threads(spec.threads)
     resolved = config.resolve(recipe.Config, file=spec.config, sets=spec.settings)
-    learns = _export_config(spec.export_settings) if spec.export else None
+    learns = None
+    if spec.export:
+        from alphita_lab.training.mentions.plain_export import Distilling
+
+        learns = config.resolve(Distilling, sets=spec.export_settings)
     terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
     decisions = None
     if spec.from_mappings is not None:
-        from alphita_lab.cli import train_decisions
+        pass
 
-        decisions = train_decisions.read(
+        decisions = read_decisions(
             spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
         )
         if spec.dry_run:
@@ -183,13 +252,6 @@ def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
     if spec.export and out.exists() and not spec.force:
         raise UsageError(f"{out} already exists; choose another output or use --force")
     return out
-
-
-def _export_config(settings: Sequence[str]) -> Distilling:
-    from alphita import config
-    from alphita_lab.training.mentions.plain_export import Distilling
-
-    return config.resolve(Distilling, sets=settings)
 
 
 def _tell(out: Path, figures: Mapping[str, float], *, dry_run: bool) -> None:

@@ -14,7 +14,7 @@ from alphita import artefact, machine, progress
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, REMAKE, THREADS, option
-from alphita_lab.cli._corpora import TEXT_FIELD, tell_unreadable
+from alphita_lab.cli._shared import TEXT_FIELD, tell_unreadable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -64,11 +64,7 @@ class ExtendSpec:
     force: bool = option(False, like=REMAKE)
 
     def check(self) -> None:
-        """Make sure that there is something to learn from, and that the output may be made.
-
-        Raises:
-            UsageError: if not.
-        """
+        """Make sure that there is something to learn from, and that the output may be made."""
         if not self.corpus and self.terminology is None:
             raise UsageError("say what to learn from: --corpus, --terminology")
         if self.terminology is None and (self.languages or self.protect_languages or self.split):

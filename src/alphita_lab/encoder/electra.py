@@ -1,11 +1,6 @@
-"""ELECTRA's parts beside the encoder: the generator, and the head that finds replaced tokens.
+"""ELECTRA's parts beside the encoder: the generator, and the head that finds replaced tokens (Clark et al., ICLR 2020).
 
-Clark et al., ICLR 2020, §2 and §3.2: a small masked language model, the generator, guesses the masked tokens of a text;
-what it guesses is put in their place, and the encoder, the discriminator, tells of each token whether it was replaced.
-Both read one set of embeddings (of tokens, positions and types, and their norm), which the generator projects to its
-own width. After training the generator is thrown away.
-
-`scratch` writes a new encoder with random weights, for training from scratch.
+Both read one set of embeddings, which the generator projects to its own width; it is not needed after training (§2).
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from torch.nn import functional
 from alphita.encoder import layout
 from alphita.encoder.layout import fill
 from alphita.errors import InputError, UsageError
-from alphita_lab.encoder import flat_bert, packed
+from alphita_lab.encoder import bert
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -40,11 +35,6 @@ class Generator(torch.nn.Module):
 
     E are the token embeddings, which are the discriminator's, as all its embeddings are: they are neither among this
     module's parameters nor saved with it.
-
-    Attributes:
-        project: from the embeddings' length e to the width g of the layers; None where they are equal.
-        dense: W and b, (e, g).
-        bias: (vocabulary,).
     """
 
     def __init__(self, embeddings: Any, config: Any, *, first: int = 0, seed: int = 0) -> None:  # noqa: ANN401 - transformers'
@@ -56,11 +46,12 @@ class Generator(torch.nn.Module):
         # In a tuple it is no part of this module.
         self._embeddings = (embeddings,)
         width = config.hidden_size
+        # From the embeddings' length e to the width g of the layers; None where they are equal.
         self.project = torch.nn.Linear(size, width) if size != width else None
         self.layers = torch.nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
-        self.dense = torch.nn.Linear(width, size)
+        self.dense = torch.nn.Linear(width, size)  # W and b, (e, g)
         self.norm = torch.nn.LayerNorm(size, eps=config.layer_norm_eps)
-        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))
+        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))  # (vocabulary,)
         _draw(self, seed)
 
     @classmethod
@@ -68,7 +59,7 @@ class Generator(torch.nn.Module):
         """Return a new generator for a discriminator, on the same device and with its dropout."""
         from transformers import BertConfig
 
-        if not flat_bert.runs(discriminator):
+        if not bert.runs(discriminator):
             raise InputError(
                 "cannot be trained to find replaced tokens",
                 value=type(discriminator).__name__,
@@ -93,19 +84,19 @@ class Generator(torch.nn.Module):
             hidden_dropout_prob=layer.output.dropout.p,
             attention_probs_dropout_prob=layer.attention.self.dropout.p,
         )
-        made = cls(embeddings, config, first=flat_bert.first_position(discriminator), seed=seed)
+        made = cls(embeddings, config, first=bert.first_position(discriminator), seed=seed)
         return made.to(embeddings.word_embeddings.weight.device)
 
-    def forward(self, packing: packed.Packing, places: torch.Tensor) -> torch.Tensor:
+    def forward(self, packing: bert.Packing, places: torch.Tensor) -> torch.Tensor:
         """Return the logits of some tokens, (p, vocabulary).
 
         Args:
             places: (p,) where in the packing the tokens stand that are guessed.
         """
         (embeddings,) = self._embeddings
-        hidden = packed.embed(embeddings, packing, first=self._first)
+        hidden = bert.embed(embeddings, packing, first=self._first)
         hidden = hidden if self.project is None else self.project(hidden)
-        states = packed.through(self.layers, hidden, packing).index_select(0, places)
+        states = bert.through(self.layers, hidden, packing).index_select(0, places)
         guessed = self.norm(functional.gelu(self.dense(states)))
         return functional.linear(guessed, embeddings.word_embeddings.weight, self.bias)
 
@@ -113,9 +104,7 @@ class Generator(torch.nn.Module):
 class ReplacedHead(torch.nn.Module):
     """Tells replaced tokens by their last states: logit = v . gelu(W state + b) + c.
 
-    Attributes:
-        dense: W and b, (d, d).
-        out: v and c, (1, d).
+    `dense`: W and b, (d, d); `out`: v and c, (1, d).
     """
 
     def __init__(self, hidden: int, *, seed: int) -> None:

@@ -1,11 +1,7 @@
-"""A BERT written out as an ONNX graph, in fp32 or int8, straight from its weights.
+"""A BERT written out as an ONNX graph, in fp32 or int8, straight from its weights; rows of one length, so no mask.
 
-The graph takes rows of one length, so it needs no mask. In int8 every matrix has one scale a column, and every token's
-state one scale of its own, found as it runs: a vector then does not depend on what else is in the batch, as it would
-with the usual one scale a tensor. Sums are exact 32-bit integers; attention, layer norms and GELU stay in fp32. A layer
-norm's few large channels would cost the others their digits, so part of each channel's range goes into the matrix that
-follows (G. Xiao et al., SmoothQuant, ICML 2023, eq. 4 with alpha 0.5); the ranges are seen on random words of the
-vocabulary.
+In int8 every matrix has a scale a column, every token one of its own: a vector does not depend on what else is in its
+batch. Part of each channel's range goes into the next matrix (SmoothQuant, ICML 2023, eq. 4 with alpha 0.5).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from alphita.encoder import layout
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import ModelSettings
 from alphita.errors import InputError, UsageError, require
-from alphita_lab.encoder import flat_bert, injected_bert
+from alphita_lab.encoder import bert, injected_bert
 
 # So few are done by one thread before another would be awake: some five terms.
 FEW_TOKENS = 48
@@ -66,8 +66,7 @@ class TermModule(torch.nn.Module):
 class TorchRuntime:
     """Runs a `TermModule` over batches.
 
-    Attributes:
-        precision: "fp32" or "bf16".
+    `precision`: "fp32" or "bf16".
     """
 
     # Tokens a batch. Larger ones fall out of the processor's cache; a GPU takes more.
@@ -115,7 +114,7 @@ class TorchRuntime:
     @property
     def exportable(self) -> bool:
         """Whether it can be exported to ONNX."""
-        return flat_bert.supports(self._model) and self.config.hidden_act == "gelu"
+        return bert.supports(self._model) and self.config.hidden_act == "gelu"
 
     def pad(self, token_lists: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (input_ids, attention_mask), each (n, longest) int64 on the module's device."""
@@ -134,8 +133,8 @@ class TorchRuntime:
         if self._forward is not None and not self._trained:
             return
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        if flat_bert.runs(self._model):
-            self._forward = flat_bert.FlatBert(self._model, dtype)
+        if bert.runs(self._model):
+            self._forward = bert.FlatBert(self._model, dtype)
         elif isinstance(self._model, injected_bert.InjectedBert):
             self._forward = injected_bert.FlatInjectedBert(self._model, dtype)
         else:
@@ -147,7 +146,7 @@ class TorchRuntime:
         assert self._forward is not None, "prepare() comes first"
         few = machine.one_thread() if len(batch.ids) <= FEW_TOKENS else nullcontext()
         with few, torch.inference_mode():
-            vectors = flat_bert.pool(self._forward(batch), batch.runs, mean=self.settings.pooling == "mean")
+            vectors = bert.pool(self._forward(batch), batch.runs, mean=self.settings.pooling == "mean")
             if self.settings.pooling == "legacy_coder":
                 dense = self._model.pooler.dense
                 vectors = layout.legacy_coder(vectors[:, None], dense.weight, dense.bias)

@@ -1,16 +1,11 @@
-"""Extension of a WordPiece encoder's vocabulary, for another language or domain.
+"""More tokens for an encoder: WordPieces of another language or domain (`extend`), and tags around mentions.
 
-    extension = extend("minilm", tokens, "extended")      # tokens: see `wordpieces.propose`
-
-New tokens go into the WordPiece vocabulary itself, so that the greedy split finds them, inside words as well; old ids
-stay. The embedding of a new token starts as the mean of the embeddings of the old pieces that spell it, as in ext-BERT
-(*polmonare*: the mean of *pol*, *mona*, *re*); one that the old vocabulary cannot spell starts as the mean of all
-embeddings plus noise of their standard deviation. Strings that are split as before get the vectors that they had; all
-others get other vectors, which mean little before training.
+A new WordPiece starts as the mean of the old pieces that spell it, as in ext-BERT; else as the mean of all plus noise.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,18 +42,12 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Extension:
-    """What was done.
+    """What was done."""
 
-    Attributes:
-        tokens_before: tokens of the old vocabulary.
-        added: tokens that are new.
-        left_out: why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added.
-    """
-
-    tokens_before: int
-    added: int
+    tokens_before: int  # tokens of the old vocabulary
+    added: int  # tokens that are new
     composed: int
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added
 
 
 def extend(
@@ -81,7 +70,9 @@ def extend(
     if not added:
         raise UsageError(f"there is no token to add to the vocabulary; left out: {dict(reasons)}")
     ids = new_ids(added, like)
-    spelt = _spelt(added, like)
+    # The ids of the old pieces that spell each token; none where they cannot.
+    old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
+    spelt = [[old[piece] for piece in split(token, old, prefix) or ()] for token in added]
     done = Extension(like.get_vocab_size(), len(added), sum(map(bool, spelt)), dict(sorted(reasons.items())))
     source = TermEncoder.load(encoder, precision="fp32", device="cpu")
     with drafts.scratch() as scratch:
@@ -97,12 +88,6 @@ def extend(
             _extend_head(source.folder, draft.path, list(ids.values()), spelt, seed)
             draft.fields.update({"extended_from": source.content_hash, "seed": seed, **asdict(done), **(fields or {})})
     return done
-
-
-def _spelt(tokens: Sequence[str], like: Tokenizer) -> list[list[int]]:
-    """Return the ids of the old pieces that spell each token; none where they cannot."""
-    old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
-    return [[old[piece] for piece in split(token, old, prefix) or ()] for token in tokens]
 
 
 def _extend_tokenizer(folder: Path, ids: Mapping[str, int], added: Mapping[str, int]) -> None:
@@ -191,3 +176,80 @@ def _with_rows(tensor: torch.Tensor, ids: list[int], spelt: list[list[int]], see
         else:
             extended[number] = mean + deviation * torch.randn(mean.shape, generator=chance, dtype=torch.float64)
     return extended.to(tensor.dtype)
+
+
+TAGS = ("[M_s]", "[M_e]")
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """An encoder with tags."""
+
+    encoder: str
+    ids: tuple[int, int]
+    tokenizer_hashes: frozenset[str]  # of its tokenizer with and without them; either divides a text without tags alike
+
+
+def with_tags(encoder: str | Path, folder: Path, *, seed: int = 0) -> Tagged:
+    """Write an encoder with tags into `folder`; one that has them already is left where it is."""
+    from tokenizers import AddedToken, Tokenizer
+
+    source = TermEncoder.load(encoder, precision="fp32", device="cpu")
+    source.save(folder, onnx=False)
+    file = folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if all(tokenizer.token_to_id(tag) is not None for tag in TAGS):
+        return Tagged(str(encoder), _ids(tokenizer), frozenset({source.tokenizer_hash, _hash_without(tokenizer)}))
+    taken = set(tokenizer.get_vocab().values())
+    tokenizer.add_special_tokens([AddedToken(tag, normalized=False, special=True) for tag in TAGS])
+    ids = _ids(tokenizer)
+    if taken & set(ids):
+        raise InputError("its tokenizer gives a new token an id that is in use", file=source.folder)
+    tokenizer.save(str(file), pretty=False)
+    _extend_embeddings(folder, ids, seed, source.folder)
+    hashes = {source.tokenizer_hash, hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}
+    return Tagged(str(folder), ids, frozenset(hashes))
+
+
+def _ids(tokenizer: Tokenizer) -> tuple[int, int]:
+    start, end = (tokenizer.token_to_id(tag) for tag in TAGS)
+    assert start is not None and end is not None, "the tags were added"  # noqa: PT018
+    return start, end
+
+
+def _hash_without(tokenizer: Tokenizer) -> str:
+    """Return the hash that the tokenizer had before the tags were added."""
+    from tokenizers import Tokenizer
+
+    content = json.loads(tokenizer.to_str())
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in TAGS]
+    return hashlib.sha256(Tokenizer.from_str(json.dumps(content)).to_str().encode()).hexdigest()
+
+
+def _extend_embeddings(folder: Path, ids: tuple[int, int], seed: int, source: Path) -> None:
+    """Give the word embeddings of the model in `folder`, a copy of `source`, a row for each tag."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights, config = folder / "model.safetensors", layout.read(folder)[0] / "config.json"
+    state = load_file(weights) if weights.is_file() else {}
+    names = [name for name in state if name.endswith(EMBEDDINGS)]
+    if len(names) != 1:
+        raise InputError(
+            f"the encoder has {len(names)} tensors named …{EMBEDDINGS}, not one, so it cannot get tags",
+            file=source,
+            remedy="take an encoder such as BERT, RoBERTa, XLM-R or ELECTRA",
+        )
+    old = state[names[0]].double()
+    used = old[: min(ids)]
+    extended = torch.zeros(max(len(old), max(ids) + 1), old.shape[1], dtype=torch.float64)
+    extended[: len(old)] = old
+    chance = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(ids), old.shape[1], generator=chance, dtype=torch.float64)
+    extended[list(ids)] = used.mean(0) + used.std(0, correction=0) * noise
+    state[names[0]] = extended.to(state[names[0]].dtype)
+    facts = json.loads(config.read_text(encoding="utf-8")) | {"vocab_size": len(extended)}
+    config.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    save_file(state, weights, metadata={"format": "pt"})

@@ -1,11 +1,4 @@
-"""Vectors of concepts and relations that a graph model learnt, as an artefact.
-
-    vectors = EntityVectors.load("open.vectors")
-    rows = vectors.rows(["HP:0001250", "HP:0002279"])       # -1: the graph has no such concept
-    vectors.cosine(rows, rows)
-
-They know the concepts that stand in training triples, not all of the terminology.
-"""
+"""Vectors of concepts and relations that a graph model learnt, as an artefact: only of concepts in training triples."""
 
 from __future__ import annotations
 
@@ -25,7 +18,7 @@ from alphita.terminology.reading import rows_of
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
-    from alphita_lab.graph.scoring import VectorScorer
+    from alphita_lab.graph.models import VectorScorer
 
 KIND = "graph_vectors"
 REMEDY = "make it again: alphita graph train MODEL -t X.terminology -o X.vectors"
@@ -34,25 +27,17 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EntityVectors:
-    """What a graph model learnt.
+    """What a graph model learnt."""
 
-    Attributes:
-        ids: the n concepts' CURIEs, sorted.
-        vectors: (n, d) float32, parts end to end (ComplEx: real, imaginary).
-        relation_vectors: (m, d_relation) float32, likewise.
-        path: where it lies; None: not saved.
-    """
-
-    ids: list[str]
-    vectors: NDArray[np.float32]
+    ids: list[str]  # the n concepts' CURIEs, sorted
+    vectors: NDArray[np.float32]  # (n, d) float32, parts end to end (ComplEx: real, imaginary)
     relations: list[str]
-    relation_vectors: NDArray[np.float32]
+    relation_vectors: NDArray[np.float32]  # (m, d_relation) float32, likewise
     model: str
     facts: dict[str, Any] = field(default_factory=dict)
-    path: Path | None = None
+    path: Path | None = None  # where it lies; None: not saved
 
     def __len__(self) -> int:
-        """Return how many concepts have a vector."""
         return len(self.ids)
 
     @property
@@ -155,7 +140,6 @@ class EntityVectors:
     def scorer(self, entities: Sequence[str], relations: Sequence[str]) -> VectorScorer:
         """Return a scorer of triples of these entities and relations, by their places in the two lists."""
         from alphita_lab.graph import models
-        from alphita_lab.graph.scoring import VectorScorer
 
         labels = {label: row for row, label in enumerate(self.relations)}
         taken = self.rows(entities)
@@ -169,4 +153,4 @@ class EntityVectors:
         if unknown := [label for label in relations if label not in labels]:
             raise InputError("this relation has no vector", file=self.path, value=unknown[0], remedy=REMEDY)
         kept = np.array([labels[label] for label in relations], np.int64)
-        return VectorScorer(models.load(self.model), self.vectors[taken], self.relation_vectors[kept])
+        return models.VectorScorer(models.load(self.model), self.vectors[taken], self.relation_vectors[kept])

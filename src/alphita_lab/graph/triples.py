@@ -1,7 +1,6 @@
-"""Triples of a terminology for graph models: without rare and inverse relations, split so that training sees all.
+"""Triples of a terminology for graph models (Amore Bondarenko et al. 2022), and ranks of their ends among all entities.
 
-As in Amore Bondarenko et al. 2022: relations of few triples and those that only turn another one round go, and the rest
-is split 90/6/4 into training, test and validation, every entity and relation of the latter two standing in training.
+Rare and inverse relations are left out; 90/6/4 % train, test and validate. Ranks are realistic and filtered.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact
-from alphita.errors import InputError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 
@@ -25,23 +24,15 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Division:
-    """Triples of numbered entities and relations, in three parts.
+    """Triples of numbered entities and relations, in three parts."""
 
-    Attributes:
-        entities: the n concept ids that some triple has, sorted.
-        concepts: (n,) their rows in the terminology.
-        train: (t, 3) int64 head, relation, tail; so are the next two.
-        validation: for the choices of training.
-        known: (k, 3) all of them: other true answers, which are no competitors.
-    """
-
-    entities: list[str]
-    concepts: Int
+    entities: list[str]  # the n concept ids that some triple has, sorted
+    concepts: Int  # (n,) their rows in the terminology
     relations: list[str]
-    train: Int
+    train: Int  # (t, 3) int64 head, relation, tail; so are the next two
     test: Int
-    validation: Int
-    known: Int
+    validation: Int  # for the choices of training
+    known: Int  # (k, 3) all of them: other true answers, which are no competitors
     notes: dict[str, Any] = field(default_factory=dict)
 
     def counts(self) -> dict[str, Any]:
@@ -145,16 +136,14 @@ def _asked_about(triples: Int, pairs: NDArray[np.int32]) -> tuple[Int, NDArray[n
 def between_pairs(triples: NDArray[np.integer[Any]], pairs: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which triples are between a pair of concepts, in either direction and under any relation, (n,).
 
-    Args:
-        triples: (n, 3) head, relation, tail.
-        pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
+    triples: (n, 3) head, relation, tail; pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
     """
-    return np.isin(_pair_keys(triples[:, 0], triples[:, 2]), _pair_keys(pairs[:, 0], pairs[:, 1]))
+    return np.isin(pair_keys(triples[:, 0], triples[:, 2]), pair_keys(pairs[:, 0], pairs[:, 1]))
 
 
-def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -> Int:
+def pair_keys(left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]]) -> Int:
     """Return a number for each unordered pair of concepts."""
-    keys: Int = (np.minimum(one, other).astype(np.int64) << 32) | np.maximum(one, other)
+    keys: Int = (np.minimum(left, right).astype(np.int64) << 32) | np.maximum(left, right)
     return keys
 
 
@@ -169,7 +158,7 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
     relation_left = np.bincount(triples[:, 1]).tolist()
     sizes = {"test": round(test * len(triples)), "validation": round(validation * len(triples))}
     wanted = sum(sizes.values())
-    pairs, of_pair = np.unique(_pair_keys(triples[:, 0], triples[:, 2]), return_inverse=True)
+    pairs, of_pair = np.unique(pair_keys(triples[:, 0], triples[:, 2]), return_inverse=True)
     by_pair, starts = np.argsort(of_pair, kind="stable"), np.searchsorted(np.sort(of_pair), np.arange(len(pairs) + 1))
     drawn = np.zeros(len(pairs), bool)
     out: list[int] = []
@@ -220,7 +209,7 @@ def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tu
             few += 1
             continue
         shares = ((other, turned.get((relation, other), 0) / counts[relation]) for other in kept)
-        other = next((one for one, share in shares if share >= inverse), None)
+        other = next((kind for kind, share in shares if share >= inverse), None)
         if other is not None:
             turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")
             continue
@@ -250,3 +239,93 @@ def _turned_round(triples: Int, concepts: int) -> dict[tuple[int, int], int]:
 def triples_hash(entities: Sequence[str], relations: Sequence[str], triples: Int) -> str:
     """Return the sha256 of triples by their ids and labels, in whatever order and numbering."""
     return artefact.hash_json(sorted([entities[h], relations[r], entities[t]] for h, r, t in triples.tolist()))
+
+
+SIDES = ("tail", "head")
+# Scores held at once: 64 MiB of float32.
+SCORES_AT_ONCE = 16_000_000
+
+Scores = NDArray[np.float32]
+
+
+@runtime_checkable
+class TripleScorer(Protocol):
+    """What tells how likely triples of numbered entities and relations are; greater is likelier."""
+
+    def score_tails(self, heads: Int, relations: Int) -> Scores:
+        """Return the score of every entity as tail, (b, n_entities), of b heads and relations; -inf: not known."""
+        ...
+
+    def score_heads(self, relations: Int, tails: Int) -> Scores:
+        """Return the score of every entity as head, (b, n_entities), of b relations and tails; -inf: not known."""
+        ...
+
+
+def ranks(
+    scorer: TripleScorer, test: Int, n_entities: int, *, known: Int | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Return the realistic rank of each test triple's tail and head among all entities, 1 at best.
+
+    Args:
+        test: (m, 3) head, relation, tail.
+    """
+    by_side = {}
+    block = max(1, SCORES_AT_ONCE // n_entities)
+    for side in SIDES:
+        given, wanted = (0, 2) if side == "tail" else (2, 0)
+        answers = None if known is None else _Answers(known, given, wanted, n_entities)
+        parts = []
+        for start in range(0, len(test), block):
+            batch = test[start : start + block]
+            if side == "tail":
+                scores = scorer.score_tails(batch[:, 0], batch[:, 1])
+            else:
+                scores = scorer.score_heads(batch[:, 1], batch[:, 2])
+            if scores.shape != (len(batch), n_entities):
+                raise ValueError(f"the scorer gives {scores.shape} scores for {(len(batch), n_entities)}")
+            if np.isnan(scores).any():
+                raise AlphitaError(
+                    "the scorer gives scores that are not numbers, as a model that diverged does: train it with a "
+                    "smaller learning_rate"
+                )
+            parts.append(_realistic_ranks(scores, batch[:, wanted], None if answers is None else answers.of(batch)))
+        by_side[side] = np.concatenate(parts) if parts else np.empty(0)
+    return by_side
+
+
+def figures(found: dict[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Return MRR, hits@k and MR (mean rank) over both sides of `ranks`; nothing where nothing was asked."""
+    rank = np.concatenate([found[side] for side in SIDES])
+    if not len(rank):
+        return {}
+    hits = {f"hits@{k}": float((rank <= k).mean()) for k in (1, 3, 10)}
+    return {"MRR": float((1 / rank).mean()), **hits, "MR": float(rank.mean())}
+
+
+def _realistic_ranks(scores: Scores, gold: Int, others: tuple[Int, Int] | None) -> NDArray[np.float64]:
+    own = scores[np.arange(len(gold)), gold][:, None]
+    before, equal = (scores > own), (scores == own)
+    if others is not None:
+        before[others], equal[others] = False, False
+    equal[np.arange(len(gold)), gold] = True
+    # Optimistic: 1 + before. Pessimistic: before + equal, the gold one among these.
+    return 0.5 * (1 + 2.0 * before.sum(axis=1) + equal.sum(axis=1))
+
+
+class _Answers:
+    """The known answers to (given, relation), in CSR form."""
+
+    def __init__(self, known: Int, given: int, wanted: int, n_entities: int) -> None:
+        self._given, self._n = given, n_entities
+        keys = known[:, 1].astype(np.int64) * n_entities + known[:, given]
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._answers = keys[order], known[order, wanted]
+
+    def of(self, batch: Int) -> tuple[Int, Int]:
+        """Return (row in the batch, entity) of all known answers."""
+        keys = batch[:, 1].astype(np.int64) * self._n + batch[:, self._given]
+        start, end = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        counts = end - start
+        lines = np.repeat(np.arange(len(batch)), counts)
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(start, counts)
+        return lines, self._answers[places]

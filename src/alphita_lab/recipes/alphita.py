@@ -110,8 +110,8 @@ def train(
     from alphita.index.learning import held_back_of
     from alphita_lab.objectives.kept_nearness import kept_nearness
     from alphita_lab.training.engine import runs
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import CLEANED, Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import TermSteps
     from alphita_lab.training.terms.mining import NearNames

@@ -40,7 +40,7 @@ from pydantic import Field, field_validator, model_validator
 
 from alphita import artefact
 from alphita.errors import InputError, UsageError
-from alphita_lab.training.sentences.tasks import listed
+from alphita_lab.training.sentences.scored_pairs import listed
 from alphita_lab.training.text.definition_data import TRAINED, AdaptedTraining, Data, read, say, some_of
 from alphita_lab.verbalisation.texts import KINDS
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
 
 CITATION = (
@@ -164,7 +164,7 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
     """Train `encoder` on all scored sets, a batch of one after a batch of another; return the last figures."""
     from alphita_lab.objectives.scored_pairs import scored_pairs, triples
     from alphita_lab.training.engine.run import CLEANED, Run
-    from alphita_lab.training.sentences.tasks import SentenceTasks
+    from alphita_lab.training.sentences.scored_pairs import SentenceTasks
     from alphita_lab.training.terms.batches import TermSteps
 
     run = Run("biolord", phase, config, encoder)
@@ -225,13 +225,13 @@ def targets(config: Config, data: Data, teacher: str | Path, folder: Path) -> No
     """Keep in `folder` each concept's target: the mean of the teacher's vectors of name and definitions, by PCA."""
     from alphita.encoder.encoder import TermEncoder
     from alphita_lab.training.engine import ranks
-    from alphita_lab.training.terms import concept_targets
+    from alphita_lab.training.terms import distillation
 
     every = data.variants()
     names = every.preferred() if config.target_names == "preferred" else (every.names, every.named)
     if ranks.connect().first:
         encoder = TermEncoder.load(teacher, precision=config.precision, device=ranks.device())
-        concept_targets.make(
+        distillation.make(
             folder,
             encoder,
             names,
@@ -250,21 +250,21 @@ def distil(
     from alphita_lab.objectives.multi_similarity import unit
     from alphita_lab.objectives.regression import regression
     from alphita_lab.training.engine.run import CLEANED, Run
-    from alphita_lab.training.terms import concept_targets
+    from alphita_lab.training.terms import distillation
     from alphita_lab.training.terms.batches import TermSteps
     from alphita_lab.training.terms.distillation import ProjectionHead
 
     every = data.variants()
     made, values, hashed = None, np.zeros((every.n, config.dim), np.float32), ""
     if not phase.dry_run:
-        made = concept_targets.read(folder)
+        made = distillation.read(folder)
         values, hashed = made.values, artefact.hash_file(folder / "values.npy")
     run = Run("biolord", phase, config, encoder, seed=seed)
     run.begin(**CLEANED, **data.facts, targets=hashed)
     if run.done is not None:
         return run.done
     owners = np.concatenate([every.named, every.defined])
-    drawn = concept_targets.TargetBatches(owners, values, batch=config.distil_batch, seed=seed)
+    drawn = distillation.TargetBatches(owners, values, batch=config.distil_batch, seed=seed)
     head = ProjectionHead(run.encoder.dim, config.dim, seed=seed)
     if made is not None and config.head == "teacher":
         head.start_from(made)
@@ -292,7 +292,7 @@ def soup(config: Config, data: Data, members: Mapping[str, Path], phase: Phase) 
     run = SoupRun("biolord", phase, config, members, data.facts)
     if run.done is not None:
         return run.done
-    return run.uniform(data.dev) if config.soup == "uniform" else run.greedy(data.dev)
+    return run.cook(data.dev, greedy=config.soup == "greedy")
 
 
 def train(
@@ -308,7 +308,7 @@ def train(
 ) -> dict[str, float]:
     """Run the phases that the config names, and return the last one's figures; see `recipes.coder.train`."""
     from alphita_lab.training.engine import runs
-    from alphita_lab.training.engine.phases import Phases
+    from alphita_lab.training.engine.runs import Phases
 
     chosen = listed(config.phases)
     data = read(terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"))

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from alphita_lab.training.engine.settings import NameTraining
-from alphita_lab.training.terms.triples import relation_labels
+from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
     import torch
@@ -114,11 +114,11 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Train an encoder as CODER and save it to `out`."""
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.terms.names import begin
-    from alphita_lab.training.terms.triples import TripleSampler, usable_triples
+    from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
     run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder)
     names, held_out = begin(run, terminology, split)

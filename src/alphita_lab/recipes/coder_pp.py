@@ -97,10 +97,10 @@ def train(
 ) -> dict[str, float]:
     """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
-    from alphita_lab.training.terms.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
+    from alphita_lab.training.terms.mining import AnchorSampler, Meanings, encode_names, mined_neighbours, oldest_needed
     from alphita_lab.training.terms.names import begin
 
     run = Run("coder_pp", Phase("", out, resume, force, dry_run), config, encoder)
@@ -111,7 +111,7 @@ def train(
         names.offsets, anchors=config.anchors, synonyms=config.synonyms, least=config.least_names, seed=config.seed
     )
     meanings = Meanings(names.string_numbers(), sampler.concepts)
-    mined = MinedNeighbours(names.strings, config.neighbours, run.work / "mined", exact_up_to=config.exact_up_to)
+    mined = mined_neighbours(names.strings, config.neighbours, run.work / "mined", exact_up_to=config.exact_up_to)
     run.say(f"training on {len(names.strings):,} names; the nearest are mined every {config.refresh_every:,} steps")
 
     def mine(step: int) -> None:
@@ -124,12 +124,11 @@ def train(
         if dry_run:
             mined.guess(anchors)
             return
-        weights_of_start = None
+        encode = encode_names(names.strings, run.encoder if step == start else None)
         if step == start:
-            weights_of_start = run.encoder
             run.say(f"step {step:,}: mining the nearest names")
         needed_from = oldest_needed(step, config.refresh_every, config.checkpoint_every)
-        run.ranks.one_by_one(lambda: mined.refresh(start, anchors, weights_of_start, needed_from=needed_from))
+        run.ranks.one_by_one(lambda: mined.refresh(start, anchors, encode, needed_from=needed_from))
 
     def draw(number: int) -> Batch:
         anchors = sampler.anchors(number)

@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from alphita_lab.training.engine.settings import NameTraining
-from alphita_lab.training.terms.triples import relation_labels
+from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
     import torch
@@ -98,12 +98,11 @@ def train(
     """Train an encoder as CODER's first version and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.semantic_type import SemanticTypeHead
     from alphita_lab.objectives.transe import RelationVectors
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
-    from alphita_lab.training.terms.name_groups import NameGroupSampler, SemanticTypes
     from alphita_lab.training.terms.names import begin
-    from alphita_lab.training.terms.triples import usable_triples
+    from alphita_lab.training.terms.samplers import NameGroupSampler, SemanticTypes, usable_triples
 
     run = Run("coder_transe", Phase("", out, resume, force, dry_run), config, encoder)
     names, held_out = begin(run, terminology, split)

@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.dry_run import Timed
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.steps import MicroSteps
     from alphita_lab.training.products.attribute_data import Products
     from alphita_lab.training.products.attribute_steps import AttributeSteps
-    from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+    from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 
 CITATION = (
     "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
@@ -129,7 +129,7 @@ def train(
     """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks, runs
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
 
     everyone = ranks.connect()
     if everyone.first and not dry_run:
@@ -157,8 +157,7 @@ def train(
 
 def _table(config: Config, sources: Sources) -> Products:
     """Return the products that train PAP, and those held out to score with."""
-    from alphita_lab.training.products.attribute_data import Products
-    from alphita_lab.training.products.table import read_products
+    from alphita_lab.training.products.attribute_data import Products, read_products
 
     products = read_products(
         sources.terminology,
@@ -184,8 +183,8 @@ def _pretrain(
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     from alphita_lab.encoder.electra import GENERATOR, HEAD
-    from alphita_lab.training.engine.part_steps import SwitchingSteps
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.steps import SwitchingSteps
     from alphita_lab.training.products.attribute_steps import NAME
 
     run = Run("electra_em_pap", phase, config, start)
@@ -193,7 +192,7 @@ def _pretrain(
     texts, dev = _texts(run, config, start, sources)
     modules: dict[str, torch.nn.Module] = {GENERATOR: texts.generator, HEAD: texts.head}
     sequences = texts.sequences.counts
-    counts, steps, products = {"sequences": sequences}, cast("Timed", texts), None
+    counts, steps, products = {"sequences": sequences}, cast("MicroSteps", texts), None
     sizes = [
         f"sequences: {len(texts.sequences) - len(dev):,} with {sequences['tokens']:,} tokens, "
         f"{sequences['entities']:,} entities in the text; an epoch is {texts.batches.batches:,.1f} batches"
@@ -238,8 +237,7 @@ def _texts(
 ) -> tuple[ReplacedTokenSteps, NDArray[np.int64]]:
     """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
     from alphita_lab.encoder.electra import ReplacedHead
-    from alphita_lab.training.text.masked_steps import SequenceBatches
-    from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
+    from alphita_lab.training.text.masked_steps import ReplacedTokenSteps, SequenceBatches
 
     generator = _generator(run.encoder, config)
     head = ReplacedHead.of(run.encoder, seed=config.seed)

@@ -29,7 +29,7 @@ from pydantic import Field
 from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
 from alphita_lab.training.engine.settings import NameTraining
-from alphita_lab.training.sentences.tasks import listed
+from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     import torch
@@ -89,8 +89,8 @@ def train(
     from alphita_lab.objectives.multi_similarity import unit
     from alphita_lab.objectives.regression import regression
     from alphita_lab.training.engine import ranks, teachers
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import CLEANED, Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.text.masked_steps import SequenceBatches

@@ -14,7 +14,7 @@ Deviations from the paper, and what it leaves open:
 - The paper finds that masked language modelling makes similarities worse (§4): train on terms after it.
 - Words of the terminology's names are counted with the corpus's (names=false: the corpus alone). Names are not read.
 - What a split holds out is neither counted where it stands in the corpus nor read: see
-  `training.text.corpus_sequences`.
+  `training.text.sequences`.
 - Tokens are masked one by one, and anew each epoch. A head of the encoder's own goes on; else a new one is drawn.
 """
 
@@ -32,7 +32,7 @@ from pydantic import Field, model_validator
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.tasks import listed
+from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.phases import Phase
-    from alphita_lab.training.text.corpus_vocabulary import Specials
+    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.text.corpora import Specials
     from alphita_lab.training.text.matching import HeldOut
 
 CITATION = (
@@ -115,7 +115,7 @@ def train(
     """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks
-    from alphita_lab.training.engine.phases import Phases
+    from alphita_lab.training.engine.runs import Phases
     from alphita_lab.training.text.matching import HeldOut
 
     files = [Path(file) for file in listed(config.corpus)]
@@ -158,7 +158,7 @@ def train(
 def _check_encoder(encoder: str, config: Config) -> None:
     """Refuse before any work, and not after the vocabulary's, an encoder that cannot be trained so."""
     from alphita.encoder.encoder import TermEncoder
-    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text.corpora import open_tokenizer
     from alphita_lab.training.text.masked_language import masking_of
 
     _check_plain(TermEncoder.load(encoder, precision="fp32", device="cpu"))
@@ -192,7 +192,7 @@ def extend(
     from alphita_lab.encoder import vocabulary
     from alphita_lab.training.engine import runs
     from alphita_lab.training.terms.names import TrainingNames
-    from alphita_lab.training.text import corpus_vocabulary
+    from alphita_lab.training.text import corpora
     from alphita_lab.training.text.corpora import documents
 
     like = open_wordpiece(encoder)
@@ -212,7 +212,7 @@ def extend(
             terminology, exclude=split.cleaned if split else frozenset(), languages=language_weights(config.languages)
         )
         words["names"] = count_words(names.strings, like)
-    learnt = corpus_vocabulary.learn(words, config.vocabulary, like=like, min_frequency=config.min_frequency)
+    learnt = corpora.learn(words, config.vocabulary, like=like, min_frequency=config.min_frequency)
     figures = learnt.figures
     fields = {**facts, "fingerprint": fingerprint, "figures": figures, "examples": learnt.examples}
     vocabulary.extend(encoder, learnt.tokens, phase.out, seed=config.seed, fields=fields, force=phase.force)
@@ -235,8 +235,8 @@ def read(
     """Train `encoder` on the corpus, packed into `folder`, and return the last figures; in a dry run none."""
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.settings import Length, steps_of
-    from alphita_lab.training.text import corpus_sequences
-    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text import sequences
+    from alphita_lab.training.text.corpora import open_tokenizer
     from alphita_lab.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
     from alphita_lab.training.text.masked_steps import MaskedSteps, SequenceBatches
 
@@ -251,8 +251,8 @@ def read(
     if run.ranks.first:
         _pack(config, folder, phase, sources, held_out, run.encoder.max_length, opened)
     run.ranks.wait()
-    tokens, counts = corpus_sequences.read(folder)
-    trained_on, dev = corpus_sequences.choose_dev(len(tokens), config.dev_share, config.seed)
+    tokens, counts = sequences.read(folder)
+    trained_on, dev = sequences.choose_dev(len(tokens), config.dev_share, config.seed)
     batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
     sizes = (
         f"sequences: {len(trained_on):,} of {counts['documents']:,} documents and {counts['tokens']:,} tokens, "
@@ -298,18 +298,18 @@ def _pack(
     opened: tuple[Tokenizer, str, Specials],
 ) -> None:
     """Pack the corpus into `folder`, unless it is there; unreadable lines go to OUT.rejects.csv."""
-    from alphita_lab.training.text import corpus_sequences
+    from alphita_lab.training.text import sequences
     from alphita_lab.training.text.corpora import documents
 
     tokenizer, tokenizer_hash, specials = opened
     hashes = list(sources["corpus"].values())
     made_with = [tokenizer_hash, length, config.text_field, hashes, sources["split"]]
-    if corpus_sequences.made_with(folder) == made_with:
+    if sequences.made_with(folder) == made_with:
         return
     aside = None if phase.dry_run else phase.out.with_name(f"{phase.out.name}.rejects.csv")
     with Rejects(aside, private=True) as rejects, _no_empty_folder(folder.parent):
         texts = documents([Path(file) for file in sources["corpus"]], text_field=config.text_field, rejects=rejects)
-        corpus_sequences.pack(
+        sequences.pack(
             texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=made_with, rejects=rejects
         )
 

@@ -27,7 +27,7 @@ Deviations from the paper, and what it leaves open:
   has no part in L_EL; how many there are is printed.
 - E are all concepts of the graph, those that the terminology has no more too.
 - The entities are added after layer 8 of 12. An encoder of fewer layers needs another layer: layer=0 takes two thirds.
-- The layer norm is new and starts as near to doing nothing as it can; see `encoder.injection`.
+- The layer norm is new and starts as near to doing nothing as it can; see `encoder.injected_bert`.
 - Accumulation and clipping are not stated for this phase. Biases and layer norms are not decayed, as in all recipes.
 - The dev score is the share of mentions in sequences held out of training whose nearest entity is the right one.
 """
@@ -107,9 +107,9 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments."""
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection_run import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import Injecting, inject_entities
 
     return inject_entities(
         "kge_injection",

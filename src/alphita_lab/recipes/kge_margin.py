@@ -58,7 +58,7 @@ def train(
 ) -> dict[str, float]:
     """Train an encoder with margins from the graph and save it to `out`; see `recipes.coder.train` for the
     arguments."""
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.mentions.margin_phase import train_margins
 
     phase = Phase("margins", out, resume, force, dry_run)

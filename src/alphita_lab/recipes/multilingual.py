@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.tasks import listed
+from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     import torch
@@ -118,10 +118,10 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments."""
-    from alphita_lab.training.engine import dry_run as trial
     from alphita_lab.training.engine import ranks, teachers
-    from alphita_lab.training.engine.phases import Phase
+    from alphita_lab.training.engine import run as trial
     from alphita_lab.training.engine.run import CLEANED, Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms import translation_data
     from alphita_lab.training.terms.batches import TermSteps

@@ -8,7 +8,7 @@ graph (3), on names and mentions. Both phases take the same mentions and the sam
     alphita mentions CORPUS -t X.terminology --encoder ENCODER --sequence-tokens 128 -o X.mentions
     alphita train pipelined -t X.terminology --encoder ENCODER --set mentions=X.mentions --set graph=X.vectors
 
-The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.mentions.injection_run`,
+The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.mentions.injection`,
 `training.mentions.margin_phase`. Settings of the first begin with `injection_`. Its model is kept, OUT.phases/injected;
 with --resume a run that was cut goes on in the phase it was in.
 
@@ -82,9 +82,9 @@ def train(
     dry_run: bool = False,
 ) -> dict[str, float]:
     """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments."""
-    from alphita_lab.training.engine.phases import Phases
+    from alphita_lab.training.engine.runs import Phases
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection_run import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import Injecting, inject_entities
     from alphita_lab.training.mentions.margin_phase import train_margins
 
     phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)

@@ -86,11 +86,11 @@ def train(
 ) -> dict[str, float]:
     """Train an encoder as SapBERT and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.objectives.triplet_mining import mined_term_term
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.terms.names import begin
-    from alphita_lab.training.terms.synonym_pairs import PairSampler
+    from alphita_lab.training.terms.samplers import PairSampler
 
     run = Run("sapbert", Phase("", out, resume, force, dry_run), config, encoder)
     names, _ = begin(run, terminology, split)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
+from alphita import registry
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
+MODELS = registry.names("alphita_lab.graph.models")
 STEPS = {"next": 1, "skips": 5, "far": 9}
 
 

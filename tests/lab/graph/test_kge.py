@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -12,11 +13,10 @@ import torch
 
 from alphita.errors import AlphitaError, InputError, MissingExtra, UsageError
 from alphita.terminology import splits
-from alphita_lab.graph import kge, models, states
-from alphita_lab.graph.ranks import figures, ranks
+from alphita_lab.graph import kge, models
 from alphita_lab.graph.store import EntityVectors
-from alphita_lab.graph.triples import divide
-from tests.lab.graph.graphs import STEPS
+from alphita_lab.graph.triples import divide, figures, ranks
+from tests.lab.graph.graphs import MODELS, STEPS
 
 pytest.importorskip("pykeen")
 SMALL = {"dim": 16, "epochs": 6, "batch_size": 32, "negatives": 20, "evaluate_every": 2, "checkpoint_every": 2}
@@ -38,7 +38,7 @@ def trained(graph, name: str, folder: Path, **settings) -> tuple[dict[str, float
     return found, EntityVectors.load(out)
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", MODELS)
 def test_it_learns_a_ring(name: str, graph, tmp_path: Path) -> None:
     settings = {"epochs": 60, "evaluate_every": 10, "patience": 9, "test": 0.2, "dim": 32, "learning_rate": 0.03}
     found, vectors = trained(graph, name, tmp_path, regularization=0.0 if name == "rotate" else 0.02, **settings)
@@ -67,20 +67,20 @@ def test_it_learns_a_ring(name: str, graph, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rotate", "complex"])
 def test_a_stopped_run_goes_on_to_the_same_vectors(name: str, graph, tmp_path: Path, monkeypatch) -> None:
     figures_whole, whole = trained(graph, name, tmp_path / "whole")
-    real = kge._epoch
+    real = kge._Run._train_epoch
 
-    def killed(*arguments):
-        if arguments[-1] == 5:
+    def killed(run) -> float:
+        if run.epoch == 5:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(run)
 
-    monkeypatch.setattr(kge, "_epoch", killed)
+    monkeypatch.setattr(kge._Run, "_train_epoch", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(graph, name, tmp_path)
     assert not (tmp_path / f"{name}.vectors").exists()
-    assert [file.name for file in (tmp_path / "work").iterdir()] == [states.FILE]
+    assert [file.name for file in (tmp_path / "work").iterdir()] == [kge.STATE_FILE]
     done = []
-    monkeypatch.setattr(kge, "_epoch", lambda *arguments: done.append(arguments[-1]) or real(*arguments))
+    monkeypatch.setattr(kge._Run, "_train_epoch", lambda run: done.append(run.epoch) or real(run))
     figures_resumed, resumed = trained(graph, name, tmp_path)
     assert done == [4, 5]
     assert np.array_equal(resumed.vectors, whole.vectors)
@@ -94,41 +94,41 @@ def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path: 
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     tmp_path.joinpath("work").mkdir()
-    states.save(tmp_path / "work", {"epoch": 1}, model, optimizer, {})
+    kge.save_state(tmp_path / "work", {"epoch": 1}, model, optimizer, {})
     elsewhere = torch.nn.Linear(3, 2, device="meta")
     again = torch.optim.Adam(elsewhere.parameters())
     # PyTorch makes no fused optimiser on this device, which stands for a GPU here.
     again.param_groups[0]["fused"] = True
-    assert states.load(tmp_path / "work", elsewhere, again) == ({"epoch": 1}, {})
+    assert kge.load_state(tmp_path / "work", elsewhere, again) == ({"epoch": 1}, {})
     assert {value.device.type for state in again.state.values() for value in state.values()} == {"meta"}
 
 
 def test_unfinished_work_of_another_run_is_refused(graph, tmp_path: Path, monkeypatch) -> None:
-    real = kge._epoch
-    monkeypatch.setattr(kge, "_epoch", lambda *a: real(*a) if a[-1] < 2 else sys.exit("killed"))
+    real = kge._Run._train_epoch
+    monkeypatch.setattr(kge._Run, "_train_epoch", lambda run: real(run) if run.epoch < 2 else sys.exit("killed"))
     with pytest.raises(SystemExit):
         trained(graph, "transe", tmp_path)
-    with pytest.raises(InputError, match=r"of other settings.*start again with --force"):
+    with pytest.raises(InputError, match=r"has other settings.*start again with --force"):
         trained(graph, "transe", tmp_path, learning_rate=0.5)
-    with pytest.raises(InputError, match=r"cannot be gone on with.*has the shape"):
+    with pytest.raises(InputError, match=r"cannot be resumed.*has the shape"):
         trained(graph, "transe", tmp_path, dim=8)
-    (tmp_path / "work" / states.FILE).write_bytes(b"\x00" * 40)
-    with pytest.raises(InputError, match="cannot be gone on with"):
+    (tmp_path / "work" / kge.STATE_FILE).write_bytes(b"\x00" * 40)
+    with pytest.raises(InputError, match="cannot be resumed"):
         trained(graph, "transe", tmp_path)
 
 
 def test_it_stops_when_validation_grows_no_more_and_keeps_the_best(graph, tmp_path: Path, monkeypatch) -> None:
     looks = iter([0.1, 0.4, 0.3, 0.4, 0.2, 0.9])
     kept = []
-    real = kge._look
+    real = kge._Run._look
 
-    def look(module, model, division, sample, course, row, shown):
+    def look(run, row, shown) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kge, "figures", lambda found: {"MRR": next(looks)})
-            real(module, model, division, sample, course, row, shown)
-        kept.append(kge.vectors_of(model)["entities"].numpy())
+            real(run, row, shown)
+        kept.append(kge.vectors_of(run.model)["entities"].numpy())
 
-    monkeypatch.setattr(kge, "_look", look)
+    monkeypatch.setattr(kge._Run, "_look", look)
     _, vectors = trained(graph, "transe", tmp_path, epochs=100, patience=3, schedule="constant")
     assert [row["MRR"] for row in vectors.facts["figures"]["validation"]] == [0.1, 0.4, 0.3, 0.4, 0.2]
     assert (vectors.facts["best_epoch"], vectors.facts["epochs"]) == (4, 10)
@@ -166,9 +166,12 @@ def test_the_passes_and_the_rate() -> None:
 
 
 def test_without_validation_triples_the_last_vectors_are_kept(graph, tmp_path: Path) -> None:
-    _, vectors = trained(graph, "transe", tmp_path, validation=0.0, epochs=5, patience=1)
+    _, vectors = trained(graph, "transe", tmp_path, validation=0.0, test=0.0, epochs=5, patience=1)
     assert (vectors.facts["best_epoch"], vectors.facts["epochs"]) == (5, 5)
     assert all("MRR" not in row for row in vectors.facts["figures"]["validation"])
+    text = (tmp_path / "transe.vectors" / "manifest.json").read_text(encoding="utf-8")
+    manifest = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert manifest["facts"]["figures"]["test"] == {}
 
 
 def test_held_out_triples_never_train(graph, tmp_path: Path, monkeypatch) -> None:
@@ -198,14 +201,6 @@ def test_transe_keeps_entities_at_length_1_and_rotate_its_turns(graph, tmp_path:
     np.testing.assert_allclose(np.hypot(real, imaginary), 1, rtol=1e-5)
 
 
-def test_the_manifest_is_json(graph, tmp_path: Path) -> None:
-    trained(graph, "transe", tmp_path, epochs=1, test=0.0)
-    text = (tmp_path / "transe.vectors" / "manifest.json").read_text(encoding="utf-8")
-    manifest = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert manifest["kind"] == "graph_vectors"
-    assert manifest["facts"]["figures"]["test"] == {}
-
-
 def test_bad_input(graph, tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(UsageError, match="dim must be a multiple of 2, not 15"):
         trained(graph, "complex", tmp_path, dim=15)
@@ -226,3 +221,36 @@ def test_bad_input(graph, tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(MissingExtra, match=r"pip install 'alphita\[graph\]'"):
         trained(graph, "transe", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_pytorchs_own_look_ups(name: str) -> None:
+    """Rows come several times in a step, and others in the next; most come in none."""
+    module = models.load(name)
+    ours = kge.build(module, 50, 3, module.Config(dim=8)).double()
+    theirs = copy.deepcopy(ours)
+    gradients = kge.RowGradients(ours)
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        triples = torch.from_numpy(np.stack([rng.integers(0, n, 7) for n in (20, 2, 20)], axis=1))
+        false = torch.from_numpy(rng.integers(0, 20, (2, 4)))
+        for model in (ours, theirs):
+            model.zero_grad(set_to_none=True)
+            kge.loss_of(module, model, triples, false).backward()
+        assert any(own.grad is not None and own.grad.is_sparse for own in ours.parameters())
+        gradients.whole()
+        for own, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad, rtol=1e-12, atol=1e-14)
+
+
+def test_tables_keep_their_gradients_apart() -> None:
+    tables = torch.nn.ModuleList([torch.nn.Embedding(5, 2), torch.nn.Embedding(4, 2)])
+    gradients = kge.RowGradients(tables)
+    for first, second in (([0, 0, 3], [1]), ([4], [1, 2])):
+        tables.zero_grad(set_to_none=True)
+        (tables[0](torch.tensor(first)).sum() + 2 * tables[1](torch.tensor(second)).sum()).backward()
+        gradients.whole()
+        expected = [np.bincount(first, minlength=5), 2 * np.bincount(second, minlength=4)]
+        for table, counts in zip(tables, expected, strict=True):
+            assert table.weight.grad is not None
+            assert table.weight.grad[:, 0].tolist() == counts.tolist()

@@ -8,8 +8,9 @@ import torch
 
 from alphita.errors import UsageError
 from alphita_lab.graph import kge, models
-from alphita_lab.graph.ranks import TripleScorer, figures, ranks
-from alphita_lab.graph.scoring import VectorScorer, pair_scores
+from alphita_lab.graph.models import VectorScorer, pair_scores
+from alphita_lab.graph.triples import TripleScorer, figures, ranks
+from tests.lab.graph.graphs import MODELS
 from tests.reference import graph_scores
 from tests.reference.link_prediction import realistic_ranks
 
@@ -55,12 +56,12 @@ def pykeen_scores(name: str, model: torch.nn.Module, triples: torch.Tensor) -> t
 
 
 def test_the_models() -> None:
-    assert models.names() == ["complex", "rotate", "simple", "transe"]
+    assert MODELS == ["complex", "rotate", "simple", "transe"]
     with pytest.raises(UsageError, match="unknown model 'rotat'; did you mean 'rotate'"):
         models.load("rotat")
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", MODELS)
 def test_scores_of_saved_vectors_are_pykeens(name: str) -> None:
     module, model, _ = built(name)
     vectors = {part: value.numpy() for part, value in kge.vectors_of(model).items()}
@@ -123,7 +124,7 @@ def test_pykeens_own_simple_cannot_tell_head_from_tail() -> None:
     assert float((ours - turned).abs().max()) > 1e-4
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_steps_loss_is_pykeens_of_its_own_scores(name: str, loss: str) -> None:
     module, model, _ = built(name, loss=loss, margin=0.3, temperature=0.5)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from alphita_lab.objectives.term_relation_term import RelationMatrices, term_rel
 from alphita_lab.recipes import coder
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.triples import TripleSampler, usable_triples
+from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
 SMALL = {
     "k": 16,
@@ -32,10 +31,6 @@ SMALL = {
     "log_every": 5,
     "checkpoint_every": 10,
 }
-
-
-def lines(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
 def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path) -> None:
@@ -59,24 +54,6 @@ def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp
     assert figures["term_loss"] == pytest.approx(float(expected_term), rel=1e-4)
     assert figures["relation_loss"] == pytest.approx(float(expected_relation.detach()), rel=1e-4)
     assert figures["loss"] == pytest.approx(float(expected_term + 0.5 * expected_relation.detach()), rel=1e-4)
-
-
-def test_a_repeated_row_is_encoded_once(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
-    seen: list[int] = []
-    lay_out = TermForward.lay_out
-
-    def counting(self: TermForward, ids, lengths):
-        rows = np.split(ids, np.cumsum(lengths)[:-1])
-        assert len({tuple(row) for row in rows}) == len(rows)
-        seen.append(len(rows))
-        return lay_out(self, ids, lengths)
-
-    monkeypatch.setattr(TermForward, "lay_out", counting)
-    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 5}))
-    # One term to try the encoder, then 4 distinct triples a batch: at most 8 concepts of at most 3 names, of 32 rows.
-    assert len(seen) == 1 + 5
-    assert seen[0] == 1
-    assert 4 <= min(seen[1:]) <= max(seen) <= 24
 
 
 def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
@@ -140,16 +117,6 @@ def test_start_share_averages_the_starting_weights_in(terminology: Terminology, 
     for name, value in mixed.items():
         np.testing.assert_allclose(value, 0.75 * plain[name] + 0.25 * start[name], atol=1e-6)
     assert any(np.abs(plain[name] - start[name]).max() > 1e-3 for name in plain)
-
-
-def test_dev_synonyms_are_scored_and_not_trained(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    config = coder.Config(**SMALL | {"steps": 4, "evaluate_every": 2, "dev_synonyms": 8})
-    coder.train(terminology, str(model), tmp_path / "m", config)
-    scores = [line["dev_acc1"] for line in lines(tmp_path / "m") if "dev_acc1" in line]
-    assert len(scores) == 2
-    names = TrainingNames(terminology, dev=8, seed=config.seed)
-    assert len(names.dev_strings) == 8
-    assert not set(names.dev_strings) & set(names.strings)
 
 
 def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminology, model: Path, tmp_path: Path) -> None:

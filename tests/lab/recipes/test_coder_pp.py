@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +8,15 @@ import polars as pl
 import pytest
 import torch
 
-from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import Rejects
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.recipes import coder_pp
-from alphita_lab.training.engine.checkpoints import load_module
 from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine.loop import load_module
 from alphita_lab.training.terms.batches import TermSteps
-from alphita_lab.training.terms.mining import AnchorSampler, MinedNeighbours
+from alphita_lab.training.terms.mining import AnchorSampler, MinedRows
 from alphita_lab.training.terms.names import TrainingNames
 from tests.reference.multi_similarity import cos, ms_loss
 from tests.tiny import tiny_terminology
@@ -55,17 +52,6 @@ def terminology(tmp_path_factory) -> Terminology:
     return load_terminology(folder / "changed")
 
 
-def cut_at(monkeypatch, step: int, config: coder_pp.Config) -> None:
-    run = TermSteps.__call__
-
-    def failing(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == step * config.accumulation:
-            raise KeyboardInterrupt
-        return run(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", failing)
-
-
 def similarities(encoder: TermEncoder, strings: list[str]) -> np.ndarray:
     """The cosine of every name with every other."""
     vectors = encoder.encode(strings).astype(float)
@@ -83,13 +69,13 @@ def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
     constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "eps": 0.01, "mining": mining}
     config = coder_pp.Config(**ONE_BATCH | constants | {"anchors": 12})
     mined: dict[tuple[int, ...], np.ndarray] = {}
-    of = MinedNeighbours.of
+    of = MinedRows.of
 
-    def noted(self: MinedNeighbours, some: np.ndarray) -> np.ndarray:
+    def noted(self: MinedRows, some: np.ndarray) -> np.ndarray:
         mined[tuple(some.tolist())] = of(self, some)
         return mined[tuple(some.tolist())]
 
-    monkeypatch.setattr(MinedNeighbours, "of", noted)
+    monkeypatch.setattr(MinedRows, "of", noted)
     figures = coder_pp.train(terminology, str(model), tmp_path / "m", config)
     names = TrainingNames(terminology)
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
@@ -130,11 +116,10 @@ def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
 
 
 def test_neighbours_are_mined_anew_with_the_weights_of_their_step(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
+    terminology: Terminology, model: Path, tmp_path: Path, cut_at
 ) -> None:
     config = coder_pp.Config(**SMALL | {"checkpoint_every": 10, "anchors": 8})
-    cut_at(monkeypatch, 15, config)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(TermSteps, 2 * 15):
         coder_pp.train(terminology, str(model), tmp_path / "m", config)
     work = tmp_path / "m.training"
     assert sorted(path.name for path in (work / "mined").iterdir()) == [
@@ -161,70 +146,3 @@ def test_neighbours_are_mined_anew_with_the_weights_of_their_step(
     both = kept[0].keys() & kept[1].keys()
     assert len(both) > 20
     assert np.mean([len(kept[0][anchor] & kept[1][anchor]) / 6 for anchor in both]) < 0.9
-
-
-@pytest.fixture(scope="module")
-def whole(terminology: Terminology, model: Path, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("whole") / "m"
-    coder_pp.train(terminology, str(model), out, coder_pp.Config(**SMALL))
-    return out
-
-
-@pytest.mark.parametrize("step", [3, 10, 24])
-def test_a_run_cut_between_two_minings_goes_on_to_the_same_weights(
-    terminology: Terminology, model: Path, whole: Path, tmp_path: Path, monkeypatch, step: int
-) -> None:
-    """Cut before a checkpoint, at a mining, and where the last checkpoint lies behind the last mining."""
-    config = coder_pp.Config(**SMALL)
-    cut_at(monkeypatch, step, config)
-    with pytest.raises(KeyboardInterrupt):
-        coder_pp.train(terminology, str(model), tmp_path / "cut", config)
-    monkeypatch.undo()
-    coder_pp.train(terminology, str(model), tmp_path / "cut", config, resume=True)
-    assert artefact.hash_file(tmp_path / "cut" / "model.safetensors") == artefact.hash_file(whole / "model.safetensors")
-    losses = [
-        [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
-        for folder in (whole, tmp_path / "cut")
-    ]
-    assert losses[0] == losses[1]
-
-
-def test_a_run_whose_findings_are_gone_does_not_go_on_with_others(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    config = coder_pp.Config(**SMALL)
-    cut_at(monkeypatch, 18, config)
-    with pytest.raises(KeyboardInterrupt):
-        coder_pp.train(terminology, str(model), tmp_path / "m", config)
-    monkeypatch.undo()
-    # The checkpoint is of step 14; the weights of step 10 are gone.
-    (tmp_path / "m.training" / "mined" / "neighbours-00000010.npy").unlink()
-    with pytest.raises(InputError, match="mined at step 10 is gone"):
-        coder_pp.train(terminology, str(model), tmp_path / "m", config, resume=True)
-
-
-def test_findings_of_long_ago_are_dropped(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
-    config = coder_pp.Config(**SMALL | {"refresh_every": 3})
-    cut_at(monkeypatch, 31, config)
-    with pytest.raises(KeyboardInterrupt):
-        coder_pp.train(terminology, str(model), tmp_path / "m", config)
-    work = tmp_path / "m.training"
-    steps = sorted(int(path.stem[-8:]) for path in (work / "mined").iterdir())
-    # The checkpoints are of steps 21 and 28: what they go on with is there, and little else.
-    assert sorted(path.name for path in work.glob("step-*")) == ["step-00000021", "step-00000028"]
-    assert steps == [21, 24, 27, 30]
-
-
-@pytest.mark.parametrize("changes", [{"least_names": 1}, {"exact_up_to": 10}, {"neighbours": 500, "synonyms": 500}])
-def test_other_ways_to_make_batches_train_too(
-    terminology: Terminology, model: Path, tmp_path: Path, changes: dict[str, int]
-) -> None:
-    coder_pp.train(terminology, str(model), tmp_path / "m", coder_pp.Config(**SMALL | changes))
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
-    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
-
-
-def test_languages_cannot_be_weighted() -> None:
-    assert resolve(coder_pp.Config, sets=["languages=en,it"]).languages == "en,it"
-    with pytest.raises(UsageError, match="anchors are drawn alike; give languages without weights"):
-        resolve(coder_pp.Config, sets=["languages=en:1,it:4"])

@@ -22,9 +22,9 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.electra import Generator
 from alphita_lab.recipes import electra_em_pap
-from alphita_lab.training.text import corpora, span_sequences
-from alphita_lab.training.text.replaced_token_steps import ReplacedTokenSteps
-from alphita_lab.training.text.span_sequences import Sequences
+from alphita_lab.training.text import corpora, sequences
+from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
+from alphita_lab.training.text.sequences import Sequences
 from tests.search.conftest import products_of, save_bilingual
 
 SMALL: dict[str, Any] = {
@@ -95,35 +95,21 @@ def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
     assert resolve(electra_em_pap.Config, sets=["scratch=false", "hidden=33"]).hidden == 33
 
 
-def cut_at_step_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a training be broken off."""
-    step = ReplacedTokenSteps.__call__
-
-    def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 2:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
-
-
 def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at
 ) -> None:
     electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
-    cut_at_step_two(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(ReplacedTokenSteps, 2):
         electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(corpus))
-    monkeypatch.undo()
     moved = Path(shutil.copy(corpus, tmp_path / "moved.txt"))
     # What is there is not made again.
-    monkeypatch.setattr(span_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack_spans", None)
     electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(moved), resume=True)
     assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
 
 
 def test_lines_that_cannot_be_used_are_told_and_counted(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at, capsys
 ) -> None:
     lines = [json.dumps({"text": line}) for line in corpus.read_text().splitlines()]
     file = tmp_path / "notes.jsonl"
@@ -133,12 +119,10 @@ def test_lines_that_cannot_be_used_are_told_and_counted(
     electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, dry_run=True)
     assert "3 lines of the corpus cannot be used; --dry-run lists none" in capsys.readouterr().err
     assert not (tmp_path / "m.rejects.csv").exists()
-    cut_at_step_two(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(ReplacedTokenSteps, 2):
         electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
     assert told in capsys.readouterr().err
-    monkeypatch.undo()
-    monkeypatch.setattr(span_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack_spans", None)
     electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, resume=True)
     assert told in capsys.readouterr().err
     assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["rejected"] == 3
@@ -247,8 +231,8 @@ def test_entities_and_words_are_masked_whole_unless_told_otherwise(
     terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
 ) -> None:
     packed: list[Sequences] = []
-    read = span_sequences.read
-    monkeypatch.setattr(span_sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
+    read = sequences.read_spans
+    monkeypatch.setattr(sequences, "read_spans", lambda folder: packed.append(read(folder)) or packed[-1])
     for name, changes in (
         ("all", {}),
         ("words", {"entities": False}),
@@ -370,8 +354,6 @@ def test_bad_input_is_a_clear_error(terminology: Terminology, model: Path, corpu
     (tmp_path / "empty.txt").write_text("\n \n")
     fails(InputError, "no word to learn from", corpus=str(tmp_path / "empty.txt"))
     fails(InputError, "none of them left to train on", dev_sequences=10_000)
-    fails(UsageError, "treat", attributes="treat")
-    fails(UsageError, "below the", vocabulary=20)
 
 
 def test_a_terminology_without_relations_trains_on_text_alone(model: Path, corpus: Path, tmp_path: Path) -> None:

@@ -105,14 +105,6 @@ def test_the_loss_is_the_mean_squared_distance_to_the_teachers_mean(folder, term
     ]
 
 
-def test_the_student_comes_near_the_teachers(folder, terminology, tmp_path) -> None:
-    first = ensemble.train(terminology, str(folder / "student"), tmp_path / "0", taught_by(folder, "one", "two"))
-    last = ensemble.train(
-        terminology, str(folder / "student"), tmp_path / "1", taught_by(folder, "one", "two", steps=80)
-    )
-    assert last["loss"] < first["loss"] / 2
-
-
 def test_names_and_definitions_train_without_what_is_held_out_or_back(
     folder, terminology, tmp_path, monkeypatch
 ) -> None:

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 
 from alphita import artefact
-from alphita.config import resolve
 from alphita.encoder import wordpieces
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.wordpieces import open_wordpiece
@@ -21,8 +20,8 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.recipes import ext_bert
-from alphita_lab.training.mentions.injection_run import inject
-from alphita_lab.training.text import corpus_sequences, masked_steps
+from alphita_lab.training.mentions.injection import inject
+from alphita_lab.training.text import masked_steps, sequences
 from alphita_lab.training.text.masked_language import NAME, MaskedLanguageHead
 from alphita_lab.training.text.masked_steps import MaskedSteps
 from tests.tiny import FINDINGS, SITES
@@ -67,11 +66,6 @@ def same_weights(one: Path, other: Path) -> None:
     assert [file.name for file in files] == [f"{NAME}.safetensors", "model.safetensors"]
     for file in files:
         assert artefact.hash_file(file) == artefact.hash_file(other / file.name), file.name
-
-
-def test_keep_best_needs_a_dev_share() -> None:
-    with pytest.raises(UsageError, match="set dev_share"):
-        resolve(ext_bert.Config, sets=["keep=best", "dev_share=0"])
 
 
 def test_vocabulary_and_text_are_learnt(terminology: Terminology, model: Path, corpus: Path, tmp_path: Path) -> None:
@@ -137,7 +131,7 @@ def test_what_is_held_out_is_neither_counted_nor_read(
     split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
     counted: list[str] = []
     read: list[str] = []
-    count_words, open_sequences = wordpieces.count_words, corpus_sequences.read
+    count_words, open_sequences = wordpieces.count_words, sequences.read
 
     def counting(texts: Any, like: Any) -> Any:
         listed = list(texts)
@@ -153,7 +147,7 @@ def test_what_is_held_out_is_neither_counted_nor_read(
         return table, counts
 
     monkeypatch.setattr(wordpieces, "count_words", counting)
-    monkeypatch.setattr(corpus_sequences, "read", reading)
+    monkeypatch.setattr(sequences, "read", reading)
     ext_bert.train(terminology, str(model), tmp_path / "m", config(corpus, steps=2), split=split)
     lines = [clean(line) for line in corpus.read_text().splitlines()]
     hidden = [string for string in split.cleaned if any(string in line for line in lines)]
@@ -170,30 +164,16 @@ def test_what_is_held_out_is_neither_counted_nor_read(
 
 
 def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at
 ) -> None:
     settings = config(corpus)
     whole = ext_bert.train(terminology, str(model), tmp_path / "whole", settings)
-    step = MaskedSteps.__call__
-
-    def cut(self: MaskedSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 7:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(MaskedSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(MaskedSteps, 7):
         ext_bert.train(terminology, str(model), tmp_path / "cut", settings)
-    monkeypatch.undo()
-    assert not (tmp_path / "cut").exists()
-    with pytest.raises(UsageError, match="--resume"):
-        ext_bert.train(terminology, str(model), tmp_path / "cut", settings)
-    with pytest.raises(InputError, match="another recipe, config"):
-        ext_bert.train(terminology, str(model), tmp_path / "cut", config(corpus, learning_rate=1e-3), resume=True)
     with pytest.raises(InputError, match="another recipe, config"):
         ext_bert.train(terminology, str(model), tmp_path / "cut", config(corpus, vocabulary=110), resume=True)
     # What is there is not made again, though the text was moved.
-    monkeypatch.setattr(corpus_sequences, "pack", None)
+    monkeypatch.setattr(sequences, "pack", None)
     moved = Path(shutil.copy(corpus, tmp_path / f"moved{corpus.suffix}"))
     figures = ext_bert.train(terminology, str(model), tmp_path / "cut", config(moved, tensorboard=True), resume=True)
     same_weights(tmp_path / "whole", tmp_path / "cut")
@@ -334,16 +314,3 @@ def test_encoders_that_cannot_be_read_with_are_refused(
 
 
 # How it is trained.
-
-
-def test_accumulated_batches_and_bf16_train_too(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
-) -> None:
-    known = {"steps": 30, "dropout": 0.0}
-    exact = ext_bert.train(terminology, str(model), tmp_path / "exact", config(corpus, **known))
-    rough = ext_bert.train(terminology, str(model), tmp_path / "rough", config(corpus, precision="bf16", **known))
-    assert rough["dev_log_probability"] == pytest.approx(exact["dev_log_probability"], abs=0.3)
-    halves = ext_bert.train(
-        terminology, str(model), tmp_path / "halves", config(corpus, batch=4, accumulation=2, **known)
-    )
-    assert halves["dev_log_probability"] == pytest.approx(exact["dev_log_probability"], abs=0.6)

@@ -17,8 +17,8 @@ from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection
-from alphita_lab.training.mentions import injection_run
-from alphita_lab.training.mentions.injection_steps import InjectionSteps
+from alphita_lab.training.mentions import injection
+from alphita_lab.training.mentions.injection import InjectionSteps
 from alphita_lab.training.mentions.store import Mentions
 from tests.lab.training.linked_texts import graph_of, mentions_of, texts_of
 
@@ -95,53 +95,18 @@ def test_it_learns_to_link_and_its_model_is_one_like_others(terminology, model, 
 
 def _golds(paths: dict[str, str], terminology: Terminology) -> list[int]:
     hash_ = Mentions.load(paths["mentions"]).manifest["tokenizer_hash"]
-    found: list[int] = injection_run.injection_data.read(
-        paths["mentions"], paths["graph"], terminology, hash_
-    ).gold.tolist()
+    found: list[int] = injection.read_linked(paths["mentions"], paths["graph"], terminology, hash_).gold.tolist()
     return found
 
 
-def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
-    terminology, model, paths, tmp_path, monkeypatch
-) -> None:
-    settings = config(paths, steps=36, dropout=0.1, dev_sequences=10, evaluate_every=9)
-    kge_injection.train(terminology, str(model), tmp_path / "whole", settings)
-    step = InjectionSteps.__call__
-
-    def cut(self: InjectionSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 31:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(InjectionSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
-        kge_injection.train(terminology, str(model), tmp_path / "cut", settings)
-    monkeypatch.undo()
-    assert not (tmp_path / "cut").exists()
-    # The frozen entities are in no checkpoint.
+def test_the_frozen_entities_are_in_no_checkpoint(terminology, model, paths, tmp_path, cut_at) -> None:
+    with cut_at(InjectionSteps, 11):
+        kge_injection.train(terminology, str(model), tmp_path / "cut", config(paths, steps=12))
     newest = max((tmp_path / "cut.training").glob("step-*"))
-    assert {file.name for file in newest.glob("*.safetensors")} == {
-        "encoder.safetensors",
-        "injection.safetensors",
-        "masked_language_head.safetensors",
-        "optimizer.safetensors",
+    assert {file.stem for file in newest.glob("*.safetensors")} == {
+        *("encoder", "injection", "masked_language_head", "optimizer")
     }
     assert not [name for file in newest.glob("*.safetensors") for name in load_file(file) if "entities" in name]
-    with pytest.raises(UsageError, match="--resume"):
-        kge_injection.train(terminology, str(model), tmp_path / "cut", settings)
-    other = settings.model_copy(update={"learning_rate": 1e-3})
-    with pytest.raises(InputError, match="another recipe, config"):
-        kge_injection.train(terminology, str(model), tmp_path / "cut", other, resume=True)
-    kge_injection.train(terminology, str(model), tmp_path / "cut", settings, resume=True)
-    assert not (tmp_path / "cut.training").exists()
-    same_files(tmp_path / "whole", tmp_path / "cut")
-
-    def losses(name: str) -> list[tuple[int, float]]:
-        lines = map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())
-        return [(line["step"], line["loss"]) for line in lines if "loss" in line]
-
-    assert losses("cut") == losses("whole")
-    assert len(losses("whole")) == 36
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
@@ -169,7 +134,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
 def test_the_best_weights_are_kept(terminology, model, paths, tmp_path, monkeypatch) -> None:
     settings = {"dev_sequences": 10, "evaluate_every": 5, "schedule": "constant", "warmup_steps": 0}
     scores = iter([0.2, 0.9, 0.1, 0.3, 0.9])
-    monkeypatch.setattr(injection_run, "linking_accuracy", lambda *_, **__: {"dev_linking_acc1": next(scores)})
+    monkeypatch.setattr(injection, "linking_accuracy", lambda *_, **__: {"dev_linking_acc1": next(scores)})
     best = config(paths, steps=20, keep="best", **settings)
     assert kge_injection.train(terminology, str(model), tmp_path / "best", best)["dev_linking_acc1"] == 0.9
     monkeypatch.undo()
@@ -249,21 +214,3 @@ def test_encoders_that_cannot_be_injected(terminology, model, paths, tmp_path) -
         (tmp_path / name / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
         with pytest.raises(InputError, match=told[name]):
             kge_injection.train(terminology, str(tmp_path / name), tmp_path / "m", config(paths))
-
-
-def test_how_it_is_run_may_change(terminology, model, paths, tmp_path, monkeypatch) -> None:
-    step = InjectionSteps.__call__
-
-    def cut(self: InjectionSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 15:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(InjectionSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
-        kge_injection.train(terminology, str(model), tmp_path / "m", config(paths))
-    monkeypatch.undo()
-    settings = config(paths, tokens_at_once=40, log_every=7)
-    assert kge_injection.train(terminology, str(model), tmp_path / "m", settings, resume=True)["loss"] > 0
-    # What was finished is finished.
-    assert kge_injection.train(terminology, str(model), tmp_path / "m", settings, resume=True)["loss"] > 0

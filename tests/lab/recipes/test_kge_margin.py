@@ -8,23 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita_lab.encoder.injected_bert import InjectedBert
-from alphita_lab.encoder.tags import TAGS, with_tags
+from alphita_lab.encoder.vocabulary import TAGS, with_tags
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_margin
-from alphita_lab.training.engine.checkpoints import load_module
+from alphita_lab.training.engine.loop import load_module
 from alphita_lab.training.mentions.building import MentionSettings, build
-from alphita_lab.training.mentions.injection_run import inject
 from alphita_lab.training.mentions.margin_phase import sampler_of
-from alphita_lab.training.mentions.rows import MentionRows, mention_rows
-from alphita_lab.training.mentions.run import MentionForward
+from alphita_lab.training.mentions.rows import MentionForward, MentionRows, mention_rows
 from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
@@ -153,12 +149,11 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
     assert figures["loss"] > 0.01
 
 
-@pytest.mark.parametrize("bare", [True, False])
 def test_it_learns_from_contexts_with_the_graphs_margins(
-    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, bare: bool
+    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path
 ) -> None:
     """Names encode to their synonyms even where they trained in context only."""
-    config = config_of(mentions, graph, bare=bare, steps=80, accumulation=1, positives=8)
+    config = config_of(mentions, graph, bare=False, steps=80, accumulation=1, positives=8)
     kge_margin.train(terminology, str(model), tmp_path / "m", config)
     assert nearest_is_synonym(tmp_path / "m", terminology) > max(0.8, nearest_is_synonym(model, terminology) + 0.2)
     manifest = artefact.verify(tmp_path / "m", "model")
@@ -186,72 +181,12 @@ def test_the_trained_encoder_reads_bare_terms_like_any_other_and_knows_its_tags(
     assert again.tokenize([f"{TAGS[0]} pain {TAGS[1]}"]) == [ids]
 
 
-def test_an_injected_encoder_goes_on_with_contexts(
-    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path
-) -> None:
-    """Its entities stay as they are, all else trains, and the tags are no part of a mention."""
-    encoder = TermEncoder.load(model, precision="fp32", device="cpu")
-    entities = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
-    inject(encoder, entities, layer=1, nearest=3)
-    encoder.save(tmp_path / "injected", onnx=False)
-    kge_margin.train(terminology, str(tmp_path / "injected"), tmp_path / "m", config_of(mentions, steps=4))
-    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("injected", "m"))
-    assert before.keys() == after.keys()
-    same = {name for name in before if torch.equal(before[name], after[name])}
-    assert same == {name for name in before if name.endswith("entities")} != set()
-    trained = TermEncoder.load(tmp_path / "m", precision="fp32", device="cpu")
-    assert isinstance(trained.module.model, InjectedBert)
-    assert np.isfinite(trained.encode(["pain of the heart"])).all()
-
-
-def cut_at(monkeypatch, step: int, config: kge_margin.Config) -> None:
-    run = TermSteps.__call__
-
-    def failing(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == step * config.accumulation:
-            raise KeyboardInterrupt
-        return run(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", failing)
-
-
-@pytest.fixture(scope="module")
-def whole(terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("whole") / "m"
-    kge_margin.train(terminology, str(model), out, config_of(mentions, graph))
-    return out
-
-
-@pytest.mark.parametrize("step", [3, 8, 14])
-def test_a_run_cut_between_two_searches_goes_on_to_the_same_weights(
-    terminology: Terminology,
-    model: Path,
-    mentions: Path,
-    graph: Path,
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch,
-    step: int,
-) -> None:
-    config = config_of(mentions, graph)
-    cut_at(monkeypatch, step, config)
-    with pytest.raises(KeyboardInterrupt):
-        kge_margin.train(terminology, str(model), tmp_path / "cut", config)
-    monkeypatch.undo()
-    kge_margin.train(terminology, str(model), tmp_path / "cut", config, resume=True)
-    hashes = {artefact.hash_file(folder / "model.safetensors") for folder in (whole, tmp_path / "cut")}
-    assert len(hashes) == 1
-    assert losses(tmp_path / "cut") == losses(whole)
-
-
 def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_others(
-    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, monkeypatch
+    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, cut_at
 ) -> None:
     config = config_of(mentions, graph)
-    cut_at(monkeypatch, 8, config)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(TermSteps, 2 * 8):
         kge_margin.train(terminology, str(model), tmp_path / "m", config)
-    monkeypatch.undo()
     elsewhere = [shutil.copytree(path, tmp_path / "elsewhere" / path.name) for path in (mentions, graph)]
     with pytest.raises(InputError, match="another recipe, config"):
         kge_margin.train(terminology, str(model), tmp_path / "m", config_of(mentions, None), resume=True)
@@ -260,11 +195,10 @@ def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_other
 
 
 def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
-    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, monkeypatch, capsys
+    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, cut_at, capsys
 ) -> None:
     config = config_of(mentions, refresh_every=0, prototypes=12, steps=9, checkpoint_every=4)
-    cut_at(monkeypatch, 8, config)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(TermSteps, 2 * 8):
         kge_margin.train(terminology, str(model), tmp_path / "m", config)
     # 32 concepts have 3 prototypes each, of which a step draws 2 times 12.
     assert "96 in all; an epoch is 4.0 steps, training takes 9" in capsys.readouterr().err
@@ -327,7 +261,7 @@ def test_what_is_held_out_stands_neither_in_names_nor_in_contexts(
         seen.append(collect(*given, **options))
         return seen[-1]
 
-    monkeypatch.setattr("alphita_lab.training.mentions.run.mention_rows", noted)
+    monkeypatch.setattr("alphita_lab.training.mentions.rows.mention_rows", noted)
     kge_margin.train(terminology, str(model), tmp_path / "m", config_of(made, steps=1), split=split)
     (rows,) = seen
     assert rows.windows > 20
@@ -404,14 +338,3 @@ def test_a_concept_without_a_vector_is_counted(terminology: Terminology, model: 
     kge_margin.train(terminology, str(model), tmp_path / "m", config_of(graph=graph, steps=2))
     assert "16 of 32 concepts that train are not in it" in capsys.readouterr().err
     assert artefact.open_manifest(tmp_path / "m", "model")["concepts_without_graph"] == 16
-
-
-def test_a_dry_run_with_contexts_and_graph_writes_nothing(
-    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, capsys
-) -> None:
-    config = config_of(mentions, graph)
-    assert kge_margin.train(terminology, str(model), tmp_path / "m", config, dry_run=True) == {}
-    told = capsys.readouterr().err
-    for part in ("mentions: 352 in context, 88 names by themselves", "24 steps: about", "term rows"):
-        assert part in told
-    assert list(tmp_path.iterdir()) == []

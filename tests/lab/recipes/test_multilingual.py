@@ -22,7 +22,6 @@ from alphita_lab.encoder import vocabulary
 from alphita_lab.recipes import multilingual
 from alphita_lab.training.engine import teachers
 from alphita_lab.training.terms import translation_data
-from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.translation_data import PairBatches, Wanted, gather, numbered
 from tests.tiny import FINDINGS, SITES, tiny_model
 
@@ -330,37 +329,6 @@ def test_a_run_that_was_cut_while_the_teacher_worked_goes_on_there(
     assert artefact.hash_file(tmp_path / "whole" / "model.safetensors") == artefact.hash_file(
         tmp_path / "cut" / "model.safetensors"
     )
-
-
-def test_another_recipes_folder_is_left_as_it_is(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    work = tmp_path / "m.training"
-    work.mkdir()
-    (work / "run.json").write_text(json.dumps({"fingerprint": "of another"}))
-    with pytest.raises(InputError, match="another recipe, config"):
-        multilingual.train(terminology, str(model), tmp_path / "m", multilingual.Config(**SMALL), resume=True)
-    assert [file.name for file in work.iterdir()] == ["run.json"]
-
-
-def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    changed = {"steps": 36, "dropout": 0.1, "dev_pairs": 6, "evaluate_every": 9, "temperature": 2.0}
-    config = multilingual.Config(**SMALL | changed)
-    multilingual.train(terminology, str(model), tmp_path / "whole", config)
-    step = TermSteps.__call__
-
-    def cut(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 31:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
-        multilingual.train(terminology, str(model), tmp_path / "cut", config)
-    monkeypatch.undo()
-    multilingual.train(terminology, str(model), tmp_path / "cut", config, resume=True)
-    whole, resumed = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
-    assert whole == resumed
 
 
 def test_dev_scores_are_logged_and_the_best_weights_kept(

@@ -14,8 +14,7 @@ from alphita.errors import InputError, UsageError
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection, kge_margin, pipelined
-from alphita_lab.training.mentions.injection_steps import InjectionSteps
-from alphita_lab.training.terms.batches import TermSteps
+from alphita_lab.training.mentions.injection import InjectionSteps
 from tests.lab.training.linked_texts import mentions_of
 
 SMALL: dict[str, Any] = {
@@ -95,41 +94,18 @@ def test_all_weights_train_in_both_phases_but_the_entities(terminology, model, p
 
 
 def test_a_run_that_was_cut_in_its_first_phase_goes_on_to_the_same_weights(
-    terminology, model, paths, tmp_path, monkeypatch
+    terminology, model, paths, tmp_path, cut_at
 ) -> None:
     settings = config(paths)
     pipelined.train(terminology, str(model), tmp_path / "whole", settings)
-    step = InjectionSteps.__call__
-
-    def cut(self: Any, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 13:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(InjectionSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(InjectionSteps, 13):
         pipelined.train(terminology, str(model), tmp_path / "cut", settings)
-    monkeypatch.undo()
     assert not (tmp_path / "cut").exists()
     pipelined.train(terminology, str(model), tmp_path / "cut", settings, resume=True)
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     assert weights(tmp_path / "cut.phases" / "injected") == weights(tmp_path / "whole.phases" / "injected")
     log = [json.loads(line)["step"] for line in (tmp_path / "cut" / "log.jsonl").read_text().splitlines()]
     assert log == list(range(1, 21))
-
-
-def test_another_run_cannot_take_a_phase_over(terminology, model, paths, tmp_path, monkeypatch) -> None:
-    def cut(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TermSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
-        pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
-    monkeypatch.undo()
-    with pytest.raises(UsageError, match="--resume"):
-        pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
-    with pytest.raises(InputError, match="another recipe, config"):
-        pipelined.train(terminology, str(model), tmp_path / "m", config(paths, layer=2), resume=True)
 
 
 def test_what_it_needs_is_asked_for(terminology, model, paths, tmp_path) -> None:

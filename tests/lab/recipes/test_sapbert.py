@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError
 from alphita.terminology.store import Terminology
 from alphita_lab.recipes import sapbert
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.synonym_pairs import PairSampler
+from alphita_lab.training.terms.samplers import PairSampler
 from tests.reference import relational
 from tests.tiny import tiny_terminology
 
@@ -33,10 +30,6 @@ SMALL = {
 def terminology(tmp_path_factory) -> Terminology:
     """32 concepts: 24 of three names and 8 of two."""
     return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology", relations=False)
-
-
-def test_languages_may_be_chosen() -> None:
-    assert resolve(sapbert.Config, sets=["languages=en,it"]).languages == "en,it"
 
 
 @pytest.mark.parametrize("margin", [0.01, 0.2, 2.0])
@@ -58,14 +51,6 @@ def test_loss_of_a_batch_is_the_papers(terminology: Terminology, model: Path, tm
     assert figures["loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_margin_decides_what_is_mined(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    losses = [
-        sapbert.train(terminology, str(model), tmp_path / str(margin), sapbert.Config(**SMALL, margin=margin))["loss"]
-        for margin in (0.001, 0.1, 2.0)
-    ]
-    assert losses[0] < losses[1] < losses[2]
-
-
 def test_an_epochs_steps_are_told(terminology: Terminology, model: Path, tmp_path: Path, capsys) -> None:
     config = sapbert.Config(**SMALL, accumulation=2)
     sapbert.train(terminology, str(model), tmp_path / "m", config)
@@ -73,22 +58,3 @@ def test_an_epochs_steps_are_told(terminology: Terminology, model: Path, tmp_pat
     assert "training on 88 names and 80 pairs; an epoch is 3.3 steps" in capsys.readouterr().err
     sapbert.train(terminology, str(model), tmp_path / "one", config.model_copy(update={"most_pairs": 1}))
     assert "32 pairs; an epoch is 1.3 steps" in capsys.readouterr().err
-
-
-def test_the_learning_rate_is_constant_and_nothing_but_the_encoder_is_trained(
-    terminology: Terminology, model: Path, tmp_path: Path
-) -> None:
-    sapbert.train(
-        terminology, str(model), tmp_path / "m", sapbert.Config(**SMALL | {"steps": 5, "learning_rate": 1e-5})
-    )
-    lines = [json.loads(line) for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
-    assert [line["learning_rate"] for line in lines] == [1e-5] * 5
-    assert [path.name for path in (tmp_path / "m").glob("*.safetensors")] == ["model.safetensors"]
-
-
-def test_a_terminology_without_synonyms_leaves_nothing_behind(model: Path, tmp_path: Path) -> None:
-    terminology = tiny_terminology(tmp_path / "poor.terminology", synonyms=False)
-    with pytest.raises(InputError, match="no concept has two names") as error:
-        sapbert.train(terminology, str(model), tmp_path / "m", sapbert.Config(**SMALL))
-    assert error.value.remedy
-    assert not list(tmp_path.glob("m*"))

@@ -35,8 +35,15 @@ from alphita_lab.evaluation.scoring.results import Figure, Metric, Result
 from alphita_lab.evaluation.systems import System, VectorSystem
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.graph.triples import held_out_pairs
-from alphita_lab.training.products.attribute_data import Questions, questions
-from alphita_lab.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
+from alphita_lab.training.products.attribute_data import (
+    NOT_THERE,
+    ProductTable,
+    Questions,
+    Related,
+    questions,
+    read_products,
+    values_of,
+)
 
 INFO, PUBLISHED = about(__name__)
 METRICS = (Metric("accuracy@1", ("right",)), Metric("MRR", ("reciprocal_rank",)), Metric("hits@10", ("hits@10",)))

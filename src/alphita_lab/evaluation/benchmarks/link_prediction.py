@@ -29,8 +29,7 @@ from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, scored
 from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
-from alphita_lab.graph.ranks import SIDES, Int, Scores, TripleScorer, ranks
-from alphita_lab.graph.triples import divide, held_out_pairs
+from alphita_lab.graph.triples import SIDES, Int, Scores, TripleScorer, divide, held_out_pairs, ranks
 
 INFO, PUBLISHED = about(__name__)
 

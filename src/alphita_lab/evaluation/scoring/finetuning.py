@@ -186,11 +186,11 @@ class _Run:
 
     def _packed(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:
         """Return the states of all tokens, one a row, and where each example's first token is; nothing is padded."""
-        from alphita_lab.encoder import injected_bert, packed
+        from alphita_lab.encoder import bert, injected_bert
 
         ids = np.array([token for example in examples for token in example.ids])
         types = np.array([number for example in examples for number in example.types])
-        packing = packed.Packing(ids, np.array([len(example.ids) for example in examples]), self.device)
+        packing = bert.Packing(ids, np.array([len(example.ids) for example in examples]), self.device)
         types_laid = packing.lay_out(types) if self.typed else None
         states = injected_bert.packed_states(self.model, packing, types=types_laid)
         return states, packing.first.tolist()

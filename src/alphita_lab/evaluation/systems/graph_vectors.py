@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita_lab.evaluation.systems import refuse_unknown
-from alphita_lab.graph.ranks import TripleScorer
 from alphita_lab.graph.store import EntityVectors
-from alphita_lab.graph.triples import triples_hash
+from alphita_lab.graph.triples import TripleScorer, triples_hash
 
 OPTIONS = ("name",)
 

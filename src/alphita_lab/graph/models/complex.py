@@ -6,12 +6,11 @@ imaginary ones.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
-from alphita.errors import require
-from alphita_lab.graph import settings
-from alphita_lab.graph.models import times, times_conjugate
+from pydantic import Field
+
+from alphita_lab.graph import models
 
 if TYPE_CHECKING:
     import torch
@@ -21,26 +20,22 @@ PARTS = 2
 COMPARED = "product"
 
 
-class Config(settings.ProductTraining):
+class Config(models.GraphTraining):
     """ComplEx's settings."""
+
+    regularization: float = Field(0.02, ge=0, description=models.REGULARIZATION)
 
 
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
     """Return PyKEEN's ComplEx of vectors of `dim` complex numbers, which start small."""
-    from torch.nn.init import normal_
-
-    small = functools.partial(normal_, std=0.1)
-    model: torch.nn.Module = require("pykeen.models", "graph").ComplEx(
-        embedding_dim=dim, entity_initializer=small, relation_initializer=small, **options
-    )
-    return model
+    return models.pykeen_model("ComplEx", dim, options, "entity", "relation")
 
 
 def tail_queries(heads: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
     """Return h r."""
-    return times(heads, relations)
+    return models.times(heads, relations)
 
 
 def head_queries(relations: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
     """Return t conj(r)."""
-    return times_conjugate(tails, relations)
+    return models.times(tails, relations, conjugate=True)

@@ -7,13 +7,11 @@ the parts of the same side, so that it cannot tell head from tail; the one here 
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from alphita.errors import require
-from alphita_lab.graph import settings
+from alphita_lab.graph import models
 
 if TYPE_CHECKING:
     import torch
@@ -23,22 +21,16 @@ PARTS = 2
 COMPARED = "product"
 
 
-class Config(settings.ProductTraining):
+class Config(models.GraphTraining):
     """SimplE's settings."""
 
     # Half of ComplEx's, for the score is halved.
-    regularization: float = Field(0.01, ge=0, description=settings.REGULARIZATION)
+    regularization: float = Field(0.01, ge=0, description=models.REGULARIZATION)
 
 
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
     """Return PyKEEN's SimplE of two vectors of `dim` numbers, which start small."""
-    from torch.nn.init import normal_
-
-    small = functools.partial(normal_, std=0.1)
-    model: torch.nn.Module = require("pykeen.models", "graph").SimplE(
-        embedding_dim=dim, entity_initializer=small, relation_initializer=small, **options
-    )
-    return model
+    return models.pykeen_model("SimplE", dim, options, "entity", "relation")
 
 
 def tail_queries(heads: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:

@@ -5,12 +5,11 @@ Bordes et al. 2013. The distance is Euclidean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from alphita.errors import require
-from alphita_lab.graph import settings
+from alphita_lab.graph import models
 
 if TYPE_CHECKING:
     import torch
@@ -20,22 +19,15 @@ PARTS = 1
 COMPARED = "distance"
 
 
-class Config(settings.GraphTraining):
+class Config(models.GraphTraining):
     """TransE's settings."""
 
-    loss: Literal["infonce", "nssa", "softplus", "margin"] = Field("infonce", description=settings.LOSS)
-    margin: float = Field(0.0, ge=0, description=settings.MARGIN)
-    temperature: float = Field(0.05, gt=0, description=settings.TEMPERATURE)
-    learning_rate: float = Field(0.02, gt=0, description=settings.RATE)
-    regularization: float = Field(0.0, ge=0, description=settings.REGULARIZATION)
+    temperature: float = Field(0.05, gt=0, description=models.TEMPERATURE)
 
 
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
     """Return PyKEEN's TransE of vectors of `dim` numbers."""
-    model: torch.nn.Module = require("pykeen.models", "graph").TransE(
-        embedding_dim=dim, scoring_fct_norm=2, entity_constrainer=to_length_1, **options
-    )
-    return model
+    return models.pykeen_model("TransE", dim, {"scoring_fct_norm": 2, "entity_constrainer": to_length_1, **options})
 
 
 def to_length_1(vectors: torch.Tensor) -> torch.Tensor:

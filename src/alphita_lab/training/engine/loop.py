@@ -1,93 +1,164 @@
 """The training loop: accumulation, clipping, schedules, averages of weights, logs, dev scores, checkpoints, resuming.
 
-The loop knows nothing of the method: it is handed modules and something that adds the gradient of micro-batch number i.
-Everything random in that must follow from i (and the seed), which is what makes a resumed run equal an unbroken one.
+Everything random follows from the micro-batch's number and the seed, so that a resumed run equals an unbroken one.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from alphita import artefact, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.progress import bar, say
-from alphita_lab.training.engine import checkpoints
-from alphita_lab.training.engine.memory import InParts
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.runs import Log
+from alphita_lab.training.engine.runs import Log, other_run
 from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
 from alphita_lab.training.engine.soup import copy_of, mix_in
+from alphita_lab.training.engine.steps import MicroSteps
+
+CHECKPOINTS_KEPT = 2
+
+
+def save_checkpoint(
+    folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer
+) -> Path:
+    """Write the state after `step` steps into `folder`/step-NNNNNNNN and drop all but the newest two."""
+    target = folder / f"step-{step:08d}"
+    aside = folder / f".{target.name}.draft"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(parents=True)
+        _write_checkpoint(aside, step, modules, optimizer)
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise AlphitaError(
+            f"could not write the checkpoint {target}: {error}; make room and go on with --resume"
+        ) from error
+    for old in _checkpoints(folder)[:-CHECKPOINTS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _write_checkpoint(
+    aside: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer
+) -> None:
+    names = _parameter_names(modules, optimizer)
+    moments = {
+        f"{name}|{key}": value.detach().clone().contiguous()
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+        for name in (names[id(parameter)],)
+    }
+    for name, module in modules.items():
+        save_module(aside / f"{name}.safetensors", module)
+    save_file(moments, aside / "optimizer.safetensors")
+    (aside / "state.json").write_text(json.dumps({"step": step, "modules": sorted(modules)}))
+    for file in aside.iterdir():
+        with open(file, "rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def load_checkpoint(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
+    """Put the newest checkpoint's state into `modules` and `optimizer`."""
+    checkpoints = _checkpoints(folder)
+    if not checkpoints:
+        return 0
+    newest = checkpoints[-1]
+    try:
+        return _restore(newest, modules, optimizer)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        shown = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        earlier = "remove it and go on with --resume from the one before" if len(checkpoints) > 1 else ""
+        remedy = " or ".join(filter(None, (earlier, "start again with --force")))
+        raise InputError(f"the checkpoint is damaged or of another run: {shown}", file=newest, remedy=remedy) from error
+
+
+def _restore(newest: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
+    state: dict[str, Any] = json.loads((newest / "state.json").read_text())
+    if state["modules"] != sorted(modules):
+        raise InputError(
+            f"the checkpoint holds {state['modules']}, the run needs {sorted(modules)}",
+            file=newest,
+            remedy="start again with --force",
+        )
+    for name, module in modules.items():
+        load_module(newest / f"{name}.safetensors", module)
+    moments = load_file(newest / "optimizer.safetensors")
+    names = _parameter_names(modules, optimizer)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    restored = {}
+    for number, parameter in enumerate(parameters):
+        prefix = names[id(parameter)] + "|"
+        found_here = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
+        if found_here:
+            restored[number] = found_here
+    # PyTorch's own loading knows which tensors its fused kernels need on the parameter's device: "step" too.
+    optimizer.load_state_dict({"state": restored, "param_groups": optimizer.state_dict()["param_groups"]})
+    return int(state["step"])
+
+
+def save_module(path: Path, module: torch.nn.Module) -> None:
+    """Write a module's weights."""
+    weights = {key: value.detach().clone().contiguous() for key, value in module.state_dict().items()}
+    save_file(weights, path)
+
+
+def load_module(path: Path, module: torch.nn.Module) -> None:
+    """Put weights that `save_module` wrote into the module."""
+    module.load_state_dict(load_file(path))
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("step-*") if (path / "state.json").exists())
+
+
+def _parameter_names(modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> dict[int, str]:
+    names = {
+        id(parameter): f"{name}.{key}"
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters()
+    }
+    missing = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in names]
+    assert not missing, "the optimizer holds a parameter of no named module"
+    return names
+
 
 Module = torch.nn.Module
 AVERAGE = "average of "
 BEST = "best"
 
 
-class MicroSteps(Protocol):
-    """What adds gradients: see `terms.batches.TermSteps`.
-
-    Attributes:
-        kinds: those that encode large batches in parts, at most `tokens_at_once` tokens each; itself, as a rule.
-    """
-
-    @property
-    def kinds(self) -> Sequence[InParts]:
-        """See above."""
-        ...
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Prepare the micro-batches `first` up to before `last`, of which those before `until` are asked for first."""
-
-    def allow(self, until: int) -> None:
-        """Allow the micro-batches before number `until` to be prepared."""
-
-    def names(self, number: int) -> list[str]:
-        """Return what micro-batch `number` is made of, for the message when the loss is no longer finite."""
-        ...
-
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
-        ...
-
-    def stop(self) -> None:
-        """Stop: no more micro-batches are asked for."""
-
-    @property
-    def waited(self) -> float:
-        """Seconds spent waiting for batches."""
-        ...
-
-
 @dataclass(frozen=True)
 class Training:
     """What is trained, by what, and where.
 
-    Attributes:
-        fingerprint: hash of everything the result depends on; a resumed run must have the same.
-        resume: go on from the newest checkpoint in `work`; where there is none, it says so and begins.
-        evaluate: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
-            first is the one that "best" goes by.
-        before_step: called with each step's number (from 0) before its batches are drawn; what it changes may decide
-            them.
-        fence: no batch is drawn before `before_step` was called for the last step that is a multiple of this; 0: none.
+    `evaluate`: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
+    first is the one that "best" goes by.
     """
 
     modules: Mapping[str, Module]
     micro: MicroSteps
     plan: LoopPlan
     work: Path
-    fingerprint: str
-    resume: bool = False
+    fingerprint: str  # hash of everything the result depends on; a resumed run must have the same
+    resume: bool = False  # go on from the newest checkpoint in `work`; where there is none, it says so and begins
     evaluate: Callable[[], dict[str, float]] | None = None
+    # Called with each step's number (from 0) before its batches are drawn; what it changes may decide them.
     before_step: Callable[[int], None] | None = None
-    fence: int = 0
+    fence: int = 0  # no batch is drawn before `before_step` was called for the last step that is a multiple of this
     ranks: Ranks = field(default_factory=Ranks)
     label: str = "train"
 
@@ -108,7 +179,7 @@ def fit(training: Training) -> dict[str, float]:
     if plan.keep == "best":
         training.ranks.wait()
         for name, module in modules.items():
-            checkpoints.load_module(training.work / BEST / f"{name}.safetensors", module)
+            load_module(training.work / BEST / f"{name}.safetensors", module)
     if plan.start_share > 0:
         mix_in(modules["encoder"], begun, plan.start_share)
     _train_mode(modules, on=False)
@@ -116,19 +187,15 @@ def fit(training: Training) -> dict[str, float]:
 
 
 class _Loop:
-    """The steps of one training.
-
-    Attributes:
-        averages: the averaged modules, by `AVERAGE` and their names; none unless the plan asks for them.
-    """
+    """The steps of one training."""
 
     def __init__(self, training: Training) -> None:
         self.training, self.plan, self.ranks = training, training.plan, training.ranks
         self.modules, self.work = training.modules, training.work
         self.optimizer = _adamw(self.modules, self.plan)
-        self.averages = _averages(self.modules, self.plan)
+        self.averages = _averages(self.modules, self.plan)  # the averaged modules, by `AVERAGE` and their names
         _open_run(training)
-        self.start = checkpoints.load_latest(self.work, {**self.modules, **self.averages}, self.optimizer)
+        self.start = load_checkpoint(self.work, {**self.modules, **self.averages}, self.optimizer)
         if training.resume and not self.start and self.ranks.first:
             say(f"{training.label}: nothing to resume in {self.work}; starting at step 0")
         if self.plan.warmup_steps > self.plan.steps and self.ranks.first:
@@ -161,7 +228,10 @@ class _Loop:
                     if last or _due(done, plan.evaluate_every):
                         self._score(done)
                     if _due(done, plan.checkpoint_every) and not last:
-                        self._save(done)
+                        self.log.flush()
+                        if self.ranks.first:
+                            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
+                        self.ranks.wait()
             finally:
                 micro.stop()
         return figures
@@ -213,7 +283,7 @@ class _Loop:
     def _stop_at(self, step: int) -> None:
         """Save the state before a step whose gradient is not finite, note its terms and raise."""
         if self.ranks.first:
-            checkpoints.save(self.work, step, {**self.modules, **self.averages}, self.optimizer)
+            save_checkpoint(self.work, step, {**self.modules, **self.averages}, self.optimizer)
         note = self.work / "not_finite.txt"
         listed = [", ".join(self.training.micro.names(number)) for number in self._numbers(step)]
         if self.ranks.first:
@@ -255,27 +325,16 @@ class _Loop:
         note.parent.mkdir(exist_ok=True)
         for name, module in self.modules.items():
             shown = self.averages.get(AVERAGE + name)
-            checkpoints.save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
+            save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
         with artefact.atomic_file(note) as file:
             file.write(json.dumps({"step": done, "score": score}).encode())
 
-    def _save(self, done: int) -> None:
-        """Keep a checkpoint."""
-        self.log.flush()
-        if self.ranks.first:
-            checkpoints.save(self.work, done, {**self.modules, **self.averages}, self.optimizer)
-        self.ranks.wait()
-
 
 class _Meter:
-    """How fast it goes since the last line of the log.
-
-    Attributes:
-        rows: rows trained since.
-    """
+    """How fast it goes since the last line of the log."""
 
     def __init__(self, start: int) -> None:
-        self.rows: torch.Tensor | int = 0
+        self.rows: torch.Tensor | int = 0  # rows trained since
         self.clock, self._waited, self._logged = time.perf_counter(), 0.0, start
 
     def figures(self, done: int, scalars: Mapping[str, torch.Tensor | float], waited: float) -> dict[str, float]:
@@ -338,11 +397,7 @@ def _open_run(training: Training) -> None:
     training.ranks.wait()
     begun = _begun(run)
     if begun["fingerprint"] != training.fingerprint:
-        raise InputError(
-            "the unfinished run had another recipe, config, encoder, terminology or split",
-            file=training.work,
-            remedy="give what it was started with, or start again with --force",
-        )
+        raise other_run(training.work)
     if training.ranks.first and (told := artefact.other_build(begun, artefact.TRAINING)):
         say(f"{training.label}: {told} (--force)")
     for kind, size in zip(kinds, begun["tokens_at_once"], strict=True):

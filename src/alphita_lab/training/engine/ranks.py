@@ -1,10 +1,7 @@
-"""The processes of one run, one a device: who they are, and what they tell each other.
+"""The processes of one run, one a device, started by `torchrun --nproc-per-node N -m alphita train ...`.
 
-Every process draws the same batch, encodes its own share of the batch's terms, and computes the loss over all vectors.
-So N processes give the loss and the gradients of one (in exact arithmetic, and without dropout), and a run may go on
-with another number of them: nothing on disk depends on it.
-
-`torchrun --nproc-per-node N -m alphita train ...` starts them; gloo connects processors, NCCL connects GPUs.
+Every process draws the same batch, encodes its share, and computes the loss over all vectors: N processes give the
+gradients of one. Nothing on disk depends on their number.
 """
 
 from __future__ import annotations
@@ -41,8 +38,7 @@ LOST = (
 class Ranks:
     """This process among those of the run.
 
-    Attributes:
-        rank: its number, from 0.
+    `rank`: its number, from 0.
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:

@@ -1,15 +1,18 @@
-"""A training run's folders: unfinished work beside the model to come, its log, and the model saved as an artefact."""
+"""A training run's folders: unfinished work beside the model to come, its log, its phases, and the saved model."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphita import artefact
-from alphita.errors import UsageError, require
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import InputError, UsageError, require
+from alphita_lab.training.engine import ranks
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +62,14 @@ def fingerprint(depends_on: Mapping[str, Any]) -> str:
     """Return the hash of everything that decides a run's result: recipe, config, content hashes."""
     corpus = {"corpus": list(depends_on["corpus"].values())} if "corpus" in depends_on else {}
     return artefact.hash_json({**depends_on, **corpus})
+
+
+def other_run(
+    file: Path, remedy: str = "give what it was started with, or start again with --force", *, teacher: str = ""
+) -> InputError:
+    """Return the error for a run that cannot be resumed with what is given now."""
+    problem = f"the unfinished run had another recipe, config, encoder, {teacher}terminology or split"
+    return InputError(problem, file=file, remedy=remedy)
 
 
 def save_model(
@@ -142,3 +153,89 @@ def _cut(path: Path, step: int) -> None:
         except ValueError:
             break
     path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+
+Dev = Callable[[TermEncoder], dict[str, float]]
+"""Encoder -> dev scores by name, greater is better."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase: where its model goes and how it begins."""
+
+    name: str  # e.g. "contrasted"; "" where the run is one, and its manifest tells of no phases
+    out: Path
+    resume: bool = False
+    force: bool = False
+    dry_run: bool = False  # only measure; write nothing
+    # The figures of the phases before it, by name, for the manifest.
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def finished(self, fingerprint: str) -> dict[str, float] | None:
+        """Return the figures of the phase's model if it is there and the run is gone on with, else None."""
+        if not (self.resume and self.out.exists()):
+            return None
+        try:
+            manifest = artefact.open_manifest(self.out, "model")
+        except InputError:
+            if self.force:
+                return None
+            raise
+        if manifest.get("fingerprint") != fingerprint:
+            if self.force:
+                return None
+            remedy = "use --force, and --resume too if an unfinished run was to replace it"
+            raise other_run(self.out, f"give what it was started with; or {remedy}")
+        figures: dict[str, float] = manifest["figures"]
+        return figures
+
+
+class Phases:
+    """The phases of one run, in order."""
+
+    def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:
+        self.folder = beside(out, ".phases")  # where the models of all but the last lie
+        self.figures: dict[str, dict[str, float]] = {}
+        self._out, self._names = out, list(names)
+        self._resume, self._force, self._dry_run = resume, force, dry_run
+
+    def check(self) -> None:
+        """Make sure that the run may begin; with force, an earlier run's phases are moved aside."""
+        everyone = ranks.connect()
+        if everyone.first and not self._dry_run:
+            self._check()
+        everyone.wait()
+
+    def _check(self) -> None:
+        check(self._out, resume=self._resume, force=self._force)
+        if not self.folder.exists() or self._resume:
+            return
+        if not self._force:
+            raise UsageError(
+                f"{self.folder} holds the phases of an earlier run; go on with --resume, or start again with --force"
+            )
+        number = 1
+        while (aside := self.folder.with_name(f"{self.folder.name}.old-{number}")).exists():
+            number += 1
+        self.folder.rename(aside)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def __getitem__(self, name: str) -> Phase:
+        """Return a phase by its name."""
+        last = name == self._names[-1]
+        out = self._out if last else self.folder / name
+        before = {done: dict(figures) for done, figures in self.figures.items()}
+        return Phase(name, out, self._resume, self._force and last, self._dry_run, before)
+
+    def add(self, name: str, figures: Mapping[str, float], start: str | Path) -> str | Path:
+        """Note what a phase came to, and return its model, which a dry run lacks: there what it started from."""
+        self.figures[name] = dict(figures)
+        return start if self._dry_run else self[name].out
+
+
+def manifest_fields(phase: Phase, facts: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
+    """Return what a phase's manifest says: the facts it depends on, their hash, its figures and those before it."""
+    phases = {**{name: dict(done) for name, done in phase.before.items()}, phase.name: dict(figures)}
+    return {**facts, "fingerprint": fingerprint(facts), "figures": dict(figures), "phases": phases}

@@ -117,38 +117,25 @@ class Length:
 class LoopPlan:
     """How long and how fast to train.
 
-    Attributes:
-        steps: optimiser steps.
-        warmup_steps: steps over which the learning rate rises linearly to its peak.
-        learning_rate: the peak.
-        accumulation: micro-batches a step; their gradients are averaged.
-        clip: largest gradient norm.
-        weight_decay: AdamW's, on every parameter but biases and layer norms.
-        log_every, evaluate_every, checkpoint_every: in steps; 0 means never.
-        schedule: what follows the warm-up: "linear" to 0, "cosine" to 0, or "constant".
-        ema: decay of the exponential average of the weights that is kept in the end; 0: none.
-        keep: "last", or "best": the weights of the best dev score.
-        tensorboard: also write the log for TensorBoard.
-        start_share: share of the starting weights of the module "encoder" that is averaged into the final ones: they
-            keep what names alone do not teach, such as misspellings and words around a term.
-        tokens_at_once: as asked for; 0: what the run began with, or what fits the memory when it begins.
+    `start_share`: share of the starting weights of the module "encoder" that is averaged into the final ones: they keep
+    what names alone do not teach, such as misspellings and words around a term.
     """
 
-    steps: int
-    warmup_steps: int
-    learning_rate: float
-    accumulation: int
-    clip: float
-    weight_decay: float
-    log_every: int
-    evaluate_every: int
-    checkpoint_every: int
-    schedule: str = "linear"
-    ema: float = 0.0
-    keep: str = "last"
-    tensorboard: bool = False
+    steps: int  # optimiser steps
+    warmup_steps: int  # steps over which the learning rate rises linearly to its peak
+    learning_rate: float  # the peak
+    accumulation: int  # micro-batches a step; their gradients are averaged
+    clip: float  # largest gradient norm
+    weight_decay: float  # AdamW's, on every parameter but biases and layer norms
+    log_every: int  # in steps; 0 means never
+    evaluate_every: int  # in steps; 0 means never
+    checkpoint_every: int  # in steps; 0 means never
+    schedule: str = "linear"  # what follows the warm-up: "linear" to 0, "cosine" to 0, or "constant"
+    ema: float = 0.0  # decay of the exponential average of the weights that is kept in the end; 0: none
+    keep: str = "last"  # "last", or "best": the weights of the best dev score
+    tensorboard: bool = False  # also write the log for TensorBoard
     start_share: float = 0.0
-    tokens_at_once: int = 0
+    tokens_at_once: int = 0  # as asked for; 0: what the run began with, or what fits the memory when it begins
 
     @classmethod
     def of(cls, config: TermTraining, length: Length | None = None) -> LoopPlan:

@@ -1,8 +1,6 @@
 """Averages of weights: two models' mixed by shares, and soups of many (Wortsman et al., ICML 2022).
 
-A soup of members theta_1 ... theta_k is 1/k sum_i theta_i, number by number: the sum is taken in float64 and rounded
-once to the members' own precision, so that the soup of one model is that model, bit for bit. Buffers of integers and
-truth values are not averaged: they must be equal in all members.
+The sum is taken in float64 and rounded once, so that the soup of one model is that model, bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError
 from alphita.progress import say
 from alphita_lab.training.engine import ranks, runs
-from alphita_lab.training.engine.phases import Dev, Phase, manifest_fields
+from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
 from alphita_lab.training.engine.settings import decisive
 
 if TYPE_CHECKING:
@@ -54,16 +52,12 @@ def mix_in(module: torch.nn.Module, other: Mapping[str, torch.Tensor], share: fl
 
 @dataclass(frozen=True)
 class Soup:
-    """A greedy soup, and how it came about: the next four have a place for each member, in the order of trial.
-
-    Attributes:
-        gains: what adding it to the soup so far adds to the dev score; of the first, which is the soup, 0.
-    """
+    """A greedy soup, and how it came about: the next four have a place for each member, in the order of trial."""
 
     weights: dict[str, torch.Tensor]
     order: tuple[str, ...]
     scores: tuple[float, ...]
-    gains: tuple[float, ...]
+    gains: tuple[float, ...]  # what adding it to the soup so far adds to the dev score
     kept: tuple[bool, ...]
     score: float
 
@@ -190,11 +184,7 @@ def _average(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class SoupRun:
-    """One soup: its members and its folder.
-
-    Attributes:
-        done: the figures, where the soup was finished before the run was cut; else None.
-    """
+    """One soup: its members and its folder."""
 
     def __init__(
         self, recipe: str, phase: Phase, config: TermTraining, members: Mapping[str, Path], facts: Mapping[str, Any]
@@ -211,20 +201,14 @@ class SoupRun:
             "members": hashes,
             **facts,
         }
+        # The figures, where the soup was finished before the run was cut; else None.
         self.done = phase.finished(runs.fingerprint(self._facts))
         if self.done is None and self._ranks.first:
             runs.check(phase.out, resume=phase.resume, force=phase.force)
         self._ranks.wait()
 
-    def greedy(self, dev: Dev) -> dict[str, float]:
-        """Add members as long as the dev score, the first that `dev` gives, does not fall; save and return figures."""
-        return self._cook(dev, greedy=True)
-
-    def uniform(self, dev: Dev) -> dict[str, float]:
-        """Average all members; save and return the dev scores, if there are any."""
-        return self._cook(dev, greedy=False)
-
-    def _cook(self, dev: Dev, *, greedy: bool) -> dict[str, float]:
+    def cook(self, dev: Dev, *, greedy: bool) -> dict[str, float]:
+        """Average the members, all of them or as long as the first dev score does not fall; save, return figures."""
         figures: dict[str, float] = {}
         if self._ranks.first:
             encoder = TermEncoder.load(

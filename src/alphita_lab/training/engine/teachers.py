@@ -1,8 +1,4 @@
-"""A teacher, and its vectors of many strings: made once, kept beside the run as teacher.npy, memory-mapped.
-
-They are made in blocks, and after each block how far they are is noted in teacher.json, so that a run that was cut goes
-on where it was. Equal strings, teacher and blocks give equal bytes, whether or not the work was cut.
-"""
+"""A teacher, and its vectors of many strings: made once, in blocks, and kept beside the run, memory-mapped."""
 
 from __future__ import annotations
 
@@ -19,6 +15,7 @@ from numpy.typing import NDArray
 from alphita import artefact, progress
 from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
+from alphita_lab.training.engine.runs import other_run
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -110,11 +107,7 @@ def _done(work: Path, made_with: list[Any]) -> int:
         note = json.loads((work / NOTE).read_text(encoding="utf-8"))
     # A run that has begun to train has its vectors.
     if note["made_with"] != made_with or (note["done"] < made_with[2] and (work / "run.json").exists()):
-        raise InputError(
-            "the unfinished run had another recipe, config, encoder, teacher, terminology or split",
-            file=work,
-            remedy="give what it was started with, or start again with --force",
-        )
+        raise other_run(work, teacher="teacher, ")
     return int(note["done"])
 
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita_lab.graph.store import EntityVectors
-    from alphita_lab.training.engine.phases import Phase
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.mentions.rows import MentionRows
-    from alphita_lab.training.mentions.sampler import Encode, HardNegatives, MentionSampler
+    from alphita_lab.training.mentions.sampler import MentionSampler
     from alphita_lab.training.terms.batches import Batch, BatchLoss
+    from alphita_lab.training.terms.mining import Encode, MinedRows
 
 # 20k of 50k steps (§4).
 WARMUP = 0.4
@@ -95,8 +96,8 @@ def train_margins(
     """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.run import tagged
-    from alphita_lab.training.mentions.sampler import NONE, HardNegatives
+    from alphita_lab.training.mentions.rows import tagged
+    from alphita_lab.training.mentions.sampler import NONE, hard_negatives
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.terms.names import begin
 
@@ -108,12 +109,17 @@ def train_margins(
 
         # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
         sampler = sampler_of(rows, terminology.n_concepts, config)
-        index = HardNegatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
+        index = hard_negatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
         epoch = sampler.steps_an_epoch / config.accumulation
         length = Length.of(
             config.steps or math.ceil(config.epochs * epoch), config.warmup_steps, config.learning_rate, share=WARMUP
         )
-        run.say(f"{_told(rows, sampler)}; an epoch is {epoch:,.1f} steps, training takes {length.steps:,}")
+        run.say(
+            f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
+            f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have "
+            f"prototypes, {len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes "
+            f"{length.steps:,}"
+        )
         every = config.refresh_every or math.ceil(epoch)
         refresh = _refreshing(run, index, sampler, lambda some: forward.vectors(rows.tokens, some), length.steps, every)
 
@@ -147,18 +153,12 @@ def train_margins(
         )
 
 
-def _told(rows: MentionRows, sampler: MentionSampler) -> str:
-    return (
-        f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
-        f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have prototypes, "
-        f"{len(sampler.prototypes):,} in all"
-    )
-
-
 def _refreshing(
-    run: Run, index: HardNegatives, sampler: MentionSampler, encode: Encode, steps: int, every: int
+    run: Run, index: MinedRows, sampler: MentionSampler, encode: Encode, steps: int, every: int
 ) -> Callable[[int], None]:
     """Return what looks for hard negatives every so many steps, with the weights of then, or reads what was found."""
+    from alphita_lab.training.terms.mining import oldest_needed
+
     config = run.config
 
     def refresh(step: int) -> None:
@@ -170,9 +170,7 @@ def _refreshing(
             return
         if step == start:
             run.say(f"step {step:,}: looking for hard negatives")
-        # A run may go on from one of the two newest checkpoints.
-        oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
-        needed_from = oldest - oldest % every
+        needed_from = oldest_needed(step, every, config.checkpoint_every)
         drawn = sampler.drawn(start * config.accumulation, min(start + every, steps) * config.accumulation)
         run.ranks.one_by_one(
             lambda: index.refresh(start, drawn, encode if step == start else None, needed_from=needed_from)

@@ -1,12 +1,6 @@
-"""An encoder with entities injected as a plain one: the encoder inside learns the vectors that the whole gives.
+"""An encoder with entities injected as a plain one, which learns by regression the vectors that the whole gives (ours).
 
-Libraries other than this one know no injected entities, nor has such a model an ONNX form. Here the BERT inside it,
-the injection taken out, learns by regression the vectors that the injected encoder gives a terminology's names. What
-that loses is reported: the accuracy of both on synonyms held out, and how near their vectors are.
-
-    distil_plain("injected/", Path("plain"), terminology, Distilling(steps=2000, dev_synonyms=500))
-
-It is ours; the paper has no such step.
+Libraries other than this one know no injected entities, nor has such a model an ONNX form.
 """
 
 from __future__ import annotations
@@ -26,8 +20,8 @@ from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.objectives.multi_similarity import unit
 from alphita_lab.objectives.regression import regression
 from alphita_lab.training.engine import ranks, teachers
-from alphita_lab.training.engine.phases import Phases
 from alphita_lab.training.engine.run import CLEANED, Run
+from alphita_lab.training.engine.runs import Phases
 from alphita_lab.training.engine.settings import TermTraining
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from alphita_lab.training.terms.names import TrainingNames

@@ -43,7 +43,6 @@ class MentionSettings:
     seed: int = option(0, least=0, most=2**32 - 1, panel=KEPT, help="Seed for the choice of contexts.")
 
     def __post_init__(self) -> None:
-        """Check the values, and bring languages to their one spelling."""
         from alphita.terminology import languages
 
         options.check(self)

@@ -15,8 +15,7 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
-from alphita_lab.training.mentions.contexts import Tokens
-from alphita_lab.training.text.corpus_vocabulary import Specials
+from alphita_lab.training.text.corpora import Specials
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -30,43 +29,41 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """A sequence of tokens with its mentions."""
+
+    ids: Int32  # (t,) int32, without special tokens
+    mentions: Int32  # (m, 3) int32 first token, the one behind the last, form
+    own: int = 0  # the mention that a window is about; 0 in sequences
+
+    def without(self, mentions: NDArray[np.bool_]) -> Tokens:
+        """Return the sequence without some of its mentions, (m,)."""
+        return Tokens(self.ids, self.mentions[~mentions], self.own)
+
+
+@dataclass(frozen=True)
 class MentionBatch:
-    """Sequences side by side, special tokens added.
+    """Sequences side by side, special tokens added."""
 
-    Attributes:
-        input_ids: (b, t) int64.
-        attention_mask: (b, t) int64, 0 where padded.
-        mentions: (m, 4) int64: row, first token, the token behind the last, form; the tags lie outside.
-        own: (b,) the places in `mentions` of those that windows are about; of sequences, of their first.
-    """
-
-    input_ids: Int64
-    attention_mask: Int64
-    mentions: Int64
-    own: Int64
+    input_ids: Int64  # (b, t) int64
+    attention_mask: Int64  # (b, t) int64, 0 where padded
+    mentions: Int64  # (m, 4) int64: row, first token, the token behind the last, form; the tags lie outside
+    own: Int64  # (b,) the places in `mentions` of those that windows are about; of sequences, of their first
 
 
 class TokenSets:
-    """n sequences of tokens with their mentions; see `contexts.Tokens`.
-
-    Attributes:
-        ids: (tokens,) int32, end to end, without special tokens.
-        offsets: (n + 1,) int64 into `ids`.
-        mentions: (m, 3) int32 first token, the one behind the last, form; end to end.
-        mention_offsets: (n + 1,) int64 into `mentions`.
-        own: (n,) int32 which of its mentions each window is about; 0 in sequences.
-    """
+    """n sequences of tokens with their mentions; see `Tokens`."""
 
     def __init__(self, folder: Path, name: str, specials: Specials) -> None:
 
         def load(part: str) -> Any:  # noqa: ANN401
             return np.load(folder / f"{name}_{part}.npy", mmap_mode="r", allow_pickle=False)
 
-        self.ids: Int32 = load("ids")
-        self.offsets: Int64 = load("offsets")
-        self.mentions: Int32 = load("mentions")
-        self.mention_offsets: Int64 = load("mention_offsets")
-        self.own: Int32 = load("own")
+        self.ids: Int32 = load("ids")  # (tokens,) int32, end to end, without special tokens
+        self.offsets: Int64 = load("offsets")  # (n + 1,) int64 into `ids`
+        self.mentions: Int32 = load("mentions")  # (m, 3) int32 first token, the one behind the last, form; end to end
+        self.mention_offsets: Int64 = load("mention_offsets")  # (n + 1,) int64 into `mentions`
+        self.own: Int32 = load("own")  # (n,) int32 which of its mentions each window is about; 0 in sequences
         self._specials = specials
         n = len(self.own)
         if (len(self.offsets), len(self.mention_offsets)) != (n + 1, n + 1) or (
@@ -75,7 +72,6 @@ class TokenSets:
             raise ValueError(f"the files of {name} do not fit together")
 
     def __len__(self) -> int:
-        """Return the number of sequences."""
         return len(self.own)
 
     def __getitem__(self, row: int) -> Tokens:
@@ -118,31 +114,25 @@ class TokenSets:
 
 
 class Mentions:
-    """Mentions of concepts in a corpus.
-
-    Attributes:
-        manifest: settings, counts, hashes of terminology, split, tokenizer and corpus.
-        strings: (f,) each form as the terminology writes it; only forms that were met.
-        counts: (f,) int64 how often each was met.
-        concept_ids: (c,) the CURIEs of the concepts that were met.
-        form_offsets: (f + 1,) int64; form i names the concepts form_offsets[i] up to form_offsets[i + 1] ...
-        sequences: whole documents in pieces, in the order of the corpus; none unless they were asked for.
-    """
+    """Mentions of concepts in a corpus."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Settings, counts, hashes of terminology, split, tokenizer and corpus.
         self.manifest = artefact.open_checked(path, KIND)
         self.content_hash: str = self.manifest["content_hash"]
         try:
             noted = self.manifest["special_tokens"]
             specials = Specials(tuple(noted["before"]), tuple(noted["behind"]), int(noted["pad"]))
             forms, concepts = (_read_arrow(path / f"{name}.arrow") for name in ("forms", "concepts"))
-            self.strings: pa.Array = forms["string"].combine_chunks()
-            self.counts: Int64 = forms["count"].to_numpy()
-            self.concept_ids: list[str] = concepts["id"].to_pylist()
+            self.strings: pa.Array = forms["string"].combine_chunks()  # (f,) each form as the terminology writes it
+            self.counts: Int64 = forms["count"].to_numpy()  # (f,) int64 how often each was met
+            self.concept_ids: list[str] = concepts["id"].to_pylist()  # (c,) the CURIEs of the concepts that were met
+            # (f + 1,) int64; form i names the concepts form_offsets[i] up to form_offsets[i + 1].
             self.form_offsets: Int64 = np.load(path / "form_offsets.npy", mmap_mode="r", allow_pickle=False)
             self.form_concepts: Int32 = np.load(path / "form_concepts.npy", mmap_mode="r", allow_pickle=False)
             self.windows = TokenSets(path, WINDOWS, specials)
+            # Whole documents in pieces, in the order of the corpus; none unless they were asked for.
             self.sequences = TokenSets(path, SEQUENCES, specials)
             if (len(self.strings) + 1, len(self.form_concepts)) != (len(self.form_offsets), int(self.form_offsets[-1])):
                 raise ValueError("its files do not fit together")
@@ -172,7 +162,6 @@ class Mentions:
         return np.array([rows.get(identifier, -1) for identifier in self.concept_ids], np.int64)
 
     def __repr__(self) -> str:
-        """Show where it lies and how large it is."""
         return (
             f"Mentions({str(self.path)!r}: {len(self.strings):,} forms of {len(self.concept_ids):,} concepts, "
             f"{len(self.windows):,} windows, {len(self.sequences):,} sequences)"
@@ -203,11 +192,9 @@ class Writer:
         self._own.append(tokens.own)
 
     def __enter__(self) -> Writer:
-        """Use as a context manager, which closes the files."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close the files."""
         self.close()
 
     def close(self) -> None:
@@ -216,11 +203,7 @@ class Writer:
         self._mentions.close()
 
     def finish(self, form_numbers: Int32) -> None:
-        """Give the forms their last numbers, and close.
-
-        Args:
-            form_numbers: (old forms,) the new number of each.
-        """
+        """Give the forms their last numbers, and close; form_numbers: (old forms,) the new number of each."""
         self.close()
         offsets, mention_offsets = (
             np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (self._lengths, self._counts)

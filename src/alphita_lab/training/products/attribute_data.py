@@ -1,23 +1,141 @@
-"""Product attribute prediction's data: what trains, what is held out to score with, and negatives.
+"""Product attribute prediction's data: products of a terminology's triples, what is held out, and negatives.
 
-Two strings that a triple of the table joins, in either direction, are *related*; a string is related to itself. With a
-held-out triple every other triple between its two strings leaves the training, and related strings are never a title
-and a negative of it: what is held out is seen neither as true nor as false. The table has the triples of the attributes
-asked for (`read_products`), so a value that only another attribute joins to a title can be a negative of it.
+Two strings that a triple joins, in either direction, are *related*; related strings are never a title and a negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import InputError
-from alphita_lab.graph.triples import between_pairs
-from alphita_lab.training.products.table import NOT_THERE, Int64, ProductTable, Related, values_of
+from alphita.errors import InputError, UsageError
+from alphita.registry import unknown
+from alphita.terminology.text import clean, clean_many
+from alphita_lab.graph.triples import between_pairs, pair_keys
+
+if TYPE_CHECKING:
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+Int64 = NDArray[np.int64]
+NOT_THERE = -1
+
+
+@dataclass(frozen=True)
+class ProductTable:
+    """All products of a terminology."""
+
+    strings: list[str]
+    written: list[str]
+    labels: list[str]
+    names: list[str]  # their names as an encoder reads them: "has phenotype" for has_phenotype
+    triples: Int64  # (n, 3) title, attribute, value; distinct and sorted
+    held_strings: NDArray[np.bool_]  # (strings,) bool, whether the split holds it out
+    held_pairs: Int64  # (h, 2) strings between which the split holds a triple out, under whatever relation
+    counts: dict[str, int]  # of triples left out: `unnamed`, whose title or value has no name
+
+    def held_out(self) -> NDArray[np.bool_]:
+        """Return which triples are between two strings whose triples the split holds out, (n,)."""
+        return between_pairs(self.triples, self.held_pairs.astype(np.int32))
+
+
+class Related:
+    """Tells of pairs of strings whether any triple of the table joins them, in either direction, or a held-out one."""
+
+    def __init__(self, table: ProductTable) -> None:
+        pairs = np.concatenate([table.triples[:, [0, 2]], table.held_pairs])
+        self._keys = np.unique(pair_keys(pairs[:, 0], pairs[:, 1]))
+
+    def __call__(self, title: int, others: Int64) -> NDArray[np.bool_]:
+        """Return which of `others` (m,) are related to the string `title`, itself included; (m,) bool."""
+        keys = pair_keys(np.full(len(others), title), others)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return (self._keys[places] == keys) | (others == title)
+
+
+def read_products(
+    terminology: Terminology, *, attributes: str = "", languages: Collection[str] = (), split: Split | None = None
+) -> ProductTable:
+    """Return the products of a terminology."""
+    wanted = _wanted(terminology, attributes)
+    rows, offsets = terminology.training_terms(languages=languages or None)
+    named = np.flatnonzero(np.diff(offsets) > 0)
+    name_row = np.full(terminology.n_concepts, NOT_THERE, np.int64)
+    name_row[named] = rows[offsets[named]]
+    triples = np.asarray(terminology.triples, np.int64)
+    triples = triples[np.isin(triples[:, 1], wanted)]
+    both = (name_row[triples[:, 0]] >= 0) & (name_row[triples[:, 2]] >= 0)
+    counts = {"unnamed": int((~both).sum())}
+    triples = triples[both]
+    concepts = np.unique(triples[:, [0, 2]])
+    spelt = _names(terminology, name_row[concepts])
+    number: dict[str, int] = {}
+    written: list[str] = []
+    string_of = np.full(terminology.n_concepts, NOT_THERE, np.int64)
+    for concept, string, cleaned in zip(concepts.tolist(), spelt, clean_many(spelt), strict=True):
+        if cleaned not in number:
+            number[cleaned] = len(written)
+            written.append(string)
+        string_of[concept] = number[cleaned]
+    triples = np.stack(
+        [string_of[triples[:, 0]], np.searchsorted(wanted, triples[:, 1]), string_of[triples[:, 2]]], axis=1
+    )
+    same = triples[:, 0] == triples[:, 2]
+    counts["value_is_title"] = int(same.sum())
+    distinct = np.unique(triples[~same], axis=0)
+    counts["repeated"] = int((~same).sum()) - len(distinct)
+    if not len(distinct):
+        spoken = f" in {', '.join(languages)}" if languages else ""
+        raise InputError(
+            f"no relation joins two concepts with names{spoken}, so there are no products",
+            file=terminology.path,
+            remedy="import one with relations (alphita terminology import products ...), or name other attributes"
+            + (" or languages" if languages else ""),
+        )
+    labels = [terminology.relation_labels[label] for label in wanted]
+    held_strings, pairs = np.zeros(len(number), bool), np.empty((0, 2), np.int64)
+    if split is not None:
+        held_strings = np.array([cleaned in split.cleaned for cleaned in number], bool)
+        rows_held = name_row[split.triple_pairs(terminology)]
+        rows_held = rows_held[(rows_held >= 0).all(axis=1)]
+        strings = clean_many(_names(terminology, rows_held.ravel()))
+        pairs = np.array([number.get(string, NOT_THERE) for string in strings], np.int64).reshape(-1, 2)
+        pairs = pairs[(pairs >= 0).all(axis=1)]
+    return ProductTable(list(number), written, labels, clean_many(labels), distinct, held_strings, pairs, counts)
+
+
+def values_of(triples: Int64, attributes: int) -> list[tuple[Int64, Int64]]:
+    """Return the distinct values of each of so many attributes, sorted, and how many of `triples` (n, 3) have each."""
+    strings = int(triples[:, 2].max(initial=0)) + 1
+    keys, counts = np.unique(triples[:, 1] * strings + triples[:, 2], return_counts=True)
+    cuts = np.searchsorted(keys, np.arange(1, attributes) * strings)
+    return list(zip(np.split(keys % strings, cuts), np.split(counts.astype(np.int64), cuts), strict=True))
+
+
+def _wanted(terminology: Terminology, attributes: str) -> Int64:
+    """Return the numbers of the relations that are attributes, sorted."""
+    labels = terminology.relation_labels
+    if not attributes.strip():
+        return np.arange(len(labels))
+    places = {clean(label): number for number, label in reversed(list(enumerate(labels)))}
+    places |= {label: number for number, label in enumerate(labels)}
+    pairs = set()
+    for name in (part.strip() for part in attributes.split(",")):
+        place = places.get(name, places.get(clean(name)))
+        if place is None:
+            raise UsageError(unknown("attribute", name, labels))
+        pairs.add(place)
+    return np.array(sorted(pairs), np.int64)
+
+
+def _names(terminology: Terminology, rows: Int64) -> list[str]:
+    """Return the strings of some terms."""
+    return list(terminology.terms.column("string").take(rows).to_pylist())
+
 
 # A held-out value is sought among so many of its attribute.
 CANDIDATES = 100
@@ -31,19 +149,12 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Questions:
-    """Held-out triples, each with values of its attribute among which its own is sought.
+    """Held-out triples, each with values of its attribute among which its own is sought."""
 
-    Attributes:
-        triples: (q, 3) title, attribute, value.
-        candidates: (q, c) strings: the true value first, then others, none of them related to the title; -1 where the
-            attribute has no more.
-    """
-
-    triples: Int64
-    candidates: Int64
+    triples: Int64  # (q, 3) title, attribute, value
+    candidates: Int64  # (q, c) strings: the true value first, then others, none of them related to the title
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self.triples)
 
     @property
@@ -52,11 +163,7 @@ class Questions:
         return int((self.candidates == NOT_THERE).any(axis=1).sum())
 
     def ranks(self, distances: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        """Return the rank of each true value among its candidates, 1 at best.
-
-        Args:
-            distances: (q, c), smaller is better.
-        """
+        """Return the rank of each true value among its candidates, 1 at best; distances: (q, c), smaller is better."""
         known = np.where(np.isnan(distances), np.inf, distances)
         own, others = known[:, :1], known[:, 1:]
         there = self.candidates[:, 1:] != NOT_THERE
@@ -67,27 +174,18 @@ class Questions:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Values for some pairs of a title and an attribute, pair by pair.
+    """Values for some pairs of a title and an attribute, pair by pair."""
 
-    Attributes:
-        pair: (m,) the place of its pair among those asked for.
-        value: (m,) a string.
-        positive: (m,) bool, whether it is a value of the pair.
-    """
-
-    pair: Int64
-    value: Int64
-    positive: NDArray[np.bool_]
+    pair: Int64  # (m,) the place of its pair among those asked for
+    value: Int64  # (m,) a string
+    positive: NDArray[np.bool_]  # (m,) bool, whether it is a value of the pair
     missing: int
 
 
 class Products:
     """The products that train, and a few triples held out to score with.
 
-    Attributes:
-        pairs: (p, 2) title and attribute, distinct and sorted.
-        offsets: (p + 1,) pair i has the values values[offsets[i] : offsets[i + 1]].
-        values: (n,) strings.
+    `pairs`: (p, 2) title and attribute, distinct and sorted.
     """
 
     def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:
@@ -108,8 +206,9 @@ class Products:
             )
         self.dev = questions(chosen, known, self._related, seed=seed)
         self.pairs, starts = np.unique(kept[:, :2], axis=0, return_index=True)
+        # (p + 1,) pair i has the values values[offsets[i] : offsets[i + 1]].
         self.offsets = np.append(starts, len(kept)).astype(np.int64)
-        self.values = kept[:, 2].copy()
+        self.values = kept[:, 2].copy()  # (n,) strings
         # The values of each attribute, and how often they or an earlier one is positive.
         self._frequency = [(values, np.cumsum(counts)) for values, counts in values_of(kept, len(table.labels))]
         even = [(values, np.arange(1, len(values) + 1)) for values, _ in self._frequency]
@@ -121,11 +220,7 @@ class Products:
         return values, np.diff(cumulative, prepend=0)
 
     def draw(self, pairs: Int64, *, most: int, negatives: int, random: np.random.Generator) -> Drawn:
-        """Draw values and negatives for some pairs.
-
-        Args:
-            pairs: (b,) numbers of pairs.
-        """
+        """Draw values and negatives for some pairs; pairs: (b,) numbers of pairs."""
         lists, signs, owners, missing = [], [], [], 0
         for place, number in enumerate(pairs.tolist()):
             own = self.values[self.offsets[number] : self.offsets[number + 1]]

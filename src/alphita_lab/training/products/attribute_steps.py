@@ -1,12 +1,6 @@
 """Training and scoring of product attribute prediction: batches of products to gradients.
 
-A batch is some pairs of a title and an attribute, each with its values and with negatives. E(t + n) is encoded once a
-pair and compared with all of them; a string that stands in a batch several times, as a value here and a negative there,
-is encoded once too. Every value, positive or negative, goes one way: the same rows, the same encoder, the same f.
-Whether it is a value of the pair is known to the loss only.
-
-Liu, Jiang and Lyu 2022 encode title and attribute name as one text (§3.2: "concatenated"), though figure 1 shows them
-encoded apart.
+E(t + n) is encoded once a pair (Liu, Jiang and Lyu 2022, §3.2: title and name are one text); so is each string.
 """
 
 from __future__ import annotations
@@ -21,12 +15,10 @@ from safetensors.torch import load_file
 
 from alphita.errors import InputError
 from alphita_lab.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
-from alphita_lab.training.engine.forward import evaluating
-from alphita_lab.training.engine.tokens import tokenize
-from alphita_lab.training.products.attribute_data import Products, Questions
-from alphita_lab.training.products.table import NOT_THERE
+from alphita_lab.training.engine.forward import evaluating, tokenize
+from alphita_lab.training.products.attribute_data import NOT_THERE, Products, Questions
 from alphita_lab.training.terms.batches import Batch, TermSteps
-from alphita_lab.training.terms.triples import EpochWalk
+from alphita_lab.training.terms.samplers import EpochWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

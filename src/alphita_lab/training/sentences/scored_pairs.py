@@ -1,24 +1,16 @@
 """Sentences judged by people, on which BioLORD-2023 adapts its base (Remy et al. 2024, "Contrastive phase").
 
-Two kinds of files: pairs with a score, and triples of a premise with what follows from it and what contradicts it. What
-a file holds is told by its first line (`LAYOUTS`):
-
-    stsb_multi_mt   commas, no header: sentence1, sentence2, score from 0 to 5
-    sts_benchmark   tabs, no header: genre, file, year, number, score from 0 to 5, sentence1, sentence2 (and more)
-    sick            tabs, a header: sentence_A, sentence_B, relatedness_score from 1 to 5, SemEval_set (and more)
-    table           tabs or commas, a header: sentence1, sentence2, score from 0 to 5 or as `scale` says (and more)
-    triples         tabs or commas, a header: premise, entailed, contradicted
-    .jsonl          natural language inference as MedNLI has it: an object a line with sentence1, sentence2, gold_label
-
-`Tasks` draws batches of several sets in turn, each batch out of one set.
+Pairs with a score, or triples of a premise with what follows from it and what contradicts it; see `LAYOUTS`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +19,9 @@ from alphita import registry, textio
 from alphita.calibrate.from_mappings import TRIPLE_COLUMNS
 from alphita.errors import InputError, Rejects, UsageError
 
+if TYPE_CHECKING:
+    from alphita_lab.training.terms.batches import Batch
+
 Int64 = NDArray[np.int64]
 TURNS = ("proportional", "equal")
 LABELS = ("entailment", "contradiction", "neutral")
@@ -34,17 +29,14 @@ LABELS = ("entailment", "contradiction", "neutral")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table of scored pairs holds what: columns by name (case does not count), or by place from 0.
-
-    Attributes:
-        parts: the column that tells the part of the data, and what it says for each; a table without it is one part.
-    """
+    """Where a table of scored pairs holds what: columns by name (case does not count), or by place from 0."""
 
     left: str | int
     right: str | int
     score: str | int
     low: float = 0.0
     high: float = 5.0
+    # The column that tells the part of the data, and what it says for each; a table without it is one part.
     parts: tuple[str, Mapping[str, str]] | None = None
 
 
@@ -64,29 +56,21 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs of sentences and how alike people find them.
-
-    Attributes:
-        scores: (n,) float32, from 0 (unlike) to 1 (the same).
-    """
+    """Pairs of sentences and how alike people find them."""
 
     left: list[str]
     right: list[str]
-    scores: NDArray[np.float32]
+    scores: NDArray[np.float32]  # (n,) float32, from 0 (unlike) to 1 (the same)
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Premises, what follows from each and what contradicts it.
-
-    Attributes:
-        alone: hypotheses left out, for their premise has none of the opposite label to go with them.
-    """
+    """Premises, what follows from each and what contradicts it."""
 
     premises: list[str]
     entailed: list[str]
     contradicted: list[str]
-    alone: int = 0
+    alone: int = 0  # hypotheses left out, for their premise has none of the opposite label to go with them
 
 
 def read(
@@ -255,9 +239,6 @@ class Tasks:
 
     A set of n rows makes b = ceil(n / rows) batches an epoch, whose sizes differ by 1 at most: each row is in one of
     them, in an order shuffled anew each epoch.
-
-    Attributes:
-        batches: batches until every row of every set has come once at least.
     """
 
     def __init__(self, sizes: Mapping[str, int], *, rows: int, seed: int, turns: str = "proportional") -> None:
@@ -276,6 +257,7 @@ class Tasks:
         self._seed = seed
         # A round: how many batches of each set it has.
         self._round = self._each if turns == "proportional" else [1] * len(sizes)
+        # Batches until every row of every set has come once at least.
         self.batches = sum(self._each) if turns == "proportional" else len(sizes) * max(self._each)
         self._turns: tuple[int, Int64] = (-1, np.empty(0, np.int64))
         self._orders: dict[int, tuple[int, Int64]] = {}
@@ -299,3 +281,75 @@ class Tasks:
             rng = np.random.default_rng([self._seed, 8, task, epoch])
             self._orders[task] = epoch, rng.permutation(self._sizes[task])
         return self._orders[task][1]
+
+
+Sets = Mapping[str, ScoredPairs | Triples]
+Kind = TypeVar("Kind", ScoredPairs, Triples)
+_SCALE = re.compile(r"(.+)@(-?[\d.]+)-(-?[\d.]+)")
+
+
+def listed(text: str) -> list[str]:
+    """Return the parts of a setting that lists several, divided by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def path_of(item: str) -> tuple[Path, tuple[float, float] | None]:
+    """Return the path and the scale of "FILE" or "FILE@LOW-HIGH"."""
+    match = _SCALE.fullmatch(item)
+    if match is None or Path(item).exists():
+        return Path(item), None
+    try:
+        return Path(match[1]), (float(match[2]), float(match[3]))
+    except ValueError:
+        raise UsageError(f"{item!r}: a scale is two numbers, as in FILE@0-4") from None
+
+
+def read_files(items: str, kind: type[Kind], rejects: Rejects, *, part: str = "train") -> dict[str, Kind]:
+    """Return the sets of the files that a setting lists, by their paths."""
+    sets: dict[str, Kind] = {}
+    for item in listed(items):
+        path, scale = path_of(item)
+        one = read(path, rejects, part=part, scale=scale)
+        if not isinstance(one, kind):
+            setting = "triples" if isinstance(one, Triples) else "scored"
+            raise InputError("holds another kind of sentences", file=path, remedy=f"give it to the setting {setting}")
+        sets[str(path)] = one
+    return sets
+
+
+class SentenceTasks:
+    """Batches of several sets, each batch of one, as `Tasks` draws them."""
+
+    def __init__(self, sets: Sets, *, rows: int, seed: int, turns: str) -> None:
+        columns = {name: _columns_of(one) for name, one in sets.items()}
+        place: dict[str, int] = {}
+        self._columns: dict[str, dict[str, NDArray[np.int64]]] = {
+            name: {
+                column: np.array([place.setdefault(string, len(place)) for string in strings], np.int64)
+                for column, strings in own.items()
+            }
+            for name, own in columns.items()
+        }
+        self.strings = list(place)
+        self._scores = {name: one.scores for name, one in sets.items() if isinstance(one, ScoredPairs)}
+        sizes = {name: len(next(iter(own.values()))) for name, own in columns.items()}
+        self._tasks = Tasks(sizes, rows=rows, seed=seed, turns=turns)
+        self.batches = self._tasks.batches
+
+    def batch(self, number: int) -> Batch:
+        """Return batch `number`: its arrays are left, right and score, or premise, entailed and contradicted."""
+        from alphita_lab.training.terms.batches import Batch
+
+        name, rows = self._tasks.batch(number)
+        columns = {column: strings[rows] for column, strings in self._columns[name].items()}
+        terms, place = np.unique(np.concatenate(list(columns.values())), return_inverse=True)
+        arrays: dict[str, NDArray[Any]] = dict(zip(columns, np.split(place, len(columns)), strict=True))
+        if name in self._scores:
+            arrays["score"] = self._scores[name][rows]
+        return Batch(terms, arrays, rows=len(columns) * len(rows))
+
+
+def _columns_of(one: ScoredPairs | Triples) -> dict[str, list[str]]:
+    if isinstance(one, ScoredPairs):
+        return {"left": one.left, "right": one.right}
+    return {"premise": one.premises, "entailed": one.entailed, "contradicted": one.contradicted}

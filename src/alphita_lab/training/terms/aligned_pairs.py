@@ -1,12 +1,12 @@
-"""Pairs of a name and its translation, for cross-lingual distillation (Reimers and Gurevych, EMNLP 2020).
+"""Pairs of a name and its translation for cross-lingual distillation (Reimers and Gurevych, EMNLP 2020), checked.
 
-A student is to give both the vector that a teacher gives the name in the source language. So each pair is a row of
-training, and its strings are cleaned as those of an index are. Pairs come from terminologies and files
-(`terminology_pairs`) or are mined (`bitext`); wherever from, they go through the checks of `Collected`.
+Latin and Greek letters stand in names of every language (DNA, β-blocker), so they never make a string foreign.
 """
 
 from __future__ import annotations
 
+import functools
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,8 +15,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.terminology.text import clean
-from alphita_lab.training.terms import scripts
+from alphita.terminology.text import clean, nfkc
+
+LATIN, GREEK, HAN = "LATIN", "GREEK", "CJK"
+# The languages of each script; those of several scripts stand under each. A language that is nowhere here is not
+# checked.
+_LANGUAGES = {
+    LATIN: "af ak ay az br bs ca cs cy da de dtp en eo es et eu fi fil fo fr fy ga gd gl gn haw hr ht hu id ig is it "
+    "ku la lb lt lv mg mi ms mt nb nl nn nna no oc pl pt qu ro rw sk sl sm so sq sr sv sw tk tl tn to tr tw uz vi wo "
+    "xh yo zu",
+    "CYRILLIC": "ab av az ba be bg bs ce cv kk ky mk mn os ru sr tg tk tt uk uz",
+    "ARABIC": "ar arb az fa kk ku ky pa ps sd ug ur",
+    "HEBREW": "he yi",
+    GREEK: "el",
+    HAN: "ja ko yue zh",
+    "BOPOMOFO": "zh",
+    "HIRAGANA": "ja",
+    "KATAKANA": "ja",
+    "HANGUL": "ko",
+    "DEVANAGARI": "hi mr ne sa sd",
+    "BENGALI": "as bn",
+    "GURMUKHI": "pa",
+    "GUJARATI": "gu",
+    "ORIYA": "or",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "KANNADA": "kn",
+    "MALAYALAM": "ml",
+    "SINHALA": "si",
+    "THAI": "th",
+    "LAO": "lo",
+    "TIBETAN": "bo dz",
+    "MYANMAR": "my",
+    "KHMER": "km",
+    "GEORGIAN": "ka",
+    "ARMENIAN": "hy",
+    "ETHIOPIC": "am ti",
+    "THAANA": "dv",
+    "MONGOLIAN": "mn",
+}
+# Scripts as a tag of BCP-47 names them: "sr-Latn".
+_SUBTAGS = {
+    "Latn": (LATIN,),
+    "Cyrl": ("CYRILLIC",),
+    "Arab": ("ARABIC",),
+    "Hebr": ("HEBREW",),
+    "Grek": (GREEK,),
+    "Deva": ("DEVANAGARI",),
+    "Hans": (HAN,),
+    "Hant": (HAN,),
+    "Hani": (HAN,),
+    "Jpan": (HAN, "HIRAGANA", "KATAKANA"),
+    "Kore": ("HANGUL", HAN),
+    "Guru": ("GURMUKHI",),
+    "Mong": ("MONGOLIAN",),
+}
+_ANYWHERE = frozenset({LATIN, GREEK})
+
+
+@functools.lru_cache(maxsize=10_000)
+def scripts_of_language(tag: str) -> frozenset[str]:
+    """Return the scripts that a language is written in; none where that is not known."""
+    language, *rest = tag.split("-")
+    for subtag in rest:
+        if subtag in _SUBTAGS:
+            return frozenset(_SUBTAGS[subtag])
+    return frozenset(script for script, tags in _LANGUAGES.items() if language in tags.split())
+
+
+@functools.lru_cache(maxsize=100_000)
+def script_of(letter: str) -> str | None:
+    """Return the script of a letter; None of what is no letter, or of a script that no language here has."""
+    if not letter.isalpha():
+        return None
+    script = unicodedata.name(letter, "").partition(" ")[0]
+    return script if script in _LANGUAGES else None
+
+
+def can_be(string: str, tag: str) -> bool:
+    """Tell whether a string can be of a language, by its letters."""
+    wanted = scripts_of_language(tag)
+    string = nfkc(string)
+    letters = {letter: script for letter in string if (script := script_of(letter)) is not None}
+    if not wanted or not letters:
+        return True
+    scripts = set(letters.values())
+    if scripts - wanted - _ANYWHERE:
+        return False
+    return bool(scripts & wanted) or all(letter.isupper() for letter in letters)
+
 
 # Names are some 25 characters; what is longer than this is a sentence or a cell that ran over.
 MAX_CHARACTERS = 256
@@ -39,28 +126,18 @@ Row = tuple[str, str, str, int, str]
 
 @dataclass(frozen=True)
 class AlignedPairs:
-    """n pairs, column by column.
+    """n pairs, column by column."""
 
-    Attributes:
-        sources: (n,) names in the source language, cleaned.
-        translations: (n,) their translations, cleaned.
-        languages: the BCP-47 tags of the translations, sorted.
-        language: (n,) int32, the place of each translation's tag in `languages`.
-        concepts: (n,) int32, the row of the concept that both name in the terminology they come from; -1: not known.
-        origin: (n,) int32, places in `origins`.
-    """
-
-    sources: list[str]
-    translations: list[str]
-    languages: list[str]
-    language: NDArray[np.int32]
-    concepts: NDArray[np.int32]
+    sources: list[str]  # (n,) names in the source language, cleaned
+    translations: list[str]  # (n,) their translations, cleaned
+    languages: list[str]  # the BCP-47 tags of the translations, sorted
+    language: NDArray[np.int32]  # (n,) int32, the place of each translation's tag in `languages`
+    concepts: NDArray[np.int32]  # (n,) int32, the row of the concept that both name in the terminology they come from
     origins: list[str]
-    origin: NDArray[np.int32]
+    origin: NDArray[np.int32]  # (n,) int32, places in `origins`
     counts: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return len(self.sources)
 
     def by_language(self) -> dict[str, int]:
@@ -110,9 +187,9 @@ class Collected:
         cleaned = clean(source), clean(translation)
         key = (*cleaned, language)
         problem = _problem(*cleaned, language)
-        if problem is None and not scripts.can_be(source, self._source):
+        if problem is None and not can_be(source, self._source):
             problem = SOURCE_SCRIPT
-        elif problem is None and not scripts.can_be(translation, language):
+        elif problem is None and not can_be(translation, language):
             problem = SCRIPT
         elif problem is None and not self._exclude.isdisjoint(cleaned):
             problem = HELD_OUT

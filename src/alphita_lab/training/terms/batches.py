@@ -1,10 +1,6 @@
 """From batches of terms to gradients: what every recipe that compares term vectors has in common.
 
-A recipe says which terms stand in a batch (`Draw`) and what their vectors should be like (`BatchLoss`); here the terms
-are encoded, each once, and the loss's gradient goes back through the encoder. Where a batch has more tokens than fit
-the memory, it is encoded in parts: once without gradients, then, when the loss has given the gradient of each vector,
-part by part again with them (GradCache: Gao et al., RepL4NLP 2021, §3). The gradients are those of the whole batch, but
-for dropout, of which each part has its own draws.
+What exceeds memory is encoded in parts, without and then with gradients (GradCache: Gao et al., RepL4NLP 2021, §3).
 """
 
 from __future__ import annotations
@@ -17,11 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita_lab.training.engine import memory
-from alphita_lab.training.engine.forward import Rows, TermForward
-from alphita_lab.training.engine.part_steps import PartSteps
+from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, tokenize
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.tokens import TokenTable, tokenize
+from alphita_lab.training.engine.steps import (
+    MIN_TOKENS,
+    PartSteps,
+    is_exhausted,
+    release,
+    seed_dropout,
+    tokens_that_fit,
+)
 
 if TYPE_CHECKING:
     from alphita_lab.training.engine.run import Run
@@ -29,16 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch.
+    """One batch."""
 
-    Attributes:
-        terms: (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings.
-        rows: term rows that the batch stands for, repeats counted.
-    """
-
-    terms: NDArray[np.integer[Any]]
+    terms: NDArray[np.integer[Any]]  # (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings
     arrays: dict[str, NDArray[Any]]
-    rows: int
+    rows: int  # term rows that the batch stands for, repeats counted
 
 
 Draw = Callable[[int], Batch]
@@ -49,16 +45,12 @@ BatchLoss = Callable[[torch.Tensor, dict[str, torch.Tensor]], dict[str, torch.Te
 
 @dataclass(frozen=True)
 class _Ready:
-    """A batch as the device takes it.
-
-    Attributes:
-        shares: the rows of each process.
-        parts: the rows of this process, part by part: where they stand among its own, and their tokens.
-    """
+    """A batch as the device takes it."""
 
     batch: Batch
     given: dict[str, torch.Tensor]
-    shares: list[NDArray[np.int64]]
+    shares: list[NDArray[np.int64]]  # the rows of each process
+    # The rows of this process, part by part: where they stand among its own, and their tokens.
     parts: list[tuple[NDArray[np.int64], Rows]]
 
 
@@ -80,7 +72,7 @@ class TermSteps(PartSteps[_Ready]):
         self._name = name
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
-        self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
+        self.tokens_at_once = tokens_at_once or tokens_that_fit(forward.module, forward.device)
 
     @classmethod
     def of(cls, run: Run, strings: Sequence[str], draw: Draw, loss: BatchLoss) -> TermSteps:
@@ -97,7 +89,6 @@ class TermSteps(PartSteps[_Ready]):
         )
 
     def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
         return [self._name(term) for term in self.terms(number).tolist()]
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:
@@ -155,7 +146,7 @@ class TermSteps(PartSteps[_Ready]):
 
     def _encode(self, ready: _Ready, part: int, number: int) -> torch.Tensor:
         # One seed a part: the second time it is encoded, dropout is what it was the first time.
-        torch.manual_seed(int(np.random.SeedSequence([self.seed, number, self.ranks.rank, part]).generate_state(1)[0]))
+        seed_dropout(self.seed, number, self.ranks.rank, part)
         return self.forward.run(ready.parts[part][1])
 
     def _remedy(self, ready: _Ready) -> str:
@@ -163,8 +154,8 @@ class TermSteps(PartSteps[_Ready]):
         tokens = int(np.diff(self.tokens.offsets)[ready.batch.terms].sum())
         tried = min(self.tokens_at_once, tokens)
         fitting = tried // 2
-        while fitting >= memory.MIN_TOKENS:
-            memory.release(self.forward.module)
+        while fitting >= MIN_TOKENS:
+            release(self.forward.module)
             if self._fits(ready, fitting):
                 return (
                     f"out of memory with {tried:,} tokens encoded at once; {fitting:,} fit. Go on with --resume "
@@ -173,7 +164,7 @@ class TermSteps(PartSteps[_Ready]):
                 )
             fitting //= 2
         return (
-            f"out of memory: not even {memory.MIN_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
+            f"out of memory: not even {MIN_TOKENS} of a batch's {tokens:,} tokens can be encoded at once; "
             "take a smaller encoder, or free memory"
         )
 
@@ -184,11 +175,11 @@ class TermSteps(PartSteps[_Ready]):
         try:
             self.forward.run(self._lay_out(ids, lengths, places)).sum().backward()
         except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
+            if not is_exhausted(error):
                 raise
             return False
         finally:
-            memory.release(self.forward.module)
+            release(self.forward.module)
         return True
 
 

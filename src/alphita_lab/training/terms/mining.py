@@ -1,19 +1,13 @@
 """Hard negatives by index (CODER++: Zeng, Yuan and Yu 2022): the names nearest to each anchor, mined anew.
 
-Mining encodes all names with the weights as they are and searches them. Only the anchors that will be drawn before the
-next mining are searched for, not all names: the same neighbours at a fraction of the work. What was found is kept in
-the run's folder, so that a resumed run reads what the unbroken one found with weights that are gone by then.
-
-The vectors lie in a file while they are searched, not in memory: 4 bytes a number, 46 GB for 15 M names of 768. Up to
-`exact_up_to` names, and on a GPU, the search is exact; above, it looks only into the nearest `PROBED` of sqrt(n) cells
-(an inverted file, with the vectors in half precision in memory).
+Only the anchors drawn before the next mining are searched for. Vectors lie in a file meanwhile. Up to `exact_up_to`
+names, and on a GPU, the search is exact; above, it looks into the nearest `PROBED` of sqrt(n) cells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,112 +22,133 @@ from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
 from alphita.terminology.text import plain_words
-from alphita_lab.training.terms.triples import EpochWalk, Int32, Int64
+from alphita_lab.training.terms.samplers import EpochWalk, Int32, Int64
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
     from alphita_lab.training.terms.names import TrainingNames
 
-NAMES_AT_ONCE = 65_536
+ROWS_AT_ONCE = 65_536
 ANCHORS_AT_ONCE = 4096
 # Cells of the inverted file that a search looks into, and vectors a cell that the cells are learnt from.
 PROBED = 64
 LEARNT_FROM = 64
 
 
+Vectors = NDArray[np.float32]
+Encode = Callable[[Int64], Vectors]
+"""(m,) rows -> (m, d) vectors, of any length but 0."""
+
+
 class Encoder(Protocol):
     """What mining needs of an encoder; `TermEncoder` is one."""
 
-    @property
-    def dim(self) -> int:
-        """Numbers a vector."""
-        ...
-
-    def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, strings: Sequence[str]) -> Vectors:
         """Return (n, dim) float32."""
         ...
 
 
-class MinedNeighbours:
-    """The nearest names of the anchors at hand.
+class MinedRows:
+    """Rows near to some others (anchors), found with the weights of an optimiser step and kept in the run's folder.
 
-    Attributes:
-        step: the optimiser step of the weights they were mined with; -1 before the first mining.
+    So a resumed run reads what the unbroken one found with weights that are gone by then. `others(backend, vectors,
+    anchors)` finds; `step` is that of the weights, -1 before the first search.
     """
 
-    def __init__(self, strings: Sequence[str], neighbours: int, folder: Path, *, exact_up_to: int) -> None:
-        self._strings, self._wanted, self._folder = strings, min(neighbours, len(strings) - 1), folder
-        self._exact = len(strings) <= exact_up_to
+    def __init__(
+        self,
+        n: int,
+        wanted: int,
+        folder: Path,
+        others: Callable[[Backend, Vectors, Int64], Int32],
+        *,
+        exact_up_to: int,
+        kind: str,
+        gpu: bool = False,
+    ) -> None:
+        self._n, self._wanted, self._folder, self._others = n, wanted, folder, others
+        self._exact, self._kind, self._gpu = n <= exact_up_to, kind, gpu
         self.step = -1
         self._anchors: Int64 = np.empty(0, np.int64)
-        self._found: Int32 = np.empty((0, self._wanted), np.int32)
+        self._rows: Int32 = np.empty((0, wanted), np.int32)
 
-    def refresh(self, step: int, anchors: Int64, encoder: Encoder | None, *, needed_from: int = 0) -> None:
-        """Read what was mined at `step`, or mine."""
-        anchors = np.unique(anchors)
-        search = None if encoder is None else partial(self._search, anchors, encoder)
-        path = self._folder / f"neighbours-{step:08d}.npy"
-        neighbours = kept(path, search, f"what was mined at step {step} is gone", needed_from=needed_from)
-        self.step, self._anchors, self._found = step, anchors, neighbours
+    def refresh(self, step: int, anchors: Int64, encode: Encode | None, *, needed_from: int = 0) -> None:
+        """Read what was found at `step`, or search; files of steps before `needed_from` are dropped."""
+        path, anchors = self._folder / f"{self._kind}-{step:08d}.npy", np.unique(anchors)
+        if not path.exists():
+            if encode is None:
+                raise InputError(
+                    f"the {self._kind} found at step {step} are gone, and so are the weights of that step",
+                    file=path,
+                    remedy="put the file back, or start again with --force",
+                )
+            rows = self._search(anchors, encode)
+            with artefact.atomic_file(path) as file:
+                np.save(file, rows)
+            for old in path.parent.glob(f"{self._kind}-*.npy"):
+                if int(old.stem.removeprefix(f"{self._kind}-")) < needed_from:
+                    old.unlink()
+        rows = np.load(path, allow_pickle=False)
+        if rows.shape != (len(anchors), self._wanted):
+            raise InputError(
+                f"it holds the {self._kind} of {len(rows):,} rows; {len(anchors):,} are drawn",
+                file=path,
+                remedy="another version of alphita wrote it: start again with --force",
+            )
+        self.step, self._anchors, self._rows = step, anchors, rows
 
     def guess(self, anchors: Int64) -> None:
-        """Give `anchors` any names as their nearest: for a trial of the batches' size."""
+        """Give the anchors any rows: for a trial of the batches' size."""
         self._anchors = np.unique(anchors)
-        rng = np.random.default_rng(0)
-        self._found = rng.integers(0, len(self._strings), (len(self._anchors), self._wanted)).astype(np.int32)
+        shape = (len(self._anchors), self._wanted)
+        self._rows = np.random.default_rng(0).integers(0, self._n, shape).astype(np.int32)
 
     def of(self, anchors: Int64) -> Int32:
-        """Return the nearest names of each anchor, nearest first, (n, neighbours)."""
-        return self._found[np.searchsorted(self._anchors, anchors)]
+        """Return the rows found for each anchor, nearest first, (n, wanted)."""
+        return self._rows[np.searchsorted(self._anchors, anchors)]
 
-    def _search(self, anchors: Int64, encoder: Encoder) -> Int32:
+    def _search(self, anchors: Int64, encode: Encode) -> Int32:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "vectors.draft"
         try:
-            vectors: NDArray[np.float32] = np.memmap(path, np.float32, "w+", shape=(len(self._strings), encoder.dim))
-            for start in range(0, len(self._strings), NAMES_AT_ONCE):
-                block = self._strings[start : start + NAMES_AT_ONCE]
-                vectors[start : start + len(block)] = unit(encoder.encode(block))
+            vectors: Vectors | None = None
+            for start in range(0, self._n, ROWS_AT_ONCE):
+                block = unit(encode(np.arange(start, min(start + ROWS_AT_ONCE, self._n))))
+                if vectors is None:
+                    vectors = np.memmap(path, np.float32, "w+", shape=(self._n, block.shape[1]))
+                vectors[start : start + len(block)] = block
+            assert vectors is not None, "there are rows"
             backend: Backend
-            if torch.cuda.is_available():
+            if self._gpu and torch.cuda.is_available():
                 backend = OnGpu(vectors)
             else:
                 backend = exact.attach(vectors) if self._exact else InvertedFile(vectors)
-            neighbours = np.empty((len(anchors), self._wanted), np.int32)
-            for start in range(0, len(anchors), ANCHORS_AT_ONCE):
-                rows = anchors[start : start + ANCHORS_AT_ONCE]
-                neighbours[start : start + len(rows)] = self._others(backend, vectors, rows)
+            return self._others(backend, vectors, anchors)
         finally:
             path.unlink(missing_ok=True)
-        return neighbours
-
-    def _others(self, backend: Backend, vectors: NDArray[np.float32], anchors: Int64) -> Int64:
-        """Return the names nearest to each of `anchors` but itself."""
-        _, rows = nearest(backend, (len(self._strings), vectors.shape[1]), vectors[anchors], self._wanted + 1)
-        # The anchor itself is nearest, but among names of the very same vector it may be anywhere, or missing.
-        own = rows == anchors[:, None]
-        own[~own.any(1), -1] = True
-        return rows[~own].reshape(len(anchors), self._wanted)
 
 
-def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_from: int) -> Int32:
-    """Return what was found at a step from its file, searched for and written there if it is not there yet."""
-    if not path.exists():
-        if search is None:
-            raise InputError(
-                f"{gone}, and so are the weights of that step",
-                file=path,
-                remedy="put the file back, or start again with --force",
-            )
-        content = search()
-        with artefact.atomic_file(path) as file:
-            np.save(file, content)
-        what, _, _ = path.stem.partition("-")
-        for old in path.parent.glob(f"{what}-*.npy"):
-            if int(old.stem.removeprefix(f"{what}-")) < needed_from:
-                old.unlink()
-    read: Int32 = np.load(path, allow_pickle=False)
-    return read
+def mined_neighbours(strings: Sequence[str], neighbours: int, folder: Path, *, exact_up_to: int) -> MinedRows:
+    """Return what finds the names nearest to some of `strings`, but themselves; see `encode_names`."""
+    wanted = min(neighbours, len(strings) - 1)
+
+    def others(backend: Backend, vectors: Vectors, anchors: Int64) -> Int32:
+        names = np.empty((len(anchors), wanted), np.int32)
+        for start in range(0, len(anchors), ANCHORS_AT_ONCE):
+            block = anchors[start : start + ANCHORS_AT_ONCE]
+            _, rows = nearest(backend, vectors.shape, vectors[block], wanted + 1)
+            # The anchor itself is nearest, but among names of the very same vector it may be anywhere, or missing.
+            own = rows == block[:, None]
+            own[~own.any(1), -1] = True
+            names[start : start + len(block)] = rows[~own].reshape(len(block), wanted)
+        return names
+
+    return MinedRows(len(strings), wanted, folder, others, exact_up_to=exact_up_to, kind="neighbours", gpu=True)
+
+
+def encode_names(strings: Sequence[str], encoder: Encoder | None) -> Encode | None:
+    """Return what encodes names by their numbers; None where the weights of the search are gone."""
+    return None if encoder is None else lambda rows: encoder.encode(strings[rows[0] : rows[-1] + 1])
 
 
 def oldest_needed(step: int, refresh_every: int, checkpoint_every: int) -> int:
@@ -166,8 +181,8 @@ class InvertedFile:
         self._index = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
         learnt_from = np.random.default_rng(0).choice(n, min(n, LEARNT_FROM * cells), replace=False)
         self._index.train(vectors[np.sort(learnt_from)])
-        for start in range(0, n, NAMES_AT_ONCE):
-            self._index.add(np.ascontiguousarray(vectors[start : start + NAMES_AT_ONCE]))
+        for start in range(0, n, ROWS_AT_ONCE):
+            self._index.add(np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]))
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
@@ -184,18 +199,10 @@ class InvertedFile:
 
 
 class AnchorSampler:
-    """Draws anchors, and with each some names of its own concept.
-
-    Attributes:
-        concepts: (n_terms,) the concept of each term.
-    """
+    """Draws anchors, and with each some names of its own concept."""
 
     def __init__(self, term_offsets: Int64, *, anchors: int, synonyms: int, least: int, seed: int) -> None:
-        """Prepare to sample.
-
-        Args:
-            term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
-        """
+        """Take `term_offsets`: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1]."""
         counts = np.diff(term_offsets)
         if int(counts.max(initial=0)) < max(2, least):
             raise InputError(
@@ -203,7 +210,7 @@ class AnchorSampler:
                 remedy="import the terminology with its synonyms, or hold fewer of them out",
             )
         self._offsets = term_offsets
-        self.concepts = np.repeat(np.arange(len(counts)), counts)
+        self.concepts = np.repeat(np.arange(len(counts)), counts)  # (n_terms,) the concept of each term
         self._eligible = np.flatnonzero(counts[self.concepts] >= least)
         # Two walks, for the anchors to mine for are listed while batches are drawn in another thread.
         self._walk, self._ahead = (EpochWalk(len(self._eligible), anchors, [seed, 6]) for _ in range(2))
@@ -233,12 +240,7 @@ class Meanings:
     """The concepts that each string names: equal strings of two concepts (homonyms) name both."""
 
     def __init__(self, string: Int32, concepts: Int64) -> None:
-        """Index the names.
-
-        Args:
-            string: (n,) the same number for names of equal strings.
-            concepts: (n,) the concept of each name.
-        """
+        """Take `string`: (n,) the same number for names of equal strings; `concepts`: (n,) the concept of each name."""
         homonyms = np.flatnonzero(np.bincount(string)[string] > 1)
         homonyms = homonyms[np.argsort(string[homonyms], kind="stable")]
         self._string, self._concepts = string, concepts
@@ -284,15 +286,16 @@ class NearNames:
         prefixes = [concept_id.partition(":")[0] for concept_id in terminology.concept_ids.to_pylist()]
         self._vocabulary = _numbers(prefixes)[self._concept]
         self._words = _numbers(list(map(same_words, names.strings)))
-        self._mined = MinedNeighbours(names.strings, SEARCHED, folder, exact_up_to=EXACT_UP_TO)
+        self._strings = names.strings
+        self._mined = mined_neighbours(names.strings, SEARCHED, folder, exact_up_to=EXACT_UP_TO)
 
     def mine(self, step: int, encoder: Encoder) -> None:
         """Before `step`, search anew with the weights as they are, where it is time."""
         start = step - step % self._every
         if start != self._mined.step:
             needed_from = oldest_needed(step, self._every, self._checkpoint_every)
-            weights = encoder if step == start else None
-            self._mined.refresh(start, np.arange(len(self._concept)), weights, needed_from=needed_from)
+            encode = encode_names(self._strings, encoder if step == start else None)
+            self._mined.refresh(start, np.arange(len(self._concept)), encode, needed_from=needed_from)
 
     def guess(self) -> None:
         """Take any names for the nearest: for a trial of the batches' size."""

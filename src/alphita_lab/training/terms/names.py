@@ -25,19 +25,12 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.phases import Dev
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Dev
 
 
 class TrainingNames:
-    """The distinct cleaned names of each concept, end to end, concept by concept.
-
-    Attributes:
-        offsets: (n_concepts + 1,) int64; concept c has the names offsets[c] to offsets[c + 1].
-        weights: (n,) how much likelier than others of its concept a name is to be drawn; None: all alike.
-        dev_concepts: (len(dev_strings),) the concept each of them names.
-        languages: BCP-47 tags of the names, sorted.
-    """
+    """The distinct cleaned names of each concept, end to end, concept by concept."""
 
     def __init__(
         self,
@@ -51,7 +44,7 @@ class TrainingNames:
     ) -> None:
         rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
         spoken = terminology.terms["language"].take(rows)
-        self.languages = sorted(filter(None, spoken.unique().to_pylist()))
+        self.languages = sorted(filter(None, spoken.unique().to_pylist()))  # BCP-47 tags of the names, sorted
         for tag in languages or ():
             if not among(self.languages, [tag]):
                 has = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
@@ -76,11 +69,12 @@ class TrainingNames:
                 remedy="set dev_synonyms=0",
             )
         self.dev_strings = [strings[place] for place in taken]
-        self.dev_concepts = concepts[taken]
+        self.dev_concepts = concepts[taken]  # (len(dev_strings),) the concept each of them names
         kept = np.ones(len(strings), bool)
         kept[taken] = False
         self.strings = [string for string, keep in zip(strings, kept, strict=True) if keep]
         self._concepts = concepts[kept]
+        # (n,) how much likelier than others of its concept a name is to be drawn; None: all alike.
         self.weights: NDArray[np.float64] | None = None
         if languages:
             weights = by_tag(self.languages, languages)
@@ -92,7 +86,7 @@ class TrainingNames:
             # Every term of the terminology, those that do not train too.
             self._add_twins(noise, seed, clean_many(terminology.terms["string"].to_pylist()), exclude)
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
-        self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)  # (n_concepts + 1,) int64
 
     @classmethod
     def of(
@@ -154,7 +148,7 @@ class TrainingNames:
         """Return the share of dev synonyms, 1 or more, whose nearest name is of the right concept."""
         names = encoder.encode([self.strings[place] for place in self._own.tolist()])
         queries = encoder.encode(self.dev_strings)
-        nearest = np.concatenate([(block @ names.T).argmax(1) for block in _blocks(queries)])
+        nearest = nearest_rows(queries, names)
         return {"dev_acc1": float((self._concepts[self._own[nearest]] == self.dev_concepts).mean())}
 
     @property
@@ -166,7 +160,7 @@ class TrainingNames:
 def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[TrainingNames, NDArray[np.int32]]:
     """Make sure that the run may begin, and return its names and what must not train beside them."""
     from alphita_lab.training.engine.run import CLEANED
-    from alphita_lab.training.terms.triples import between_pairs
+    from alphita_lab.training.terms.samplers import between_pairs
 
     run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **CLEANED)
     names = TrainingNames.of(run.config, terminology, split)
@@ -191,5 +185,7 @@ def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, see
     return np.sort(places[single[places]][:wanted])
 
 
-def _blocks(queries: NDArray[np.float32], size: int = 512) -> list[NDArray[np.float32]]:
-    return [queries[start : start + size] for start in range(0, len(queries), size)]
+def nearest_rows(queries: NDArray[np.float32], among: NDArray[np.float32], size: int = 512) -> NDArray[np.int64]:
+    """Return the row of `among` (n, d) with the greatest inner product with each query (q, d): (q,)."""
+    blocks = (queries[start : start + size] for start in range(0, len(queries), size))
+    return np.concatenate([(block @ among.T).argmax(1) for block in blocks])

@@ -1,18 +1,8 @@
-"""Aligned pairs from terminologies: one with names in several languages, or two editions that share their ids.
+"""Aligned pairs from terminologies (one with several languages, or editions that share their ids) and from files.
 
-Which names of a concept are paired is a choice (`pairing`):
-
-    labels      the source's preferred name with the preferred translation of each language; where a language marks
-                none for the concept, with each of its names. The default, for translators render the label, while
-                what is filed as a synonym in another language is often wider or narrower.
-    synonyms    the source's preferred name with every exact name of the other languages. All of them are drawn to the
-                one vector of the label.
-    all         every exact name with every exact name. Of two English synonyms whose vectors differ a translation
-                then has two targets, and regression learns their mean.
-
-Pairs also come from files: a TSV with the columns source, translation and language, or JSONL with such keys, gzipped or
-not. A column `concept` may name what both name, by CURIE; other columns are passed by, so what `alphita bitext` writes
-can be read. A row that is wrong goes to `Rejects` with its line.
+labels      the source's preferred name with the preferred translation; the default
+synonyms    the source's preferred name with every exact name of the other languages
+all         every exact name with every exact name
 """
 
 from __future__ import annotations
@@ -28,8 +18,7 @@ from alphita import artefact, textio
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.registry import unknown
 from alphita.terminology import languages, prefixes
-from alphita.terminology import languages as tags
-from alphita.terminology.languages import speaks
+from alphita.terminology.languages import known, speaks
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.reading import rows_of
@@ -75,7 +64,7 @@ def of_editions(
     """Pair the names of each concept in the source language with those in the others."""
     if pairing not in PAIRINGS:
         raise UsageError(unknown("pairing", pairing, PAIRINGS))
-    source, wanted = _tag(source), None if languages is None else [_tag(tag) for tag in languages]
+    source, wanted = known(source), None if languages is None else [known(tag) for tag in languages]
     # The row in `edition` of each concept of `translated`, and the ids there of what is held out here.
     ids = translated.concept_ids.to_pylist()
     rows = rows_of(edition, ids)
@@ -88,7 +77,7 @@ def of_editions(
     spoken = _holds(edition, "language", lambda tag: speaks(tag, source))
     names = _by_concept(edition, spoken & _trains(edition, statuses))
     # Whatever its scope or status, a name in the source language is no translation.
-    known = _by_concept(edition, spoken & ~np.asarray(edition.retired)[edition.term_concept])
+    in_source = _by_concept(edition, spoken & ~np.asarray(edition.retired)[edition.term_concept])
     foreign = _holds(
         translated,
         "language",
@@ -104,7 +93,7 @@ def of_editions(
             collected.counts[UNNAMED] += len(group)
             continue
         n_paired += 1
-        others = frozenset(clean_many(string for string, _, _ in known[concept]))
+        others = frozenset(clean_many(string for string, _, _ in in_source[concept]))
         # A preferred name that may not train is no reason to drop what another name can teach.
         free = [name for name in names[concept] if clean(name[0]) not in held_out]
         for string, translation, tag in _paired(free or names[concept], group, pairing):
@@ -137,7 +126,7 @@ def source_names(
 
 def names_in(terminology: Terminology, language: str) -> list[str]:
     """Return the names in a language, as written: exact, not machine-translated, of live concepts."""
-    tag = _tag(language)
+    tag = known(language)
     spoken = _holds(terminology, "language", lambda found: speaks(found, tag))
     rows = np.flatnonzero(spoken & _trains(terminology, STATUSES))
     return list(terminology.terms.column("string").take(rows).to_pylist())
@@ -186,13 +175,6 @@ def _names(terminology: Terminology, rows: NDArray[np.int64]) -> list[str]:
     return clean_many(terminology.terms.column("string").take(rows).to_pylist())
 
 
-def _tag(language: str) -> str:
-    tag = tags.normalize(language)
-    if tag is None:
-        raise UsageError(f"{language!r}: {tags.UNKNOWN}")
-    return tag
-
-
 COLUMNS = ("source", "translation", "language")
 CONCEPT = "concept"
 JSONL = (".jsonl", ".ndjson")
@@ -221,9 +203,7 @@ def read(
     exclude_concepts: Collection[str] = frozenset(),
 ) -> AlignedPairs:
     """Read a file of pairs."""
-    spoken = languages.normalize(source)
-    if spoken is None:
-        raise UsageError(f"{source!r}: {languages.UNKNOWN}")
+    spoken = known(source)
     member = Member(Path(path))
     is_jsonl = member.name.lower().endswith(JSONL)
     set_aside = rejects.count

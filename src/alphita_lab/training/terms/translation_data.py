@@ -14,8 +14,9 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.index.neighbours import unit
 from alphita.terminology.languages import among
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, joined
+from alphita_lab.training.terms.names import nearest_rows
+from alphita_lab.training.terms.samplers import EpochWalk, Int64
 from alphita_lab.training.terms.terminology_pairs import of_editions, read, source_names
-from alphita_lab.training.terms.triples import EpochWalk, Int64
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 HELD_OUT = "held out to score with"
-BLOCK = 512
 
 
 def hold_out(pairs: AlignedPairs, wanted: int, seed: int) -> tuple[AlignedPairs, AlignedPairs]:
@@ -61,8 +61,7 @@ def accuracy(pairs: AlignedPairs, encoder: TermEncoder) -> dict[str, float]:
     place = {source: number for number, source in enumerate(dict.fromkeys(pairs.sources))}
     named = {(place[source], concept) for source, concept in zip(pairs.sources, concepts, strict=True)}
     among, queries = unit(encoder.encode(list(place))), unit(encoder.encode(pairs.translations))
-    blocks = [queries[start : start + BLOCK] @ among.T for start in range(0, len(queries), BLOCK)]
-    nearest = np.concatenate([block.argmax(1) for block in blocks]).tolist()
+    nearest = nearest_rows(queries, among).tolist()
     right = np.array([pair in named for pair in zip(nearest, concepts, strict=True)], bool)
     scores = {"dev_acc1": float(right.mean())}
     for number, tag in enumerate(pairs.languages):
@@ -76,16 +75,12 @@ WHOLE_CONCEPTS = "hold_out_concepts"
 
 @dataclass(frozen=True)
 class Translations:
-    """The data of one run.
-
-    Attributes:
-        made_of: file or folder -> content hash of what pairs come from beside the terminology.
-    """
+    """The data of one run."""
 
     pairs: AlignedPairs
     names: list[str]
     dev: AlignedPairs
-    made_of: dict[str, str]
+    made_of: dict[str, str]  # file or folder -> content hash of what pairs come from beside the terminology
     lacking: list[str]
 
     def lines(self) -> list[str]:
@@ -110,15 +105,10 @@ class Translations:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pairs are wanted.
+    """Which pairs are wanted."""
 
-    Attributes:
-        source: BCP-47 tag of the source language.
-        languages: take these languages only; all by default.
-    """
-
-    source: str
-    languages: Sequence[str] = ()
+    source: str  # BCP-47 tag of the source language
+    languages: Sequence[str] = ()  # take these languages only; all by default
     pairing: str = "labels"
     machine: bool = False
     editions: Sequence[str] = ()
@@ -194,13 +184,11 @@ def _pairs(
             file, rejects, source=wanted.source, terminology=terminology, exclude=exclude, exclude_concepts=concepts
         )
         made_of[file] = artefact.hash_file(file)
-        parts.append(_in_languages(pairs, wanted.languages) if wanted.languages else pairs)
+        if wanted.languages:
+            spoken = np.isin(pairs.languages, among(pairs.languages, wanted.languages))
+            pairs = joined([pairs.take(np.flatnonzero(spoken[pairs.language]))])
+        parts.append(pairs)
     return joined(parts), made_of, lacking
-
-
-def _in_languages(pairs: AlignedPairs, languages: Sequence[str]) -> AlignedPairs:
-    wanted = np.isin(pairs.languages, among(pairs.languages, languages))
-    return joined([pairs.take(np.flatnonzero(wanted[pairs.language]))])
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -209,18 +197,12 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Numbered:
-    """The strings of pairs and names, each once, as a `TokenTable` wants them.
-
-    Attributes:
-        sources: (n,) int32, the number of each pair's source.
-        translations: (n,) int32, of its translation.
-        names: (m,) int32, of each name without translation.
-    """
+    """The strings of pairs and names, each once, as a `TokenTable` wants them."""
 
     strings: list[str]
-    sources: NDArray[np.int32]
-    translations: NDArray[np.int32]
-    names: NDArray[np.int32]
+    sources: NDArray[np.int32]  # (n,) int32, the number of each pair's source
+    translations: NDArray[np.int32]  # (n,) int32, of its translation
+    names: NDArray[np.int32]  # (m,) int32, of each name without translation
 
 
 def numbered(pairs: AlignedPairs, names: Sequence[str] = ()) -> Numbered:
@@ -234,15 +216,10 @@ def numbered(pairs: AlignedPairs, names: Sequence[str] = ()) -> Numbered:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """One batch.
+    """One batch."""
 
-    Attributes:
-        pairs: (p,) int64, rows of the pairs.
-        names: (q,) int64, places among the names without translation; p + q is the batch's size.
-    """
-
-    pairs: Int64
-    names: Int64
+    pairs: Int64  # (p,) int64, rows of the pairs
+    names: Int64  # (q,) int64, places among the names without translation; p + q is the batch's size
 
 
 class PairBatches:

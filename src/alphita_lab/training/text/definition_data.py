@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry
 from alphita.errors import InputError, Rejects
+from alphita.index.neighbours import unit
 from alphita_lab.training.engine import ranks
 from alphita_lab.training.engine.settings import NameTraining, language_weights
-from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Triples
-from alphita_lab.training.sentences.tasks import listed, read_files
+from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Triples, listed, read_files
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.text.definition_dev import DevDefinitions, correlation, hold_out
 from alphita_lab.training.text.definition_pairs import joined, names_as_texts, subset, with_names
 from alphita_lab.verbalisation.generation import read_generated
 from alphita_lab.verbalisation.texts import KINDS, Texts, verbalise
@@ -26,6 +25,75 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.sentences.scored_pairs import ScoredPairs
+    from alphita_lab.training.terms.names import TrainingNames
+    from alphita_lab.verbalisation.texts import Texts
+
+# Of the concepts with a definition, one in so many is held out at most.
+MIN_SHARE = 10
+BLOCK = 512
+# Equal strings' similarities may differ by so much.
+ROUNDING = np.float32(1e-6)
+
+
+@dataclass(frozen=True)
+class DevDefinitions:
+    """Definitions, and the names among which each must find one of its concept."""
+
+    texts: list[str]
+    concepts: NDArray[np.int64]  # (q,) the concept of each
+    names: list[str]
+    name_concepts: NDArray[np.int64]  # (m,) the concept of each
+
+    def accuracy(self, encoder: TermEncoder) -> float:
+        """Return the share of definitions whose nearest name, by cosine, is of their concept: accuracy@1."""
+        names, queries = unit(encoder.encode(self.names)), unit(encoder.encode(self.texts))
+        # A string may name several concepts: it stands once for each, and any of them will do.
+        right = 0
+        for start in range(0, len(queries), BLOCK):
+            similarity = queries[start : start + BLOCK] @ names.T
+            best = similarity.max(1, keepdims=True)
+            own = self.concepts[start : start + BLOCK, None] == self.name_concepts[None, :]
+            right += int(((similarity >= best - ROUNDING) & own).any(1).sum())
+        return right / len(self.texts)
+
+
+def hold_out(
+    texts: Texts, kinds: Sequence[int], names: TrainingNames, *, wanted: int, most_names: int, seed: int
+) -> tuple[Texts, DevDefinitions | None]:
+    """Take the definitions of some concepts out of the texts."""
+    defines = np.isin(texts.kinds, np.array(kinds, np.uint8))
+    defined = np.unique(texts.concepts[defines])
+    count = min(wanted, len(defined) // MIN_SHARE)
+    if count == 0:
+        return texts, None
+    rng = np.random.default_rng([seed, 14])
+    chosen = np.sort(rng.choice(defined, count, replace=False))
+    taken = defines & np.isin(texts.concepts, chosen)
+    places = np.flatnonzero(taken)
+    first = places[np.unique(texts.concepts[places], return_index=True)[1]]
+    rest = subset(texts, ~taken)
+    owners = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+    own = np.isin(owners, chosen)
+    others = rng.permutation(np.flatnonzero(~own))[: max(0, most_names - int(own.sum()))]
+    searched = np.sort(np.concatenate([np.flatnonzero(own), others]))
+    return rest, DevDefinitions(
+        [texts.strings[i] for i in first.tolist()],
+        texts.concepts[first].astype(np.int64),
+        [names.strings[i] for i in searched.tolist()],
+        owners[searched].astype(np.int64),
+    )
+
+
+def correlation(encoder: TermEncoder, pairs: ScoredPairs) -> float:
+    """Return Pearson's correlation of the cosines of scored pairs with their scores, -1 to 1."""
+    if np.ptp(pairs.scores) == 0:
+        raise InputError("all dev scores are equal, so nothing correlates with them", field="score")
+    left, right = (unit(encoder.encode(side)) for side in (pairs.left, pairs.right))
+    similarity = (left * right).sum(1)
+    if np.ptp(similarity) == 0:
+        return 0.0
+    return float(np.corrcoef(similarity.astype(np.float64), pairs.scores.astype(np.float64))[0, 1])
 
 
 # Of what names can be trained against: the kinds of texts, and a concept's other names.
@@ -57,26 +125,17 @@ class AdaptedTraining(TextTraining):
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from and chosen by.
-
-    Attributes:
-        held_out: (p, 2) pairs of concepts whose triples must not train.
-        texts: the texts that train, each of a concept with a name; their kinds are places in `TRAINED`.
-        defines: places in `KINDS` of the kinds that stand for a concept's definition.
-        definitions: the definitions held out for the dev score, if any.
-        sentences: scored pairs for the dev score, by file.
-        facts: hashes of all sources, and counts, for the manifest.
-    """
+    """What is learned from and chosen by."""
 
     terminology: Terminology
-    held_out: NDArray[np.int32]
+    held_out: NDArray[np.int32]  # (p, 2) pairs of concepts whose triples must not train
     names: TrainingNames
-    texts: Texts
-    defines: list[int]
+    texts: Texts  # the texts that train, each of a concept with a name; their kinds are places in `TRAINED`
+    defines: list[int]  # places in `KINDS` of the kinds that stand for a concept's definition
     sets: Mapping[str, ScoredPairs | Triples]
-    definitions: DevDefinitions | None
-    sentences: Mapping[str, ScoredPairs]
-    facts: dict[str, Any]
+    definitions: DevDefinitions | None  # the definitions held out for the dev score, if any
+    sentences: Mapping[str, ScoredPairs]  # scored pairs for the dev score, by file
+    facts: dict[str, Any]  # hashes of all sources, and counts, for the manifest
 
     def dev(self, encoder: TermEncoder) -> dict[str, float]:
         """Return the dev scores of a model, the mean of them first; none where nothing is held out."""
@@ -108,19 +167,13 @@ class Data:
 
 @dataclass(frozen=True)
 class Variants:
-    """What stands for each of n concepts: its names, the preferred one first, and its definitions.
-
-    Attributes:
-        named: (names,) the concept of each, 0 to n - 1, ascending.
-        defined: (texts,) the concept of each, ascending.
-        n: concepts, each with a name.
-    """
+    """What stands for each of n concepts: its names, the preferred one first, and its definitions."""
 
     names: list[str]
-    named: NDArray[np.int64]
+    named: NDArray[np.int64]  # (names,) the concept of each, 0 to n - 1, ascending
     texts: list[str]
-    defined: NDArray[np.int64]
-    n: int
+    defined: NDArray[np.int64]  # (texts,) the concept of each, ascending
+    n: int  # concepts, each with a name
 
     def preferred(self) -> tuple[list[str], NDArray[np.int64]]:
         """Return the preferred name of each concept, and the concepts."""

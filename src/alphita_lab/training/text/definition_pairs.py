@@ -1,11 +1,7 @@
 """BioLORD's data (Remy et al. 2024, "Contrastive phase"): a text and a name of its concept, many pairs a batch.
 
-Every text comes once an epoch, each time with a name of its concept drawn anew, and a text that is itself one of the
-names with another. In a batch, the texts of other pairs are negatives; those that would be false ones are found here:
-of the same concept, of a concept that the drawn name or the text names too, or the same text. They are told as groups:
-pairs of one group are no negatives of each other.
-
-Hard negatives (appendix A): texts of a concept's siblings, or of its ancestors' siblings, never of its ancestors.
+Pairs of one group are no negatives of each other: those of one concept, of a shared name, or of the same text. Hard
+negatives (appendix A) are texts of a concept's siblings, or of its ancestors' siblings, never of its ancestors.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
-from alphita_lab.training.terms.triples import EpochWalk, Int64, between_pairs
+from alphita_lab.training.terms.samplers import EpochWalk, Int64, between_pairs
 from alphita_lab.verbalisation.texts import Texts
 
 if TYPE_CHECKING:
@@ -41,25 +37,15 @@ TRIES = 10
 
 @dataclass(frozen=True)
 class DefinitionBatch:
-    """One batch of n pairs.
+    """One batch of n pairs."""
 
-    Attributes:
-        names: (n,) numbers of names.
-        texts: (n,) numbers of texts.
-        group: (n,) equal for pairs that are no negatives of each other.
-        hard: (h,) numbers of texts, further negatives.
-        hard_of: (h,) the pair that each of them is a negative of.
-        near: (m,) numbers of names, further negatives too.
-        near_of: (m,) the pair that each of them is a negative of.
-    """
-
-    names: Int64
-    texts: Int64
-    group: Int64
-    hard: Int64
-    hard_of: Int64
-    near: Int64
-    near_of: Int64
+    names: Int64  # (n,) numbers of names
+    texts: Int64  # (n,) numbers of texts
+    group: Int64  # (n,) equal for pairs that are no negatives of each other
+    hard: Int64  # (h,) numbers of texts, further negatives
+    hard_of: Int64  # (h,) the pair that each of them is a negative of
+    near: Int64  # (m,) numbers of names, further negatives too
+    near_of: Int64  # (m,) the pair that each of them is a negative of
 
 
 class DefinitionPairs:
@@ -96,7 +82,9 @@ class DefinitionPairs:
         concepts = self._concepts[texts]
         names = self._draw_names(concepts, rng)
         itself = self._strings[names] == self._texts[texts]
-        names = np.where(itself, self._next_name(concepts, names), names)
+        # The name that follows in its concept, the first after the last.
+        first, last = self._offsets[concepts], self._offsets[concepts + 1]
+        names = np.where(itself, first + (names - first + 1) % (last - first), names)
         pair, called = self._named.of(self._strings[names])
         # A text that is a name may be that of further concepts.
         also_pair, also = self._named.of(self._texts[texts])
@@ -153,11 +141,6 @@ class DefinitionPairs:
             return first + (share * (last - first)).astype(np.int64)
         place = self._sums[first] + share * (self._sums[last] - self._sums[first])
         return np.clip(np.searchsorted(self._sums, place, side="right") - 1, first, last - 1)
-
-    def _next_name(self, concepts: Int64, names: Int64) -> Int64:
-        """Return the name that follows each in its concept, the first after the last."""
-        first, last = self._offsets[concepts], self._offsets[concepts + 1]
-        return first + (names - first + 1) % (last - first)
 
 
 def contrast_of(
@@ -337,9 +320,7 @@ def with_names(texts: Texts, names: TrainingNames) -> Texts:
 def groups(rows: Int64, keys: Int64, n: int) -> Int64:
     """Return a number for each of n rows, (n,): equal where rows share a key, or hang together through others that do.
 
-    Args:
-        rows: (k,) the row of each key, 0 to n - 1.
-        keys: (k,) keys, any numbers.
+    rows: (k,) the row of each key, 0 to n - 1; keys: (k,) keys, any numbers.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

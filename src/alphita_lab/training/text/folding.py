@@ -1,14 +1,7 @@
 """Texts and terms folded alike, each folded character with its place in the text as written.
 
-A surface form is found in a text where the two are equal after folding. Folding does what `terminology.text.clean` does
-(nothing that prints nothing, NFKC, plain quotes and dashes, lower case, hyphens inside words as spaces, one space for
-many), and besides
-
-- ß is ss, ς is σ; in Turkish and Azerbaijani I is ı, in all other languages İ is i;
-- accents stay, for in most languages a letter with an accent is another letter; "strip" takes them off Latin letters.
-
-Millions of characters are folded at once, by table; only what becomes more or fewer characters (ligatures, combining
-accents, soft hyphens) is looked at one by one.
+Folding does what `terminology.text.clean` does; and ß is ss, ς is σ; in Turkish and Azerbaijani I is ı, elsewhere İ
+is i; "strip" takes accents off Latin letters. Folding is by table; what changes length is looked at one by one.
 """
 
 from __future__ import annotations
@@ -57,22 +50,15 @@ _SPACE, _HYPHEN = ord(" "), ord("-")
 
 @dataclass(frozen=True)
 class Folded:
-    """A folded text of n characters.
+    """A folded text of n characters."""
 
-    Attributes:
-        codes: (n,) uint32 code points.
-        starts: (n,) where in the text as written each begins.
-        ends: (n,) and where it ends; several may come from one character, and one from several.
-        flags: (n,) uint8 of ALNUM, DECIMAL, WORD (part of a word that has a beginning), OPEN (of one without an end).
-    """
-
-    codes: NDArray[np.uint32]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    codes: NDArray[np.uint32]  # (n,) uint32 code points
+    starts: NDArray[np.int64]  # (n,) where in the text as written each begins
+    ends: NDArray[np.int64]  # (n,) and where it ends; several may come from one character, and one from several
+    # (n,) uint8 of ALNUM, DECIMAL, WORD (part of a word that has a beginning), OPEN (of one without an end).
     flags: NDArray[np.uint8]
 
     def __str__(self) -> str:
-        """Return the folded text."""
         return self.codes.astype("<u4").tobytes().decode("utf-32-le")
 
 

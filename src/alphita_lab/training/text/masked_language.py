@@ -1,35 +1,140 @@
-"""Masked language modelling for any BERT-like encoder: the head, and what is masked.
+"""Masked language modelling (Devlin et al., NAACL 2019, §3.1, appendix A.1): head, and masks that keep entities whole.
 
-Devlin et al., NAACL 2019, §3.1 and appendix A.1: 15% of the tokens are drawn; the head guesses each from its last
-state, and the loss is the cross-entropy, averaged over the masked tokens of the batch.
-
-    logits = decoder norm(act(W state + b)) + bias
-
-The decoder is the matrix of input embeddings, shared with the encoder, unless the saved head has one of its own.
+By token: 15 % of the tokens are drawn and their entities masked whole (Peters et al., EMNLP 2019). By span: spans are.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from alphita.encoder import layout
 from alphita.encoder.layout import fill
 from alphita.errors import InputError
-from alphita_lab.encoder import packed
+from alphita_lab.encoder import bert
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.training.engine.forward import Rows, TermForward
-from alphita_lab.training.text.entity_masking import Masking
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita_lab.training.text.corpus_vocabulary import Specials
+    from alphita_lab.training.text.corpora import Specials
+
+NOT_MASKED = -100
+"""Label of a token that is not to be guessed, as torch's cross-entropy has it."""
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """How tokens are masked."""
+
+    mask_id: int
+    special_ids: tuple[int, ...]  # tokens that are never masked, nor put in for others: [CLS], [SEP], [PAD], tags
+    vocabulary: int  # number of token ids, from which random tokens are drawn
+    share: float = 0.15  # of the tokens to be drawn, above 0 up to 1
+    masked: float = 0.8  # share of what is drawn that becomes [MASK]
+    random: float = 0.1  # share that becomes a random token; the rest stays
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
+        if min(self.masked, self.random) < 0 or self.masked + self.random > 1 + 1e-9:
+            raise ValueError(
+                f"masked and random must be 0 or more and 1 at most together: {self.masked}, {self.random}"
+            )
+        if self.random > 0 and not len(self.ordinary):
+            raise ValueError("the vocabulary holds special tokens only; there is none to put in at random")
+
+    @functools.cached_property
+    def ordinary(self) -> Int64:
+        """The ids that may stand in for others: all but the special ones and [MASK]."""
+        return np.setdiff1d(np.arange(self.vocabulary), [*self.special_ids, self.mask_id])
+
+
+def mask_by_token(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
+    """Draw 15% of the tokens of each sequence and mask whole the entities that hold one.
+
+    Args:
+        ids: (n, length) token ids.
+        spans: (m, 3) rows [sequence, start, end), the entities.
+
+    Returns:
+        (n, length) ids to be shown, and (n, length) labels: the true id where it has to be guessed, else NOT_MASKED.
+    """
+    shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
+    for row, owner in enumerate(_owners(ids, spans, masking)):
+        places = np.flatnonzero(owner >= 0)
+        if len(places):
+            number = max(1, round(masking.share * len(places)))
+            drawn = np.unique(owner[random.choice(places, number, replace=False)])
+            _mask(row, owner, drawn, shown, labels, masking, random)
+    return shown, labels
+
+
+def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
+    """Draw 15% of the spans, and of the tokens outside any, of each sequence; all are as likely.
+
+    Args:
+        spans: (m, 3) rows [sequence, start, end), the words and entities.
+    """
+    shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
+    for row, owner in enumerate(_owners(ids, spans, masking)):
+        units = np.unique(owner[owner >= 0])
+        if len(units):
+            # To go by tokens, until 15% are masked, would leave out the long spans that do not fit in.
+            number = max(1, int(masking.share * len(units) + random.random()))
+            _mask(row, owner, np.sort(random.choice(units, number, replace=False)), shown, labels, masking, random)
+    return shown, labels
+
+
+def _owners(ids: Int64, spans: Int64, masking: Masking) -> Int64:
+    """Return (n, length): the number of the unit that each token belongs to, -1 for special tokens."""
+    if ids.ndim != 2 or spans.ndim != 2 or spans.shape[1] != 3:
+        raise ValueError(f"ids must be (n, length) and spans (m, 3), not {ids.shape} and {spans.shape}")
+    n, length = ids.shape
+    row, start, end = spans[:, 0], spans[:, 1], spans[:, 2]
+    outside = (row < 0) | (row >= n) | (start < 0) | (start >= end) | (end > length)
+    if outside.any():
+        number = int(outside.argmax())
+        span = spans[number].tolist()
+        raise ValueError(f"span {number}, {span}, does not lie in {n} sequences of {length} tokens")
+    sizes = end - start
+    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = np.repeat(row * length + start, sizes) + within
+    if len(np.unique(places)) < len(places):
+        taken = np.sort(places)
+        number = int(np.repeat(np.arange(len(spans)), sizes)[places == taken[:-1][taken[1:] == taken[:-1]][0]][1])
+        raise ValueError(f"span {number}, {spans[number].tolist()}, lies over another")
+    owner = len(spans) + np.arange(n * length)
+    owner[places] = np.repeat(np.arange(len(spans)), sizes)
+    owner = owner.reshape(n, length)
+    owner[np.isin(ids, masking.special_ids)] = -1
+    return owner
+
+
+def _mask(
+    row: int, owner: Int64, drawn: Int64, shown: Int64, labels: Int64, masking: Masking, random: np.random.Generator
+) -> None:
+    """Mask the units `drawn`, (k,) sorted, of sequence `row`, whose units `owner` (length,) names, in place."""
+    places = np.flatnonzero(np.isin(owner, drawn))
+    labels[row, places] = shown[row, places]
+    lots = random.random(len(drawn))[np.searchsorted(drawn, owner[places])]
+    shown[row, places[lots < masking.masked]] = masking.mask_id
+    others = places[(lots >= masking.masked) & (lots < masking.masked + masking.random)]
+    if len(others):
+        shown[row, others] = random.choice(masking.ordinary, len(others))
+
 
 NAME = layout.MASKED_LANGUAGE_HEAD
 """Name of the head among a run's modules: it is kept as NAME.safetensors beside the model, and found there again."""
@@ -56,13 +161,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<unk>")
 
 
 class MaskedLanguageHead(torch.nn.Module):
-    """Guesses tokens from their last states. `MaskedLanguageHead.of(encoder, seed=0)` makes one.
-
-    Attributes:
-        dense: W and b, (e, d): to the length e of an embedding.
-        bias: (vocabulary,).
-        decoder: (vocabulary, e) of its own; None where it is the encoder's embeddings.
-    """
+    """Guesses tokens from their last states. `MaskedLanguageHead.of(encoder, seed=0)` makes one."""
 
     def __init__(
         self,
@@ -81,10 +180,11 @@ class MaskedLanguageHead(torch.nn.Module):
         vocabulary, size = embeddings.weight.shape
         # In a tuple it is no part of this module.
         self._embeddings = (embeddings,)
-        self.dense = torch.nn.Linear(hidden, size)
+        self.dense = torch.nn.Linear(hidden, size)  # W and b, (e, d): to the length e of an embedding
         self.activation = ACT2FN[activation]
         self.norm = torch.nn.LayerNorm(size, eps=eps)
-        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))
+        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))  # (vocabulary,)
+        # (vocabulary, e) of its own; None where it is the encoder's embeddings.
         self.decoder = torch.nn.Parameter(embeddings.weight.detach().cpu().clone()) if own_decoder else None
         with torch.no_grad():
             drawn = torch.randn(size, hidden, generator=torch.Generator().manual_seed(seed))
@@ -181,11 +281,9 @@ def masking_of(tokenizer: Tokenizer, specials: Specials, *, share: float = 0.15)
 def token_states(forward: TermForward, rows: Rows, row: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     """Return the last states of some tokens, (p, d), in the precision of the arithmetic.
 
-    Args:
-        row: (p,) the row of each token.
-        place: (p,) its place in the row.
+    row: (p,) the row of each token; place: (p,) its place in the row.
     """
-    if isinstance(rows, packed.Packing):
+    if isinstance(rows, bert.Packing):
         return forward.states(rows).index_select(0, rows.first[row] + place)
     ids, mask = rows
     model: Any = forward.module.model

@@ -19,15 +19,15 @@ from alphita import artefact, drafts
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.tasks import listed
+from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.text.entity_masking import Masking
-    from alphita_lab.training.text.span_sequences import Sequences
+    from alphita_lab.training.text.masked_language import Masking
+    from alphita_lab.training.text.sequences import Sequences
 
 # Which stream of random numbers chooses the dev sequences.
 DEV = 48
@@ -76,18 +76,13 @@ class Pretraining(TermTraining):
 
 @dataclass(frozen=True)
 class Sources:
-    """What is learnt from, and where what follows from it is kept while the run lasts.
-
-    Attributes:
-        folder: for the starting encoder and the sequences.
-        rejects: file for lines that cannot be read; None: they are counted only.
-    """
+    """What is learnt from, and where what follows from it is kept while the run lasts."""
 
     terminology: Terminology
     split: Split | None
     corpus: dict[str, str]
-    folder: Path
-    rejects: Path | None
+    folder: Path  # for the starting encoder and the sequences
+    rejects: Path | None  # file for lines that cannot be read; None: they are counted only
 
     @classmethod
     def of(
@@ -157,10 +152,10 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
     from alphita.encoder.wordpieces import TooSmall, count_words
     from alphita_lab.training.terms.names import TrainingNames
-    from alphita_lab.training.text import corpus_vocabulary
+    from alphita_lab.training.text import corpora
     from alphita_lab.training.text.matching import HeldOut
 
-    like = corpus_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
+    like = corpora.empty(lower_case=config.lower_case, accents=config.accents)
     with Rejects(sources.rejects, private=True) as rejects:
         words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field, rejects)), like)
     if not words:
@@ -174,11 +169,9 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
     words.update(count_words(names.strings, like))
     try:
-        tokens = corpus_vocabulary.train(
-            words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
-        )
+        tokens = corpora.train(words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents)
     except TooSmall as error:
-        special = len(corpus_vocabulary.SPECIAL)
+        special = len(corpora.SPECIAL)
         raise UsageError(
             f"vocabulary={config.vocabulary} is below the {error.characters:,} characters of corpus and names and the "
             f"{special} special tokens; set vocabulary={error.characters + special} or more"
@@ -189,24 +182,24 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
 def sequences_of(start: str | Path, config: Pretraining, sources: Sources, length: int) -> Sequences:
     """Return the corpus as sequences of `length` tokens at most, words and entities marked; made once."""
     from alphita_lab.training.engine import ranks
-    from alphita_lab.training.text import segmenters, span_sequences
-    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text import sequences
+    from alphita_lab.training.text.corpora import open_tokenizer
     from alphita_lab.training.text.matching import HeldOut
 
     tokenizer, tokenizer_hash, specials = open_tokenizer(start)
-    segmenter = segmenters.load(config.segmenter)
+    segmenter = sequences.load(config.segmenter)
     forms = None
     if config.entities:
         languages = list(language_weights(config.languages))
-        forms = span_sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
+        forms = sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
     folder, everyone = sources.folder / "sequences", ranks.connect()
     hashes = {**sources.facts, "corpus": list(sources.corpus.values())}
     given = [tokenizer_hash, config.text_field, hashes]
-    made = span_sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
-    if everyone.first and span_sequences.made_with(folder) != made:
+    made = sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
+    if everyone.first and sequences.made_with(folder) != made:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with Rejects(sources.rejects, private=True) as rejects:
-            span_sequences.pack(
+            sequences.pack_spans(
                 sources.texts(config.text_field, rejects),
                 tokenizer,
                 specials,
@@ -219,14 +212,14 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
                 rejects=rejects,
             )
     everyone.wait()
-    sequences = span_sequences.read(folder)
+    packed = sequences.read_spans(folder)
     # Said where a run goes on, too; what an earlier version made has no such count.
-    rejected = sequences.counts.get("rejected", 0)
+    rejected = packed.counts.get("rejected", 0)
     if rejected and everyone.first:
         say(_unusable(rejected, sources))
-    if forms is not None and not sequences.counts["entities"] and everyone.first:
+    if forms is not None and not packed.counts["entities"] and everyone.first:
         say("no name of the terminology stands in the corpus: only words are masked whole")
-    return sequences
+    return packed
 
 
 def _unusable(lines: int, sources: Sources) -> str:
@@ -250,7 +243,7 @@ def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np
 
 def masking(start: str | Path, share: float) -> Masking:
     """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
-    from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+    from alphita_lab.training.text.corpora import open_tokenizer
     from alphita_lab.training.text.masked_language import masking_of
 
     tokenizer, _, specials = open_tokenizer(start)

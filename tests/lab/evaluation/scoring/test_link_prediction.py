@@ -19,9 +19,9 @@ from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import link_prediction as benchmark
 from alphita_lab.evaluation.benchmarks.link_prediction import RelationFrequency, RelationOffset
 from alphita_lab.evaluation.scoring.results import Result, figures_of
-from alphita_lab.graph import ranks as ranking
 from alphita_lab.graph import triples as graph_triples
-from alphita_lab.graph.ranks import TripleScorer
+from alphita_lab.graph import triples as ranking
+from alphita_lab.graph.triples import TripleScorer
 from tests.reference.link_prediction import realistic_ranks
 from tests.tiny import tiny_terminology
 

@@ -19,8 +19,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita_lab.objectives.multi_similarity import term_term
 from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
 from alphita_lab.training.engine import ranks
-from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.tokens import tokenize
+from alphita_lab.training.engine.forward import TermForward, tokenize
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from tests.waiting import free_port
 

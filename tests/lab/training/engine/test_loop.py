@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from alphita.errors import AlphitaError, InputError, UsageError
-from alphita_lab.training.engine import checkpoints, dry_run
+from alphita.errors import AlphitaError, InputError
+from alphita_lab.training.engine import loop, run
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.settings import LoopPlan, learning_rate_factor
+from alphita_lab.training.engine.settings import LoopPlan
 
 PLAN = LoopPlan(
     steps=12,
@@ -67,12 +67,6 @@ def losses(net: torch.nn.Module, stop_at: int | None = None):
     return micro_loss
 
 
-def test_learning_rate_rises_and_falls_linearly() -> None:
-    factors = [learning_rate_factor(step, 4, 10) for step in range(10)]
-    assert factors == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    assert learning_rate_factor(0, 0, 5) == 1.0
-
-
 @pytest.mark.parametrize("stop_at", [3, 9, 17, 23])
 def test_resumed_run_equals_unbroken_one(tmp_path, stop_at: int) -> None:
     whole = make_net()
@@ -122,16 +116,6 @@ def test_clipping_bounds_the_step(tmp_path) -> None:
     assert net.weight.grad is None
 
 
-def test_unfinished_run_must_be_resumed_with_the_same_inputs(tmp_path) -> None:
-    net = make_net()
-    with pytest.raises(KeyboardInterrupt):
-        fit(Training({"net": net}, Plain(losses(net, 10)), PLAN, tmp_path / "run", fingerprint="f"))
-    with pytest.raises(UsageError, match="--resume"):
-        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
-    with pytest.raises(InputError, match="another recipe, config"):
-        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True))
-
-
 class InParts(Plain):
     def __init__(self, loss, tokens_at_once: int) -> None:
         super().__init__(loss)
@@ -179,20 +163,6 @@ def test_a_kill_while_a_run_is_noted_leaves_none(tmp_path, monkeypatch) -> None:
     fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path) -> None:
-    net = torch.nn.Linear(2, 1)
-    with pytest.raises(AlphitaError, match="no longer finite at step 1 on the terms row 0"):
-        fit(
-            Training(
-                {"net": net},
-                Plain(lambda _: {"loss": net.weight.sum() * float("nan")}),
-                PLAN,
-                tmp_path / "r",
-                fingerprint="f",
-            )
-        )
-
-
 def test_evaluation_is_logged(tmp_path) -> None:
     net = make_net()
     plan = dataclasses.replace(PLAN, steps=4, evaluate_every=3)
@@ -227,9 +197,9 @@ def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> No
 def test_a_checkpoint_of_other_modules_is_refused(tmp_path) -> None:
     net = make_net()
     optimizer = torch.optim.AdamW(net.parameters())
-    checkpoints.save(tmp_path, 3, {"net": net}, optimizer)
+    loop.save_checkpoint(tmp_path, 3, {"net": net}, optimizer)
     with pytest.raises(InputError, match="relations"):
-        checkpoints.load_latest(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
+        loop.load_checkpoint(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
 
 
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
@@ -239,12 +209,12 @@ def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path, 
     optimizer = torch.optim.AdamW(net.parameters())
     net(torch.ones(2, 5)).sum().backward()
     optimizer.step()
-    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
+    loop.save_checkpoint(tmp_path, 1, {"net": net}, optimizer)
     elsewhere = make_net().to("meta")
     again = torch.optim.AdamW(elsewhere.parameters())
     # PyTorch makes no fused optimiser on this device, which stands for a GPU here.
     again.param_groups[0]["fused"] = fused
-    assert checkpoints.load_latest(tmp_path, {"net": elsewhere}, again) == 1
+    assert loop.load_checkpoint(tmp_path, {"net": elsewhere}, again) == 1
     assert len(again.state) == 4
     for state in again.state.values():
         assert {key: value.device.type for key, value in state.items()} == {
@@ -262,10 +232,10 @@ def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -
 
     net = make_net()
     optimizer = torch.optim.AdamW(net.parameters())
-    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    loop.save_checkpoint(tmp_path, 1, {"net": net}, optimizer)
+    monkeypatch.setattr(loop, "save_file", full)
     with pytest.raises(AlphitaError, match=r"No space left on device.*--resume"):
-        checkpoints.save(tmp_path, 2, {"net": net}, optimizer)
+        loop.save_checkpoint(tmp_path, 2, {"net": net}, optimizer)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -288,5 +258,5 @@ def test_a_dry_run_counts_the_work() -> None:
         def stop(self) -> None: ...
 
     plan = LoopPlan(10**12, 0, 0.1, 2, 1.0, 0.0, 0, 0, 0)
-    told, _ = dry_run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
+    told, _ = run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
     assert "work: 2.05 PFLOP; 20 seconds on a GPU" in told

@@ -7,8 +7,8 @@ import pytest
 from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita_lab.training.engine import runs
-from alphita_lab.training.engine.dry_run import duration
-from alphita_lab.training.engine.phases import Phase, Phases, manifest_fields
+from alphita_lab.training.engine.run import duration
+from alphita_lab.training.engine.runs import Phase, Phases, manifest_fields
 
 FACTS = {"recipe": "r", "seed": 1}
 

@@ -6,16 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from alphita import artefact
 from alphita.terminology.store import Terminology
-from alphita_lab.training.engine.ranks import Ranks
 from tests.killing import in_this_process, train_command
 from tests.lab.training.engine.rank_job import RUNS
 from tests.tiny import tiny_model, tiny_terminology
@@ -72,17 +68,6 @@ def test_two_processes_give_the_loss_and_gradients_of_one(model: Path, tmp_path:
         assert several.keys() == one.keys()
         for name, expected in one.items():
             torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=f"{name} {run}")
-
-
-@given(st.lists(st.integers(1, 30), max_size=60), st.integers(1, 5))
-def test_each_row_is_encoded_by_one_process_and_the_work_is_even(lengths: list[int], size: int) -> None:
-    own = np.array(lengths, np.int64)
-    shares = [Ranks(rank, size).share(own) for rank in range(size)]
-    for other in shares[1:]:
-        assert all(np.array_equal(a, b) for a, b in zip(shares[0], other, strict=True))
-    assert sorted(np.concatenate(shares[0]).tolist()) == list(range(len(lengths)))
-    tokens = [int(own[rows].sum()) for rows in shares[0]]
-    assert max(tokens) - min(tokens) <= 2 * max(lengths, default=0)
 
 
 SETTINGS = {

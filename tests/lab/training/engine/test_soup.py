@@ -88,14 +88,6 @@ def test_greedy_equals_recipe_1_and_is_no_worse_than_its_best_member(count: int,
     assert all(kept == (gain >= 0) for gain, kept in zip(made.gains, made.kept, strict=True))
 
 
-def test_a_member_that_changes_nothing_is_kept_and_ties_keep_their_order() -> None:
-    given = members(3, 1)
-    made = greedy(given, lambda _: 0.5)
-    assert made.order == tuple(given)
-    assert made.kept == (True, True, True)
-    assert made.gains == (0.0, 0.0, 0.0)
-
-
 def test_each_member_is_scored_alone_once_and_but_the_first_once_in_the_soup() -> None:
     asked = []
     greedy(members(4, 1), lambda state: asked.append(state) or 0.5)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.training.engine.phases import Phase
+from alphita_lab.training.engine.runs import Phase
 from alphita_lab.training.engine.settings import TermTraining
 from alphita_lab.training.engine.soup import SoupRun
 from tests.tiny import tiny_model
@@ -66,7 +66,7 @@ def test_a_greedy_soup_keeps_what_helps_and_tells_order_and_gains(
     four = only(members, "far", "near", "other", "furthest")
     run = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, four, {})
     assert run.done is None
-    figures = run.greedy(nearness(members))
+    figures = run.cook(nearness(members), greedy=True)
     # near alone 0.1; with other 0.01; far and furthest take it away again.
     assert figures["members"] == 2
     assert figures["dev"] == pytest.approx(-0.01, abs=1e-4)
@@ -95,7 +95,7 @@ def test_a_greedy_soup_keeps_what_helps_and_tells_order_and_gains(
 
 def test_a_uniform_soup_takes_all(members: dict[str, Path], tmp_path: Path) -> None:
     three = only(members, "far", "near", "furthest")
-    figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, three, {}).uniform(lambda _: {})
+    figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, three, {}).cook(lambda _: {}, greedy=False)
     assert figures == {"members": 3}
     found = load_file(tmp_path / "m" / "model.safetensors")
     states = [load_file(member / "model.safetensors") for member in three.values()]
@@ -103,20 +103,9 @@ def test_a_uniform_soup_takes_all(members: dict[str, Path], tmp_path: Path) -> N
         torch.testing.assert_close(value, sum(state[name] for state in states) / 3, msg=name)
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_the_soup_of_one_model_is_that_model(members: dict[str, Path], tmp_path: Path, greedy: bool) -> None:
-    run = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, only(members, "far"), {})
-    (run.greedy if greedy else run.uniform)(nearness(members))
-    found, alone = (load_file(folder / "model.safetensors") for folder in (tmp_path / "m", members["far"]))
-    assert found.keys() == alone.keys()
-    assert all(torch.equal(found[name], alone[name]) for name in alone)
-    one, other = (TermEncoder.load(folder, precision="fp32") for folder in (tmp_path / "m", members["far"]))
-    assert one.content_hash == other.content_hash
-
-
 def test_a_finished_soup_is_known_by_its_members(members: dict[str, Path], tmp_path: Path) -> None:
     two = only(members, "far", "near")
-    figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, two, {}).uniform(lambda _: {})
+    figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, two, {}).cook(lambda _: {}, greedy=False)
     resumed = Phase("soup", tmp_path / "m", resume=True)
     assert SoupRun("r", resumed, CONFIG, two, {}).done == figures
     with pytest.raises(InputError, match="another recipe, config"):
@@ -135,7 +124,7 @@ def test_members_that_do_not_fit_are_named(members: dict[str, Path], tmp_path: P
     save_file(weights, wide / "model.safetensors", metadata={"format": "pt"})
     run = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, {**only(members, "far"), "wide": wide}, {})
     with pytest.raises(InputError, match=rf"'wide' has another shape of '{WORD}'"):
-        run.greedy(nearness(members))
+        run.cook(nearness(members), greedy=True)
     assert not (tmp_path / "m").exists()
 
 

@@ -15,17 +15,15 @@ from hypothesis import strategies as st
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.terminology.splits import Split
 from alphita_lab.training.mentions import building
-from alphita_lab.training.mentions import contexts as mention_contexts
-from alphita_lab.training.mentions.building import MentionSettings, build
-from alphita_lab.training.mentions.contexts import Tokens
+from alphita_lab.training.mentions import building as mention_contexts
+from alphita_lab.training.mentions.building import MentionSettings, Tokens, build
 from alphita_lab.training.mentions.store import Mentions
-from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
+from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.forms import HELD_OUT, collect
-from alphita_lab.training.text.matching import Matcher, Matches
+from alphita_lab.training.text.matching import HELD_OUT, Matcher, Matches, collect
 from tests.lab.training.mention_terms import terminology_of
 from tests.tiny import tiny_model
 
@@ -165,30 +163,6 @@ def test_what_is_kept_does_not_depend_on_how_the_corpus_is_read(
     other = built(corpus, terminology, model, tmp_path / "b", sequence_tokens=20, most_mentions=3, window=12, seed=1)
     assert other.windows.ids.tolist() != whole.windows.ids.tolist()
     assert other.sequences.ids.tolist() == whole.sequences.ids.tolist()
-
-
-def test_every_occurrence_is_kept_alike_often():
-    texts = ["pain"] * 12
-    kept: Counter[int] = Counter()
-    for seed in range(600):
-        matches = MATCHES(texts)
-        reservoir = mention_contexts.Reservoir(1, 3, window=4, seed=seed, spare_held_out=True)
-        reservoir.add(texts[:7], MATCHES(texts[:7]))
-        reservoir.add(texts[7:], MATCHES(texts[7:]))
-        found = [context.occurrence for _, context in reservoir.contexts()]
-        assert len(set(found)) == 3
-        assert found == sorted(found)
-        kept.update(found)
-        assert reservoir.counts.tolist() == [len(matches.forms)]
-    # 150 each on average, with a standard deviation of 10.6.
-    assert len(kept) == 12
-    assert all(105 < count < 195 for count in kept.values())
-
-
-def MATCHES(texts):
-    offsets = np.arange(len(texts) + 1)
-    zeros = np.zeros(len(texts), np.int64)
-    return mention_contexts.Matches(offsets, zeros, zeros + 4, zeros.astype(np.int32), len(texts), 0)
 
 
 @given(
@@ -444,11 +418,6 @@ def test_unreadable_lines_are_counted(terminology, model, tmp_path):
     found = Mentions.load(tmp_path / "out")
     assert len(found.sequences) == 0
     assert len(found.windows) == 1
-
-
-def test_an_existing_folder_is_kept(whole, corpus, terminology, model):
-    with pytest.raises(UsageError, match="already exists"):
-        build([corpus], terminology, model, whole.path)
 
 
 def test_another_tokenizer_is_refused(whole, model):

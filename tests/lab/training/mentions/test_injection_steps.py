@@ -9,19 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.mentions import injection_data
-from alphita_lab.training.mentions.injection_data import LinkedMentions
-from alphita_lab.training.mentions.injection_run import inject
-from alphita_lab.training.mentions.injection_steps import InjectionSteps, apart, linking_accuracy
+from alphita_lab.training.mentions import injection
+from alphita_lab.training.mentions.injection import InjectionSteps, LinkedMentions, apart, inject, linking_accuracy
 from alphita_lab.training.mentions.store import Mentions
-from alphita_lab.training.text.corpus_vocabulary import open_tokenizer
-from alphita_lab.training.text.entity_masking import NOT_MASKED
-from alphita_lab.training.text.masked_language import MaskedLanguageHead, masking_of
+from alphita_lab.training.text.corpora import open_tokenizer
+from alphita_lab.training.text.masked_language import NOT_MASKED, MaskedLanguageHead, masking_of
 from alphita_lab.training.text.masked_steps import SequenceBatches
 from tests.lab.training.linked_texts import graph_of, mentions_of
 from tests.lab.training.mention_terms import terminology_of
@@ -53,7 +50,7 @@ def graph(tmp_path_factory, terminology) -> Path:
 @pytest.fixture(scope="module")
 def data(mentions, graph, terminology, model) -> LinkedMentions:
     encoder = TermEncoder.load(model, precision="fp32")
-    return injection_data.read(str(mentions), str(graph), terminology, encoder.tokenizer_hash)
+    return injection.read_linked(str(mentions), str(graph), terminology, encoder.tokenizer_hash)
 
 
 def steps_over(model: Path, data: LinkedMentions, *, seed: int = 0, size: int = 6, **settings) -> InjectionSteps:
@@ -163,35 +160,6 @@ def test_mentions_are_masked_whole_and_linked_all_the_same(model, data) -> None:
     assert masked_mentions > 20
 
 
-def test_batches_follow_from_seed_and_number(model, data) -> None:
-    first, again, other = (steps_over(model, data, seed=seed) for seed in (0, 0, 1))
-    for number in (5, 0, 40):
-        one, two = first.draw(number), again.draw(number)
-        for name, array in vars(one).items():
-            np.testing.assert_array_equal(array, getattr(two, name))
-    assert not np.array_equal(first.batches.batch(0).terms, other.batches.batch(0).terms)
-    other.batches = first.batches
-    assert not np.array_equal(first.draw(0).labels, other.draw(0).labels)
-
-
-def test_some_sequences_of_a_batch(model, data) -> None:
-    whole = steps_over(model, data, size=8).draw(0)
-    rows = np.array([1, 4, 6])
-    some = whole.some(rows)
-    length = int(whole.attention_mask[rows].sum(1).max())
-    assert some.input_ids.shape == (3, length)
-    for name in ("input_ids", "attention_mask", "labels"):
-        np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[rows][:, :length])
-    wanted = [
-        (rows.tolist().index(row), start, end, gold)
-        for (row, start, end), gold in zip(whole.mentions.tolist(), whole.gold.tolist(), strict=True)
-        if row in rows
-    ]
-    assert [(*mention, gold) for mention, gold in zip(some.mentions.tolist(), some.gold.tolist(), strict=True)] == (
-        wanted
-    )
-
-
 @settings(max_examples=100, deadline=None)
 @given(spans=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 5)), max_size=8))
 def test_spans_that_share_a_token_become_one(spans) -> None:
@@ -224,19 +192,6 @@ def test_the_dev_score_is_the_share_of_mentions_linked_right(model, data) -> Non
     assert linking_accuracy(steps.injected, data, rows, batch=7) == {"dev_linking_acc1": right / total}
 
 
-def test_out_of_memory_says_what_to_set(model, data, monkeypatch) -> None:
-    steps = steps_over(model, data)
-
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("can't allocate memory")
-
-    monkeypatch.setattr(steps, "_losses", full)
-    steps.start(0, 1)
-    with pytest.raises(AlphitaError, match=r"out of memory with .* --resume --set tokens_at_once=\d+"):
-        steps(0, 1.0)
-    steps.stop()
-
-
 def test_gold_is_the_entity_of_the_form(data, terminology, graph) -> None:
     vectors = EntityVectors.load(graph)
     for form, string in enumerate(data.mentions.strings.to_pylist()):
@@ -260,7 +215,7 @@ def test_homonyms_are_not_linked(model, tmp_path) -> None:
     texts = ["the cold was seen, then fever and chill", "cold again"]
     made = mentions_of(terminology, model, tmp_path / "t.mentions", texts=texts, ambiguous="keep")
     graph = graph_of(["T:1", "T:2"], tmp_path / "t.vectors")
-    data = injection_data.read(str(made), str(graph), terminology, Mentions.load(made).manifest["tokenizer_hash"])
+    data = injection.read_linked(str(made), str(graph), terminology, Mentions.load(made).manifest["tokenizer_hash"])
     assert dict(zip(data.mentions.strings.to_pylist(), data.gold.tolist(), strict=True)) == {
         "chill": 1,
         "cold": -1,
@@ -269,14 +224,14 @@ def test_homonyms_are_not_linked(model, tmp_path) -> None:
     assert (data.counts["mentions"], data.counts["homonyms"], data.counts["without_entity"]) == (4, 2, 1)
     only = graph_of(["T:1"], tmp_path / "only.vectors")
     with pytest.raises(InputError, match=r"no mention .* names one concept that the graph has"):
-        injection_data.read(str(made), str(only), terminology, data.mentions.manifest["tokenizer_hash"])
+        injection.read_linked(str(made), str(only), terminology, data.mentions.manifest["tokenizer_hash"])
 
 
 def test_what_does_not_fit_together_is_refused(mentions, graph, terminology, model, tmp_path) -> None:
     tokenizer = Mentions.load(mentions).manifest["tokenizer_hash"]
 
     def read(mentions=mentions, graph=graph, tokenizer=tokenizer, split: Split | None = None) -> LinkedMentions:
-        return injection_data.read(str(mentions), str(graph), terminology, tokenizer, split=split)
+        return injection.read_linked(str(mentions), str(graph), terminology, tokenizer, split=split)
 
     with pytest.raises(UsageError, match=r"no mentions are given.*--sequence-tokens"):
         read(mentions="")
@@ -313,5 +268,5 @@ def test_a_graph_must_be_trained_without_the_triples_held_out(terminology, model
     tokenizer = Mentions.load(made).manifest["tokenizer_hash"]
     leaky, clean = (graph_of(ids, tmp_path / f"{name}.vectors", split=name) for name in ("another", split.hash))
     with pytest.raises(InputError, match="without this split, which holds triples out"):
-        injection_data.read(str(made), str(leaky), terminology, tokenizer, split=split)
-    assert injection_data.read(str(made), str(clean), terminology, tokenizer, split=split).counts["sequences"] > 0
+        injection.read_linked(str(made), str(leaky), terminology, tokenizer, split=split)
+    assert injection.read_linked(str(made), str(clean), terminology, tokenizer, split=split).counts["sequences"] > 0

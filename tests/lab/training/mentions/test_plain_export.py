@@ -13,7 +13,7 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
-from alphita_lab.training.mentions.injection_run import inject
+from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.mentions.plain_export import Distilling, distil_plain, without_injection
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames

@@ -12,7 +12,7 @@ import pytest
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.terminology.text import clean
-from alphita_lab.encoder.tags import with_tags
+from alphita_lab.encoder.vocabulary import with_tags
 from alphita_lab.training.mentions.building import MentionSettings, build
 from alphita_lab.training.mentions.rows import mention_rows
 from alphita_lab.training.mentions.store import Mentions
@@ -93,28 +93,6 @@ def test_rows_are_windows_with_tags_and_names_without(terminology, tagged, encod
             assert len(tokens) <= 14 + 4
         else:
             assert tokens == own
-
-
-def test_which_contexts_of_many_follows_from_the_seed(terminology, tagged, encoder, mentions) -> None:
-    names = TrainingNames(terminology)
-
-    def ids(seed: int) -> list[int]:
-        rows = mention_rows(names, encoder, terminology, mentions, tags=tagged.ids, contexts=2, seed=seed)
-        return rows.tokens.ids.tolist()
-
-    assert ids(1) == ids(1)
-    assert len({tuple(ids(seed)) for seed in range(5)}) > 1
-
-
-def test_contexts_alone_or_names_alone(terminology, tagged, encoder, mentions) -> None:
-    names = TrainingNames(terminology)
-    contexts = mention_rows(names, encoder, terminology, mentions, tags=tagged.ids, bare=False)
-    assert len(contexts) == contexts.windows == 4 * 6
-    for alone in (
-        mention_rows(names, encoder, terminology, mentions, tags=tagged.ids, contexts=0, bare=False),
-        mention_rows(names, encoder, terminology),
-    ):
-        assert (len(alone), alone.windows) == (len(set(names.strings)) - 1, 0)
 
 
 def test_a_window_trains_only_if_its_name_does(folder, terminology, tagged, encoder, mentions) -> None:

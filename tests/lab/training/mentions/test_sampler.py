@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import UsageError
 from alphita_lab.training.mentions import sampler as mention_sampler
-from alphita_lab.training.mentions.sampler import MentionSampler, OfForms, spread
+from alphita_lab.training.mentions.sampler import NONE, MentionSampler, OfForms, hard_negatives, spread
+from alphita_lab.training.terms import mining
 
 # The form of each window, and the concepts of each form; form 5 names two, concept 3 has one window, concept 4 none.
 FORMS = [0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4, 5, 5]
@@ -66,35 +68,6 @@ def test_prototypes_of_some_steps_are_those_of_their_batches():
         assert sampler.drawn(first, end).tolist() == sorted({one for batch in batches for one in batch})
 
 
-def test_an_epoch_is_shuffled_once(monkeypatch):
-    sampler = MentionSampler(*mentions(), seed=4, batch=2)
-    made: list[list[int]] = []
-    real = np.random.default_rng
-
-    def noted(seed):
-        made.append(list(seed))
-        return real(seed)
-
-    monkeypatch.setattr(np.random, "default_rng", noted)
-    for number in range(3 * sampler.steps_an_epoch):
-        sampler[number]
-    assert [seed[2] for seed in made if seed[1] == mention_sampler._EPOCH] == [0, 1, 2]
-
-
-def test_a_step_follows_from_the_seed_and_its_number():
-    one, other = MentionSampler(*mentions(), seed=4), MentionSampler(*mentions(), seed=4)
-    numbers = [7, 0, 3, 7]
-    for number in numbers:
-        first, second = one[number], other[number]
-        assert first.prototypes.tolist() == second.prototypes.tolist()
-        assert [a.tolist() for a in first.positives] == [b.tolist() for b in second.positives]
-    backwards = MentionSampler(*mentions(), seed=4)
-    for number in reversed(range(20)):
-        assert backwards[number].prototypes.tolist() == one[number].prototypes.tolist()
-    changed = MentionSampler(*mentions(), seed=5)
-    assert any(one[n].prototypes.tolist() != changed[n].prototypes.tolist() for n in range(3))
-
-
 def test_an_epoch_draws_every_prototype_once():
     sampler = MentionSampler(*mentions(), seed=1, batch=2)
     assert (len(sampler.prototypes), sampler.steps_an_epoch) == (8, 4)
@@ -129,3 +102,43 @@ def test_every_form_has_its_turn(forms, seed):
         turns.append(counts[forms[window]])
         counts[forms[window]] += 1
     assert turns == sorted(turns)
+
+
+def by_loops(table: np.ndarray, concepts: np.ndarray, prototype: int, wanted: int) -> list[int]:
+    """The rows of other concepts by cosine, in float64; equals by number; NONE where there are no more."""
+    unit = [row / np.sqrt(row @ row) for row in table.astype(float)]
+    others = [row for row in range(len(table)) if concepts[row] != concepts[prototype]]
+    near = sorted(others, key=lambda row: (-float(unit[prototype] @ unit[row]), row))[:wanted]
+    return near + [NONE] * (wanted - len(near))
+
+
+def searched(table, concepts, prototypes, wanted, folder) -> np.ndarray:
+    index = hard_negatives(concepts, wanted, folder, exact_up_to=10_000)
+    index.refresh(0, np.asarray(prototypes), lambda rows: table[rows].astype(np.float32))
+    return index.of(np.asarray(prototypes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=st.integers(2, 60), kinds=st.integers(1, 9), wanted=st.integers(1, 12), seed=st.integers(0, 10**6))
+def test_negatives_are_the_nearest_of_other_concepts(tmp_path_factory, n, kinds, wanted, seed) -> None:
+    """Of concepts of unlike sizes, one of which may be all there is; in small blocks of rows and of prototypes."""
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(n, 8)) * rng.uniform(0.1, 50, (n, 1))
+    concepts = rng.integers(0, kinds, n) ** 2
+    prototypes = rng.permutation(n)[: rng.integers(1, n + 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mining, "ROWS_AT_ONCE", 7)
+        patch.setattr(mention_sampler, "FOUND_AT_ONCE", 60)
+        found = searched(table, concepts, prototypes, wanted, tmp_path_factory.mktemp("mined"))
+    assert found.dtype == np.int32
+    assert found.tolist() == [by_loops(table, concepts, prototype, wanted) for prototype in prototypes.tolist()]
+
+
+def test_mentions_of_the_own_concept_do_not_crowd_others_out(tmp_path: Path) -> None:
+    """All of the forty of a prototype's concept are nearer to it than any other row."""
+    rng = np.random.default_rng(0)
+    centres = np.eye(8)[[0] * 40 + [1, 2, 3]]
+    concepts = np.array([0] * 40 + [1, 2, 3])
+    table = centres + 0.01 * rng.normal(size=centres.shape)
+    found = searched(table, concepts, [5], 3, tmp_path)
+    assert sorted(found[0].tolist()) == [40, 41, 42]

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita_lab.encoder.tags import with_tags
-from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.tokens import TokenTable
-from alphita_lab.training.mentions import run as mention_steps
-from alphita_lab.training.mentions.injection_run import inject
-from alphita_lab.training.mentions.run import MentionForward, within
+from alphita_lab.encoder.vocabulary import with_tags
+from alphita_lab.training.engine.forward import TermForward, TokenTable
+from alphita_lab.training.mentions import rows as mention_steps
+from alphita_lab.training.mentions.injection import inject
+from alphita_lab.training.mentions.rows import MentionForward, within
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from tests.tiny import tiny_model
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import splits
 from alphita.terminology.loaders import obo, products
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.terminology.text import clean
 from alphita_lab.training.products import attribute_data
-from alphita_lab.training.products.attribute_data import Products, Questions, questions
-from alphita_lab.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
+from alphita_lab.training.products.attribute_data import (
+    NOT_THERE,
+    Products,
+    ProductTable,
+    Questions,
+    Related,
+    questions,
+    read_products,
+    values_of,
+)
 from tests.reference.attribute_prediction import realistic_rank
 
 ROWS = [
@@ -122,47 +130,26 @@ def test_an_unknown_attribute_is_named_with_a_near_one(terminology: Terminology)
         read_products(terminology, attributes="dosage_form,indicaton")
 
 
-def ontology(folder: Path, lines: list[str]) -> Terminology:
-    (folder / "x.obo").write_text("\n".join(["format-version: 1.2", "", *lines]) + "\n")
+def ontology(folder: Path, *concepts: str) -> Terminology:
+    """The lines of concept number n, from 1 on, with ", " between them."""
+    stanzas = [f"[Term]\nid: T:{n}\n" + lines.replace(", ", "\n") for n, lines in enumerate(concepts, 1)]
+    (folder / "x.obo").write_text("\n\n".join(["format-version: 1.2", *stanzas]) + "\n")
     with Rejects() as rejects:
         save(obo.load([folder / "x.obo"], obo.Options(), rejects), folder / "x.terminology")
     return load_terminology(folder / "x.terminology")
 
 
 def test_unnamed_and_retired_concepts_are_set_aside(tmp_path: Path) -> None:
-    terminology = ontology(
-        tmp_path,
-        [
-            "[Term]",
-            "id: T:1",
-            "name: heart pain",
-            "is_a: T:2",
-            "relationship: caused_by T:3",
-            "",
-            "[Term]",
-            "id: T:2",
-            "name: pain",
-            "",
-            "[Term]",
-            "id: T:3",
-            "name: old cause",
-            "is_obsolete: true",
-            "",
-            "[Term]",
-            "id: T:4",
-            "is_a: T:2",
-            "",
-        ],
-    )
+    first, old = "name: heart pain, is_a: T:2, relationship: caused_by T:3", "name: old cause, is_obsolete: true"
+    terminology = ontology(tmp_path, first, "name: pain", old, "is_a: T:2")
     table = read_products(terminology)
     assert said(table) == {("heart pain", "is a", "pain")}
     assert table.counts["unnamed"] == terminology.n_relations - 1 > 0
 
 
 def test_no_relations_are_no_products(tmp_path: Path) -> None:
-    terminology = ontology(tmp_path, ["[Term]", "id: T:1", "name: pain", "", "[Term]", "id: T:2", "name: ache", ""])
     with pytest.raises(InputError, match="there are no products"):
-        read_products(terminology)
+        read_products(ontology(tmp_path, "name: pain", "name: ache"))
 
 
 def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
@@ -199,35 +186,9 @@ def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
 
 def test_a_held_out_triple_of_another_relation_is_no_negative_either(tmp_path: Path) -> None:
     """T:1 and T:4 are joined by is_a only, which is held out; as an attribute only caused_by is named."""
-    terminology = ontology(
-        tmp_path,
-        [
-            "[Term]",
-            "id: T:1",
-            "name: a",
-            "is_a: T:4",
-            "relationship: caused_by T:3",
-            "",
-            "[Term]",
-            "id: T:2",
-            "name: b",
-            "relationship: caused_by T:4",
-            "relationship: caused_by T:5",
-            "",
-            "[Term]",
-            "id: T:3",
-            "name: c",
-            "",
-            "[Term]",
-            "id: T:4",
-            "name: d",
-            "",
-            "[Term]",
-            "id: T:5",
-            "name: e",
-            "",
-        ],
-    )
+    causes = ("name: a, is_a: T:4, relationship: caused_by T:3",)
+    causes += ("name: b, relationship: caused_by T:4, relationship: caused_by T:5",)
+    terminology = ontology(tmp_path, *causes, "name: c", "name: d", "name: e")
     split = Split([], [], [], triples=[("T:1", "is_a", "T:4")])
     for given_split, expected in ((None, {"d", "e"}), (split, {"e"})):
         table = read_products(terminology, attributes="caused_by", split=given_split)
@@ -238,16 +199,7 @@ def test_a_held_out_triple_of_another_relation_is_no_negative_either(tmp_path: P
 
 def test_nothing_left_to_train_on(terminology: Terminology) -> None:
     table = read_products(terminology, split=Split(["Tablet"], ["VALUE:1"], ["test"]), attributes="dosage_form")
-    only = ProductTable(
-        table.strings,
-        table.written,
-        table.labels,
-        table.names,
-        table.triples,
-        np.ones(len(table.strings), bool),
-        table.held_pairs,
-        table.counts,
-    )
+    only = replace(table, held_strings=np.ones(len(table.strings), bool))
     with pytest.raises(InputError, match="left to train on"):
         Products(only)
 
@@ -360,27 +312,6 @@ def test_the_title_and_the_value_of_a_dev_triple_train(seed: int) -> None:
     assert {tuple(row) for row in data.dev.triples[:, 1:].tolist()} <= {tuple(row) for row in training[:, 1:].tolist()}
 
 
-@pytest.mark.parametrize("dev", [4, 11, 12])
-def test_no_title_or_value_leaves_with_a_pair_of_several_triples(tmp_path: Path, dev: int) -> None:
-    """As a register writes it, the ingredient is the active substance too."""
-    rows = [
-        (str(number), f"brand {number}", name, f"substance {number % 4}")
-        for number in range(12)
-        for name in ("ingredient", "active substance")
-    ]
-    alone = Products(read_products(imported(tmp_path, rows)), dev=dev)
-    # Each title has one value alone, if by two names.
-    assert len(alone.dev) == 0
-    with_maker = [*rows, *((str(number), f"brand {number}", "maker", f"house {number % 2}") for number in range(12))]
-    (tmp_path / "y").mkdir()
-    data = Products(read_products(imported(tmp_path / "y", with_maker)), dev=dev, seed=1)
-    training = trained(data)
-    assert len(data.dev) == dev
-    assert len(training) + data.counts["dev_related"] + dev == 36
-    assert len(set(training[:, 0].tolist())) == 12
-    assert len({tuple(row) for row in training[:, 1:].tolist()}) == 10
-
-
 @settings(max_examples=100, deadline=None)
 @given(tables(), st.integers(1, 30), st.integers(0, 100))
 def test_every_title_and_value_of_the_table_still_trains(table: ProductTable, dev: int, seed: int) -> None:
@@ -405,15 +336,6 @@ def test_where_each_pair_has_one_triple_the_choice_goes_by_triples() -> None:
             chosen.append(row)
     assert len(chosen) > 10
     assert np.array_equal(Products(table_of(triples), dev=60, seed=5).dev.triples, triples[sorted(chosen)])
-
-
-def test_what_is_held_out_follows_from_the_seed(terminology: Terminology) -> None:
-    table = read_products(terminology)
-    one, again = (Products(table, dev=2, seed=1) for _ in range(2))
-    assert len(one.dev) == 2
-    assert np.array_equal(one.dev.triples, again.dev.triples)
-    assert np.array_equal(one.dev.candidates, again.dev.candidates)
-    assert len({Products(table, dev=2, seed=seed).dev.triples.tobytes() for seed in range(10)}) > 1
 
 
 def test_a_catalogue_of_one_value_an_attribute_has_dev_triples() -> None:
@@ -487,16 +409,6 @@ def test_negatives_come_alike_or_by_frequency(monkeypatch: pytest.MonkeyPatch, r
     assert np.abs(seen - expected).max() < 4 * np.sqrt(draws) / 2
 
 
-def test_a_sample_of_many_values_is_even_and_new_each_time() -> None:
-    triples = np.array([(0, 0, value) for value in range(1, 21)] + [(21, 0, value) for value in range(22, 30)])
-    data = Products(table_of(triples))
-    random, counts = np.random.default_rng(0), np.zeros(21)
-    for _ in range(1000):
-        drawn = data.draw(np.array([0]), most=4, negatives=2, random=random)
-        counts[drawn.value[drawn.positive]] += 1
-    assert stats.chisquare(counts[1:]).pvalue > 1e-3
-
-
 # --- ranks ---------------------------------------------------------------------------------------------------------
 
 
@@ -506,27 +418,3 @@ def test_ranks_are_realistic_and_pass_over_what_is_not_there(distances: list[int
     row = np.array([[*distances, *[0] * absent]], np.float32)
     asked = Questions(np.zeros((1, 3), np.int64), candidates)
     assert asked.ranks(row).tolist() == [realistic_rank([float(one) for one in distances])]
-
-
-def test_no_distance_is_the_furthest() -> None:
-    asked = Questions(np.zeros((2, 3), np.int64), np.array([[0, 1, 2], [0, 1, 2]]))
-    nan = float("nan")
-    assert asked.ranks(np.array([[nan, 1.0, 2.0], [1.0, nan, nan]])).tolist() == [3.0, 1.0]
-    assert asked.ranks(np.array([[nan, nan, nan], [1.0, 1.0, 1.0]])).tolist() == [2.0, 2.0]
-
-
-def test_values_are_counted() -> None:
-    triples = np.array([(0, 1, 3), (0, 1, 4), (1, 1, 3), (2, 3, 4)])
-    found = [(values.tolist(), counts.tolist()) for values, counts in values_of(triples, 5)]
-    assert found == [([], []), ([3, 4], [2, 1]), ([], []), ([4], [1]), ([], [])]
-    assert [len(values) for values, _ in values_of(np.empty((0, 3), np.int64), 2)] == [0, 0]
-
-
-def test_a_split_with_triples_is_kept_apart(terminology: Terminology) -> None:
-    split = splits.with_triples(Split([], [], []), terminology, fraction=0.9, seed=0)
-    assert split.triples
-    table = read_products(terminology, split=split)
-    data = Products(table)
-    named = {(clean(terminology.concept(h).name), clean(terminology.concept(t).name)) for h, _, t in split.triples}
-    assert not {(t, v) for t, _, v in said(table, trained(data))} & named
-    assert {(t, v) for t, _, v in said(table, table.triples[table.held_out()])} == named

@@ -15,9 +15,8 @@ from alphita_lab.objectives.attribute_prediction import AttributeProjection
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.products import attribute_steps
-from alphita_lab.training.products.attribute_data import Products
+from alphita_lab.training.products.attribute_data import NOT_THERE, Products, ProductTable
 from alphita_lab.training.products.attribute_steps import AttributeSteps, load_projection
-from alphita_lab.training.products.table import NOT_THERE, ProductTable
 from tests.reference import attribute_prediction as reference
 from tests.tiny import FINDINGS, SITES, tiny_model
 
@@ -200,38 +199,6 @@ def test_each_text_is_encoded_once_a_batch(model: Path, products: Products) -> N
     assert sizes["tokens"] == sum(map(len, steps.forward.encoder.tokenize(sorted(expected))))
 
 
-def test_batches_follow_from_seed_and_number(model: Path, products: Products) -> None:
-    one, again, other = (steps_of(model, products, seed=seed) for seed in (3, 3, 4))
-    forth = [one.draw(number) for number in range(6)]
-    back = [again.draw(number) for number in reversed(range(6))][::-1]
-    for left, right in zip(forth, back, strict=True):
-        assert np.array_equal(left.terms, right.terms)
-        assert all(np.array_equal(left.arrays[name], right.arrays[name]) for name in left.arrays)
-    assert any(not np.array_equal(one.draw(number).terms, other.draw(number).terms) for number in range(6))
-    # An epoch holds every pair once.
-    epochs = int(np.ceil(one.batches)) + 1
-    pairs = np.concatenate([draw_of(one, number)[1] for number in range(epochs)])[: len(products.pairs)]
-    assert sorted(pairs.tolist()) == list(range(len(products.pairs)))
-
-
-def test_a_run_gone_on_with_has_the_steps_of_an_unbroken_one(model: Path, products: Products) -> None:
-    """With dropout: batch 3 is the same to the bit whether or not the ones before it were run."""
-    unbroken, resumed = (steps_of(model, products, dropout=0.3, tokens_at_once=150) for _ in range(2))
-    unbroken.start(0, 4)
-    for number in range(3):
-        unbroken(number, 1.0)
-        for module in (unbroken.forward.module, unbroken.projection):
-            module.zero_grad()
-    expected = unbroken(3, 1.0)
-    unbroken.stop()
-    resumed.start(3, 4)
-    assert all(torch.equal(value, expected[name]) for name, value in resumed(3, 1.0).items())
-    resumed.stop()
-    ours, theirs = gradients(resumed), gradients(unbroken)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-
-
 def test_missing_negatives_are_told(model: Path) -> None:
     rows = [("a", "for", "heart"), ("a", "for", "liver"), ("b", "for", "skin")]
     steps = steps_of(model, Products(table_of(rows)), batch=2)
@@ -239,14 +206,6 @@ def test_missing_negatives_are_told(model: Path) -> None:
     # a lacks 3 of 4 negatives: there is "skin" only; b has both of its two.
     assert float(found["missing_negatives 0"]) == 3
     assert float(found["rows 0"]) == 2 + 3 + 3
-
-
-def test_a_cap_on_values(model: Path) -> None:
-    rows = [("a", "for", site) for site in SITES[:5]] + [("b", "for", site) for site in SITES[5:]]
-    steps = steps_of(model, Products(table_of(rows)), batch=2, most=2, negatives=1)
-    drawn, _ = draw_of(steps, 0)
-    assert [int(((drawn.pair == pair) & drawn.positive).sum()) for pair in (0, 1)] == [2, 2]
-    assert int((~drawn.positive).sum()) == 4
 
 
 def test_titles_that_leave_no_room_for_the_name_are_counted(model: Path) -> None:
@@ -315,16 +274,6 @@ def test_a_linear_probe_cannot_tell_positives_from_negatives(model: Path, leak: 
     assert abs(area - control) < 8 * deviation
 
 
-def test_a_string_has_one_vector_whatever_its_sign(model: Path, products: Products) -> None:
-    """With dropout on: what is a value here and a negative there is one row of the batch."""
-    steps = steps_of(model, products, dropout=0.3)
-    batch = steps.draw(0)
-    value, positive = batch.arrays["value"], batch.arrays["positive"]
-    both = set(value[positive].tolist()) & set(value[~positive].tolist())
-    assert both
-    assert len(set(batch.terms.tolist())) == len(batch.terms)
-
-
 # --- scoring -------------------------------------------------------------------------------------------------------
 
 
@@ -357,31 +306,6 @@ def test_score_is_the_rank_among_the_candidates(
 
 def test_nothing_held_out_gives_no_score(model: Path) -> None:
     assert steps_of(model, Products(table_of([("a", "for", "heart"), ("b", "for", "liver")]))).score() == {}
-
-
-def test_training_finds_held_out_values(model: Path) -> None:
-    """Values are words of the titles; a hundred steps lift the held-out ones from chance."""
-    rows = [
-        (f"{finding} of the {site} {letter}", "site", value)
-        for finding, _ in FINDINGS
-        for site in SITES
-        for letter in "abc"
-        for value in (site, f"{site} {letter}")
-    ]
-    steps = steps_of(model, Products(table_of(rows), dev=20, seed=1), batch=16, pooling="mean")
-    before = steps.score()["dev_attribute_mrr"]
-    parameters = [*steps.forward.module.parameters(), *steps.projection.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=3e-3)
-    steps.start(0, 100)
-    losses = []
-    for number in range(100):
-        losses.append(float(steps(number, 1.0)["loss"]))
-        optimizer.step()
-        optimizer.zero_grad()
-    steps.stop()
-    assert before < 0.25
-    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
-    assert steps.score()["dev_attribute_mrr"] > before + 0.25
 
 
 def test_a_projection_is_found_beside_its_model(tmp_path: Path) -> None:

@@ -262,30 +262,6 @@ def test_in_equal_turns_each_round_has_every_set_once(sizes, rows, seed) -> None
     assert len(first) == sum(sizes.values())
 
 
-@pytest.mark.parametrize("turns", ["proportional", "equal"])
-def test_batches_follow_from_seed_and_number(turns) -> None:
-    sizes = {"sts": 40, "sick": 17, "mednli": 9}
-    one, other = (Tasks(sizes, rows=4, seed=3, turns=turns) for _ in range(2))
-    ahead = [one.batch(number) for number in range(60)]
-    for number in (59, 3, 17, 40, 0, 41):
-        name, rows = other.batch(number)
-        assert name == ahead[number][0]
-        np.testing.assert_array_equal(rows, ahead[number][1])
-    different = Tasks(sizes, rows=4, seed=4, turns=turns)
-    again = [different.batch(number) for number in range(60)]
-    assert [name for name, _ in again] != [name for name, _ in ahead]
-    assert [rows.tolist() for _, rows in again] != [rows.tolist() for _, rows in ahead]
-    # Another order in the next epoch, of sets and of rows.
-    period = one.batches if turns == "proportional" else 3
-    assert [name for name, _ in ahead[:period]] * 2 != [name for name, _ in ahead[period : 3 * period]]
-
-
-def test_rows_are_shuffled_anew_each_epoch_and_for_each_set() -> None:
-    tasks = Tasks({"one": 30, "other": 30}, rows=30, seed=0)
-    drawn = [tasks.batch(number) for number in range(6)]
-    assert len({tuple(rows.tolist()) for _, rows in drawn}) == 6
-
-
 def test_nothing_to_draw_from_and_unknown_turns_are_errors() -> None:
     with pytest.raises(InputError, match="no set of sentences"):
         Tasks({}, rows=4, seed=0)

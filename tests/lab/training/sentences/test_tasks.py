@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from alphita.errors import InputError, Rejects
-from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples
-from alphita_lab.training.sentences.tasks import SentenceTasks, listed, path_of, read_files
+from alphita_lab.training.sentences.scored_pairs import (
+    ScoredPairs,
+    SentenceTasks,
+    Tasks,
+    Triples,
+    listed,
+    path_of,
+    read_files,
+)
 
 PAIRS = ScoredPairs(["a", "b", "c"], ["b", "a", "a"], np.array([0.2, 0.4, 1.0], np.float32))
 TRIPLES = Triples(["p", "p"], ["a", "e"], ["x", "y"])
@@ -45,11 +52,6 @@ def test_sentences_are_numbered_once_and_batches_hold_their_sets_rows() -> None:
             }
         assert batch.rows == len(rows) * len(shown)
     assert kinds == {"sts", "nli"}
-
-
-def test_equal_premises_share_a_place() -> None:
-    batch = SentenceTasks({"nli": TRIPLES}, rows=2, seed=0, turns="equal").batch(0)
-    assert len(set(batch.arrays["premise"].tolist())) == 1
 
 
 def test_files_are_read_by_their_setting(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita_lab.objectives.multi_similarity import term_term
-from alphita_lab.training.engine import memory, part_steps, tokens
-from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.part_steps import DEPTH, Ahead
+from alphita_lab.training.engine import forward, steps
+from alphita_lab.training.engine.forward import TermForward, tokenize
+from alphita_lab.training.engine.steps import DEPTH, MIN_TOKENS, Ahead, is_exhausted
 from alphita_lab.training.terms import batches as term_batches
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from tests.tiny import tiny_model
@@ -48,7 +48,7 @@ def run(model: Path, *, at_once: int, dropout: float, numbers: range = range(2))
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean")
     forward = TermForward(encoder, precision="fp32", dropout=dropout)
     forward.module.train()
-    steps = TermSteps(forward, tokens.tokenize(encoder, strings(60)), draw, loss, seed=3, tokens_at_once=at_once)
+    steps = TermSteps(forward, tokenize(encoder, strings(60)), draw, loss, seed=3, tokens_at_once=at_once)
     steps.start(numbers.start, numbers.stop)
     losses = [steps(number, 0.5)["loss"] for number in numbers]
     steps.stop()
@@ -88,7 +88,7 @@ def test_dropout_is_the_same_in_both_passes_and_differs_between_batches(model: P
     seen: list[torch.Tensor] = []
     encode = forward.run
     forward.run = lambda rows: seen.append(encode(rows)) or seen[-1]  # type: ignore[method-assign, func-returns-value]
-    table = tokens.tokenize(encoder, strings(60))
+    table = tokenize(encoder, strings(60))
     steps = TermSteps(forward, table, lambda _: draw(0), loss, seed=3, tokens_at_once=100)
     steps.start(0, 2)
     steps(0, 1.0)
@@ -129,7 +129,7 @@ class Small:
 def test_out_of_memory_says_what_fits(model: Path, limit: int, message: str) -> None:
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean")
     forward = Small(TermForward(encoder, precision="fp32", dropout=0.0), limit)
-    table = tokens.tokenize(encoder, strings(60))
+    table = tokenize(encoder, strings(60))
     steps = TermSteps(forward, table, draw, loss, seed=3, tokens_at_once=100_000)  # type: ignore[arg-type]
     steps.start(0, 1)
     with pytest.raises(AlphitaError, match=message) as caught:
@@ -137,7 +137,7 @@ def test_out_of_memory_says_what_fits(model: Path, limit: int, message: str) -> 
     steps.stop()
     if limit > 1:
         fits = int(str(caught.value).split("tokens_at_once=")[1].split(":")[0])
-        assert memory.MIN_TOKENS <= fits <= limit
+        assert MIN_TOKENS <= fits <= limit
         assert limit < 4 * fits
         again = TermSteps(forward, table, draw, loss, seed=3, tokens_at_once=fits)  # type: ignore[arg-type]
         again.start(0, 1)
@@ -145,32 +145,17 @@ def test_out_of_memory_says_what_fits(model: Path, limit: int, message: str) -> 
         again.stop()
 
 
-def test_another_error_is_not_taken_for_a_lack_of_memory(model: Path) -> None:
-    encoder = TermEncoder.load(model, precision="fp32", pooling="mean")
-
-    def broken(_vectors: torch.Tensor, _given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        raise RuntimeError("shapes do not fit")
-
-    steps = TermSteps(
-        TermForward(encoder, precision="fp32"), tokens.tokenize(encoder, strings(60)), draw, broken, seed=0
-    )
-    steps.start(0, 1)
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
-        steps(0, 1.0)
-    steps.stop()
-
-
 @pytest.mark.parametrize("text", ["CUDA out of memory", "[enforce fail] DefaultCPUAllocator: can't allocate memory"])
 def test_what_says_that_memory_is_exhausted(text: str) -> None:
-    assert memory.is_exhausted(torch.OutOfMemoryError(text))
-    assert memory.is_exhausted(MemoryError())
-    assert memory.is_exhausted(RuntimeError(text)) == ("can't" in text)
+    assert is_exhausted(torch.OutOfMemoryError(text))
+    assert is_exhausted(MemoryError())
+    assert is_exhausted(RuntimeError(text)) == ("can't" in text)
 
 
 def test_a_real_lack_of_memory_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**52)
-    assert memory.is_exhausted(caught.value)
+    assert is_exhausted(caught.value)
 
 
 # --- tokens --------------------------------------------------------------------------------------------------------
@@ -179,7 +164,7 @@ def test_a_real_lack_of_memory_is_recognised() -> None:
 def test_token_rows_are_those_of_the_tokenizer(model: Path) -> None:
     encoder = TermEncoder.load(model, precision="fp32")
     names = strings(50)
-    table = tokens.tokenize(encoder, names)
+    table = tokenize(encoder, names)
     chosen = np.array([7, 3, 3, 49])
     ids, lengths = table.rows(chosen)
     assert [row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])] == encoder.tokenize(
@@ -187,28 +172,28 @@ def test_token_rows_are_those_of_the_tokenizer(model: Path) -> None:
     )
     ids, lengths = table.rows(np.empty(0, np.int64))
     assert len(ids) == len(lengths) == 0
-    assert len(tokens.tokenize(encoder, [])) == 0
+    assert len(tokenize(encoder, [])) == 0
 
 
 def test_many_strings_are_tokenized_once_and_mapped(model: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
-    monkeypatch.setattr(tokens, "AT_ONCE", 7)
-    monkeypatch.setattr(tokens, "TABLES_KEPT", 2)
+    monkeypatch.setattr(forward, "MIN_CACHED", 10)
+    monkeypatch.setattr(forward, "AT_ONCE", 7)
+    monkeypatch.setattr(forward, "TABLES_KEPT", 2)
     encoder = TermEncoder.load(model, precision="fp32")
-    first = tokens.tokenize(encoder, strings(40))
+    first = tokenize(encoder, strings(40))
     calls = []
-    tokenize = TermEncoder.tokenize
-    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: calls.append(1) or tokenize(self, rows))
-    again = tokens.tokenize(encoder, strings(40))
+    real = TermEncoder.tokenize
+    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: calls.append(1) or real(self, rows))
+    again = tokenize(encoder, strings(40))
     assert not calls
     assert isinstance(again.ids, np.memmap)
     assert np.array_equal(first.ids, again.ids)
     assert np.array_equal(first.offsets, again.offsets)
-    assert np.array_equal(again.ids, np.concatenate([np.array(row) for row in tokenize(encoder, strings(40))]))
+    assert np.array_equal(again.ids, np.concatenate([np.array(row) for row in real(encoder, strings(40))]))
     shorter = TermEncoder.load(model, precision="fp32", max_length=4)
-    assert tokens.tokenize(shorter, strings(40)).offsets[-1] < first.offsets[-1]
-    tokens.tokenize(encoder, strings(41))
+    assert tokenize(shorter, strings(40)).offsets[-1] < first.offsets[-1]
+    tokenize(encoder, strings(41))
     assert len(list((tmp_path / "tokens").iterdir())) == 2
 
 
@@ -216,29 +201,29 @@ def test_many_strings_are_tokenized_once_and_mapped(model: Path, tmp_path: Path,
 @pytest.mark.parametrize("left", [None, 0, 40, 200])
 def test_a_cache_cut_short_is_made_anew(model: Path, tmp_path: Path, monkeypatch, name: str, left: int | None) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
+    monkeypatch.setattr(forward, "MIN_CACHED", 10)
     encoder = TermEncoder.load(model, precision="fp32")
-    first = tokens.tokenize(encoder, strings(40)).ids.tolist()
+    first = tokenize(encoder, strings(40)).ids.tolist()
     (file,) = tmp_path.glob(f"tokens/*/{name}.npy")
     if left is None:
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:left])
-    assert tokens.tokenize(encoder, strings(40)).ids.tolist() == first
-    assert isinstance(tokens.tokenize(encoder, strings(40)).ids, np.memmap)
+    assert tokenize(encoder, strings(40)).ids.tolist() == first
+    assert isinstance(tokenize(encoder, strings(40)).ids, np.memmap)
 
 
 def test_a_cache_of_other_strings_is_made_anew(model: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(tokens, "MIN_CACHED", 10)
+    monkeypatch.setattr(forward, "MIN_CACHED", 10)
     encoder = TermEncoder.load(model, precision="fp32")
-    tokens.tokenize(encoder, strings(30))
+    tokenize(encoder, strings(30))
     (other,) = tmp_path.glob("tokens/*")
-    wanted = tokens.tokenize(encoder, strings(40)).ids.tolist()
+    wanted = tokenize(encoder, strings(40)).ids.tolist()
     (folder,) = (path for path in tmp_path.glob("tokens/*") if path != other)
     shutil.rmtree(folder)
     other.rename(folder)
-    assert tokens.tokenize(encoder, strings(40)).ids.tolist() == wanted
+    assert tokenize(encoder, strings(40)).ids.tolist() == wanted
 
 
 # --- batches made ahead --------------------------------------------------------------------------------------------
@@ -280,16 +265,9 @@ def test_an_error_in_making_a_batch_is_raised_where_it_is_asked_for() -> None:
     ahead.stop()
 
 
-def test_stopping_ends_the_thread() -> None:
-    ahead = Ahead(lambda number: number, 0, 10**9)
-    ahead.get(0)
-    ahead.stop()
-    assert not ahead._thread.is_alive()
-
-
 def test_waiting_time_is_measured(monkeypatch) -> None:
     times = iter([10.0, 13.5, 20.0, 20.5])
-    monkeypatch.setattr(part_steps, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    monkeypatch.setattr(steps, "time", SimpleNamespace(perf_counter=lambda: next(times)))
     ahead = Ahead(lambda number: number, 0, 2)
     assert [ahead.get(0), ahead.get(1)] == [0, 1]
     assert ahead.waited == 4.0

@@ -66,31 +66,6 @@ def test_mined_pairs_are_those_of_the_equations(kind: str, seed: int, n: int, m:
     np.testing.assert_allclose(margins, [expected[tuple(row)] for row in rows.tolist()], rtol=1e-3, atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(bitext.MARGINS))
-def test_the_order_and_the_length_of_vectors_do_not_matter(seed: int, kind: str) -> None:
-    source, target = drawn(seed, 15, 11, 6, 0.4)
-    rng = np.random.default_rng(seed + 1)
-    one, other = rng.permutation(len(source)), rng.permutation(len(target))
-    rows, margins = mine(source, target, margin=kind)
-    scale = rng.uniform(0.1, 10, (len(target), 1)).astype(np.float32)
-    turned, turned_margins = mine(source[one], (target * scale)[other], margin=kind)
-    before = {(int(x), int(y)): margin for (x, y), margin in zip(rows, margins, strict=True)}
-    after = {(int(one[x]), int(other[y])): margin for (x, y), margin in zip(turned, turned_margins, strict=True)}
-    assert before.keys() == after.keys()
-    assert all(after[pair] == pytest.approx(margin, rel=1e-4, abs=1e-5) for pair, margin in before.items())
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(bitext.MARGINS))
-def test_each_row_is_in_one_pair_and_both_sides_are_alike(seed: int, kind: str) -> None:
-    source, target = drawn(seed, 14, 9, 6, 0.4)
-    rows, _ = mine(source, target, margin=kind)
-    assert len(set(rows[:, 0].tolist())) == len(set(rows[:, 1].tolist())) == len(rows)
-    swapped, _ = mine(target, source, margin=kind)
-    assert {(x, y) for x, y in rows.tolist()} == {(x, y) for y, x in swapped.tolist()}
-
-
 def test_blocks_give_what_one_search_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = drawn(0, 50, 60, 8, 0.4)
     rows, margins = mine(source, target)

@@ -7,8 +7,8 @@ import pytest
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita_lab.training.terms import concept_targets
-from alphita_lab.training.terms.concept_targets import TargetBatches, make, mean_vectors, read
+from alphita_lab.training.terms import distillation
+from alphita_lab.training.terms.distillation import TargetBatches, make, mean_vectors, read
 from tests.doubles import HashEncoder
 from tests.reference import distillation as reference
 
@@ -26,7 +26,7 @@ class Loud(HashEncoder):
 
 @pytest.mark.parametrize("at_once", [65_536, 2, 1])
 def test_means_are_of_vectors_at_length_1(tmp_path: Path, monkeypatch, at_once: int) -> None:
-    monkeypatch.setattr(concept_targets, "AT_ONCE", at_once)
+    monkeypatch.setattr(distillation, "AT_ONCE", at_once)
     found = mean_vectors(Loud(16), *TEXTS, 4, tmp_path / "x.npy")
     single = {text: HashEncoder(16).encode([text])[0] for text in TEXTS[0]}
     expected = [single[TEXTS[0][0]], (single[TEXTS[0][1]] + single[TEXTS[0][2]]) / 2, single[TEXTS[0][3]], np.zeros(16)]

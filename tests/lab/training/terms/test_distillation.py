@@ -63,18 +63,6 @@ def test_scikit_learns_pca_agrees(seed: int, n: int, dim: int, block: int) -> No
     assert made.values.dtype == np.float32
 
 
-def test_large_enough_to_tell_directions_from_scikit_learn() -> None:
-    """384 numbers to 64, as a MiniLM's; float32 in."""
-    rng = np.random.default_rng(0)
-    names, texts = ((rng.normal(size=(900, 384)) * np.geomspace(3, 0.01, 384) + 1).astype(np.float32) for _ in range(2))
-    made = targets(names, texts, dim=64, block=100)
-    z = np.array(reference.mixed(names[:900], texts[:900], np.ones(900, bool)))
-    oracle = PCA(64, svd_solver="full").fit(z)
-    same_up_to_sign(made.components.T, oracle.components_.T, 1e-6)
-    same_up_to_sign(made.values, oracle.transform(z), 1e-6)
-    np.testing.assert_allclose(made.explained, oracle.explained_variance_ratio_, rtol=1e-9)
-
-
 def test_blocks_decide_nothing_and_signs_are_fixed() -> None:
     names, texts, has = vectors(40, 6, 5)
     whole, parts = (targets(names, texts, has, dim=6, block=block) for block in (100, 7))

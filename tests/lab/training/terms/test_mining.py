@@ -16,8 +16,10 @@ from alphita_lab.training.terms.mining import (
     AnchorSampler,
     InvertedFile,
     Meanings,
-    MinedNeighbours,
+    MinedRows,
     OnGpu,
+    encode_names,
+    mined_neighbours,
     oldest_needed,
 )
 
@@ -46,20 +48,24 @@ def nearest_by_loops(table: np.ndarray, anchor: int, wanted: int) -> list[int]:
     return sorted(others, key=lambda name: (-float(unit[anchor] @ unit[name]), name))[:wanted]
 
 
-def mined(table: np.ndarray, folder: Path, wanted: int = 5, exact_up_to: int = 10_000) -> MinedNeighbours:
-    return MinedNeighbours(strings(len(table)), wanted, folder, exact_up_to=exact_up_to)
+def by(encoder: Vectors) -> mining.Encode | None:
+    return encode_names(strings(len(encoder.table)), encoder)
+
+
+def mined(table: np.ndarray, folder: Path, wanted: int = 5, exact_up_to: int = 10_000) -> MinedRows:
+    return mined_neighbours(strings(len(table)), wanted, folder, exact_up_to=exact_up_to)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_neighbours_are_those_of_an_exhaustive_search(tmp_path: Path, monkeypatch, seed: int) -> None:
     """In blocks of names and anchors, with lengths far from 1 and with anchors asked for twice."""
-    monkeypatch.setattr(mining, "NAMES_AT_ONCE", 17)
+    monkeypatch.setattr(mining, "ROWS_AT_ONCE", 17)
     monkeypatch.setattr(mining, "ANCHORS_AT_ONCE", 7)
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(90, DIM)) * rng.uniform(0.1, 50, (90, 1))
     anchors = rng.integers(0, 90, 40)
     neighbours = mined(table, tmp_path)
-    neighbours.refresh(0, anchors, Vectors(table))
+    neighbours.refresh(0, anchors, by(Vectors(table)))
     found = neighbours.of(anchors)
     assert found.dtype == np.int32
     assert [row.tolist() for row in found] == [nearest_by_loops(table, anchor, 5) for anchor in anchors]
@@ -71,7 +77,7 @@ def test_an_anchor_is_never_its_own_neighbour_even_among_many_of_its_vector(tmp_
     table = rng.normal(size=(60, DIM))
     table[:30] = table[0]
     neighbours = mined(table, tmp_path)
-    neighbours.refresh(0, np.arange(60), Vectors(table))
+    neighbours.refresh(0, np.arange(60), by(Vectors(table)))
     found = neighbours.of(np.arange(60))
     assert found.shape == (60, 5)
     for anchor, row in enumerate(found.tolist()):
@@ -85,26 +91,19 @@ def test_an_anchor_is_never_its_own_neighbour_even_among_many_of_its_vector(tmp_
             assert [name for name in row if name >= 30] == [name for name in expected if name >= 30]
 
 
-def test_more_neighbours_than_names_gives_all_others(tmp_path: Path) -> None:
-    table = np.random.default_rng(0).normal(size=(4, DIM))
-    neighbours = mined(table, tmp_path, wanted=30)
-    neighbours.refresh(0, np.arange(4), Vectors(table))
-    assert [sorted(row) for row in neighbours.of(np.arange(4)).tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-
-
 def test_a_resumed_run_reads_what_was_mined_and_does_not_encode(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     early, late = rng.normal(size=(2, 50, DIM))
     anchors = np.arange(0, 50, 2)
     before = mined(early, tmp_path)
-    before.refresh(20, anchors, Vectors(early))
+    before.refresh(20, anchors, by(Vectors(early)))
     resumed, moved_on = mined(late, tmp_path), Vectors(late)
-    resumed.refresh(20, anchors, moved_on)
+    resumed.refresh(20, anchors, by(moved_on))
     np.testing.assert_array_equal(resumed.of(anchors), before.of(anchors))
     assert moved_on.encoded == 0
     assert resumed.step == 20
     # The next mining sees the weights of its own step.
-    resumed.refresh(40, anchors, moved_on)
+    resumed.refresh(40, anchors, by(moved_on))
     assert moved_on.encoded == 50
     assert resumed.of(np.array([2]))[0].tolist() == nearest_by_loops(late, 2, 5)
     assert not np.array_equal(resumed.of(anchors), before.of(anchors))
@@ -112,7 +111,7 @@ def test_a_resumed_run_reads_what_was_mined_and_does_not_encode(tmp_path: Path) 
 
 def test_findings_that_are_gone_with_their_weights_are_an_error(tmp_path: Path) -> None:
     neighbours = mined(np.ones((3, DIM)), tmp_path)
-    with pytest.raises(InputError, match="mined at step 20 is gone") as error:
+    with pytest.raises(InputError, match="found at step 20 are gone") as error:
         neighbours.refresh(20, np.arange(3), None)
     assert error.value.remedy
     assert error.value.file == tmp_path / "neighbours-00000020.npy"
@@ -122,7 +121,7 @@ def test_only_findings_that_a_run_may_go_back_to_are_kept(tmp_path: Path) -> Non
     table = np.random.default_rng(0).normal(size=(9, DIM))
     neighbours = mined(table, tmp_path)
     for step in (0, 10, 20, 30):
-        neighbours.refresh(step, np.arange(9), Vectors(table), needed_from=step - 15)
+        neighbours.refresh(step, np.arange(9), by(Vectors(table)), needed_from=step - 15)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["neighbours-00000020.npy", "neighbours-00000030.npy"]
 
 
@@ -135,10 +134,10 @@ def test_a_mining_that_was_cut_leaves_no_findings(tmp_path: Path) -> None:
 
     neighbours = mined(table, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        neighbours.refresh(0, np.arange(9), Cut(table))
+        neighbours.refresh(0, np.arange(9), by(Cut(table)))
     assert list(tmp_path.iterdir()) == []
     assert neighbours.step == -1
-    neighbours.refresh(0, np.arange(9), Vectors(table))
+    neighbours.refresh(0, np.arange(9), by(Vectors(table)))
     assert neighbours.of(np.array([3]))[0].tolist() == nearest_by_loops(table, 3, 5)
 
 
@@ -164,7 +163,7 @@ def test_the_approximate_search_finds_nearly_all_and_looks_at_few(tmp_path: Path
     anchors = np.arange(0, 5000, 5)
     whole, part = mined(table, tmp_path / "a", wanted=10), mined(table, tmp_path / "b", wanted=10, exact_up_to=4999)
     for neighbours in (whole, part):
-        neighbours.refresh(0, anchors, Vectors(table))
+        neighbours.refresh(0, anchors, by(Vectors(table)))
     exact, approximate = whole.of(anchors), part.of(anchors)
     shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), approximate.tolist(), strict=True)])
     # 8 of 70 cells hold the clusters of nearly all anchors; an exact search would find them all.
@@ -210,21 +209,6 @@ def test_anchors_come_in_epochs_with_other_names_of_their_concept(
             own = {name for name in range(len(concept_of)) if concept_of[name] == concept_of[anchor]} - {anchor}
             assert set(names.tolist()) <= own
             assert len(set(names.tolist())) == len(names) == min(wanted, len(own))
-
-
-def test_anchors_and_synonyms_follow_from_seed_and_number_alone() -> None:
-    offsets = offsets_of([9, 8, 1, 7])
-    one, other, elsewhere = (AnchorSampler(offsets, anchors=6, synonyms=3, least=2, seed=seed) for seed in (5, 5, 6))
-    for number in range(9):
-        one.anchors(number)
-    for number in (7, 30, 0):
-        np.testing.assert_array_equal(one.anchors(number), other.anchors(number))
-        anchors = one.anchors(number)
-        a, b = (np.concatenate(sampler.synonyms(number, anchors)) for sampler in (one, other))
-        np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(one.anchors(0), elsewhere.anchors(0))
-    anchors = one.anchors(0)
-    assert not np.array_equal(*(np.concatenate(one.synonyms(number, anchors)) for number in (0, 1)))
 
 
 @pytest.mark.parametrize(("counts", "least"), [([1, 1, 1], 1), ([1, 1], 2), ([0], 1), ([3, 2], 4)])

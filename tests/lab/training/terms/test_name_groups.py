@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.name_groups import NameGroupBatch, NameGroupSampler
-from alphita_lab.training.terms.triples import usable_triples
+from alphita_lab.training.terms.samplers import NameGroupBatch, NameGroupSampler, usable_triples
 
 ARRAYS = tuple(NameGroupBatch.__dataclass_fields__)
 
@@ -82,42 +81,6 @@ def test_corrupted_tails_are_drawn_uniformly_from_the_named_concepts() -> None:
     assert mean > 100
     assert all(abs(count - mean) < 5 * mean**0.5 for count in concepts.values())
     assert set(terms) == set(range(offsets[7], offsets[8]))
-
-
-def test_every_triple_and_name_comes_up() -> None:
-    triples, offsets = graph(7)
-    sampler = NameGroupSampler(triples, offsets, rows=120, most=2, seed=1)
-    seen: Counter[tuple[int, int, int]] = Counter()
-    heads: set[int] = set()
-    for number in range(300):
-        batch = sampler.batch(number)
-        seen.update(zip(batch.head.tolist(), batch.relation.tolist(), batch.tail.tolist(), strict=True))
-        heads |= set(batch.head_term.tolist())
-    assert set(seen) == {tuple(triple) for triple in triples.tolist()}
-    named = {term for head in np.unique(triples[:, 0]) for term in range(offsets[head], offsets[head + 1])}
-    assert heads == named
-
-
-def test_batches_follow_from_seed_and_number_alone() -> None:
-    triples, offsets = graph(3)
-    one, other = (NameGroupSampler(triples, offsets, rows=60, most=4, seed=9) for _ in range(2))
-    for number in range(4):
-        one.batch(number)
-    for number in (7, 3, 0):
-        a, b = one.batch(number), other.batch(number)
-        assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ARRAYS)
-    elsewhere = NameGroupSampler(triples, offsets, rows=60, most=4, seed=10).batch(0)
-    for different in (one.batch(1), elsewhere):
-        assert not np.array_equal(one.batch(0).head_term, different.head_term)
-
-
-def test_heavier_names_come_more_often() -> None:
-    offsets = np.array([0, 4, 6], np.int64)
-    triples = np.array([[0, 0, 1]], np.int32)
-    weights = np.array([1.0, 1.0, 1.0, 17.0, 1.0, 1.0])
-    sampler = NameGroupSampler(triples, offsets, rows=6, most=2, seed=0, weights=weights)
-    first = Counter(int(sampler.batch(number).head_term[0]) for number in range(400))
-    assert first[3] == pytest.approx(0.85 * 400, abs=40)
 
 
 def test_what_cannot_train_is_an_error_with_a_remedy() -> None:

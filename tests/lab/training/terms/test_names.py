@@ -12,7 +12,7 @@ from alphita.terminology.store import Terminology
 from alphita_lab.recipes import coder
 from alphita_lab.training.engine.settings import language_weights
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.terms.triples import TripleSampler
+from alphita_lab.training.terms.samplers import TripleSampler
 from tests.tiny import tiny_terminology
 
 

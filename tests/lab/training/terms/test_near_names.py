@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.mining import NearNames, same_words
+from alphita_lab.training.terms.mining import NearNames, mined_neighbours, same_words
 from alphita_lab.training.terms.names import TrainingNames
 from tests.stanzas import Stanza, ontology
 
@@ -86,11 +86,11 @@ def test_names_are_mined_when_it_is_time_and_read_again_when_a_run_goes_on(near,
     assert encoder.encoded == 2 * len(names.strings)
     again = NearNames.__new__(NearNames)
     again.__dict__.update(made.__dict__)
-    again._mined = type(made._mined)(names.strings, 32, tmp_path / "mined", exact_up_to=100)
+    again._mined = mined_neighbours(names.strings, 32, tmp_path / "mined", exact_up_to=100)
     again.mine(13, encoder)
     assert encoder.encoded == 2 * len(names.strings)
     assert drawn(again, names, "fever") == drawn(made, names, "fever")
-    with pytest.raises(InputError, match="what was mined at step 20 is gone"):
+    with pytest.raises(InputError, match="neighbours found at step 20 are gone"):
         again.mine(27, encoder)
 
 

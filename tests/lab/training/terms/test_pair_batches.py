@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, Collected
-from alphita_lab.training.terms.translation_data import PairBatches, _shared_out, numbered
+from alphita_lab.training.terms.translation_data import PairBatches, numbered
 
 COUNTS = st.dictionaries(st.sampled_from(["cs", "es", "it", "zh"]), st.integers(1, 25), max_size=4)
 
@@ -51,30 +51,6 @@ def test_an_epoch_shows_every_pair_and_name_once(counts: dict[str, int], names: 
 @settings(max_examples=40, deadline=None)
 @given(
     counts=COUNTS.filter(bool),
-    names=st.integers(0, 20),
-    seed=st.integers(0, 1000),
-    size=st.integers(1, 30),
-    temperature=st.sampled_from([1.0, 2.0, 5.0]),
-)
-def test_batches_follow_from_their_number_in_any_order(
-    counts: dict[str, int], names: int, seed: int, size: int, temperature: float
-) -> None:
-    pairs = pairs_of(counts)
-    options = {"seed": seed, "temperature": temperature, "weights": {pairs.languages[0]: 2.0}}
-    batches = PairBatches(pairs, names, batch=size, **options)
-    singles = PairBatches(pairs, names, batch=1, **options)
-    for number in (5, 0, 9, 2):
-        batch, again = batches.batch(number), PairBatches(pairs, names, batch=size, **options).batch(number)
-        np.testing.assert_array_equal(batch.pairs, again.pairs)
-        np.testing.assert_array_equal(batch.names, again.names)
-        one_by_one = [singles.batch(number * size + place) for place in range(size)]
-        assert batch.pairs.tolist() == [row for one in one_by_one for row in one.pairs.tolist()]
-        assert batch.names.tolist() == [row for one in one_by_one for row in one.names.tolist()]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    counts=COUNTS.filter(bool),
     names=st.integers(0, 9),
     seed=st.integers(0, 1000),
     temperature=st.sampled_from([1.0, 2.0, 5.0, 1000.0]),
@@ -108,22 +84,6 @@ def test_shares_are_those_of_the_formula() -> None:
     weighted = PairBatches(pairs, batch=8, seed=0, weights={"it": 100.0}).shown  # 1600 to 1600
     assert weighted["it"] == pytest.approx(808, abs=1)
     assert PairBatches(pairs, batch=8, seed=0, temperature=1e9).shown["it"] == pytest.approx(808, abs=1)
-
-
-@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6), st.integers(0, 50))
-def test_places_are_shared_out_whole(shares: list[float], more: int) -> None:
-    places = len(shares) + more
-    found = _shared_out(places, np.array(shares))
-    exact = 1 + more * np.array(shares) / sum(shares)
-    assert found.sum() == places
-    assert (np.abs(found - exact) < 1).all()
-
-
-def test_another_seed_orders_otherwise() -> None:
-    pairs = pairs_of({"es": 30})
-    one, other = (PairBatches(pairs, 5, batch=35, seed=seed).batch(0).pairs.tolist() for seed in (0, 1))
-    assert one != other
-    assert sorted(one) == sorted(other)
 
 
 def test_strings_are_numbered_once() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from alphita.terminology import languages
-from alphita_lab.training.terms import scripts
-from alphita_lab.training.terms.scripts import can_be, scripts_of_language
+from alphita_lab.training.terms import aligned_pairs
+from alphita_lab.training.terms.aligned_pairs import can_be, scripts_of_language
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_string_that_cannot(string: str, tag: str) -> None:
 
 
 def test_the_table_of_scripts_names_languages_each_once_a_script() -> None:
-    for tags in scripts._LANGUAGES.values():
+    for tags in aligned_pairs._LANGUAGES.values():
         assert len(set(tags.split())) == len(tags.split())
         for tag in tags.split():
             assert languages.normalize(tag) == tag

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from alphita.errors import InputError
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology, save
-from alphita_lab.training.terms.name_groups import SemanticTypes
+from alphita_lab.training.terms.samplers import SemanticTypes
 
 TYPED = [(0, "Sign"), (0, "Disease"), (2, "Sign"), (2, "Sign"), (5, "Plant"), (3, "Disease")]
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.synonym_pairs import PairSampler, _names_of_pair
+from alphita_lab.training.terms.samplers import PairSampler
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(lambda counts: max(counts) > 1)
 
@@ -64,13 +63,6 @@ def test_batches_are_the_epochs_end_to_end_and_follow_from_their_number(
             np.testing.assert_array_equal(a, b)
 
 
-def test_another_seed_chooses_and_orders_otherwise() -> None:
-    offsets = offsets_of([12, 3])
-    one, other = (epoch(PairSampler(offsets, pairs=1, most=10, seed=seed)) for seed in (0, 1))
-    assert set(one) != set(other)
-    assert one[:5] != other[:5]
-
-
 def test_the_choice_of_a_large_concept_is_uniform() -> None:
     """Each of the 45 pairs of ten names is among the 9 chosen in a fifth of the runs."""
     chosen: Counter[tuple[int, int, int]] = Counter()
@@ -80,37 +72,6 @@ def test_the_choice_of_a_large_concept_is_uniform() -> None:
     assert len(chosen) == 45
     mean, spread = runs / 5, (runs * 0.2 * 0.8) ** 0.5
     assert all(abs(count - mean) < 4.5 * spread for count in chosen.values())
-
-
-def test_pairs_are_counted_in_one_order_without_gaps() -> None:
-    first, second = _names_of_pair(np.arange(45))
-    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
-    assert pairs[:4] == [(0, 1), (0, 2), (1, 2), (0, 3)]
-    assert set(pairs) == set(itertools.combinations(range(10), 2))
-
-
-@settings(max_examples=200)
-@given(second=st.integers(1, 30_000_000), offset=st.integers(0, 5))
-def test_large_pair_numbers_are_exact(second: int, offset: int) -> None:
-    """At both ends of a name's pairs, where a root in too few digits would slip to the next name."""
-    for first in {min(offset, second - 1), max(0, second - 1 - offset)}:
-        place = second * (second - 1) // 2 + first
-        a, b = _names_of_pair(np.array([place]))
-        assert (int(a[0]), int(b[0])) == (first, second)
-
-
-def test_memory_stays_below_what_a_list_of_pairs_would_take() -> None:
-    """A million names: 5.5 M pairs; as tuples of a list they would take some 700 MB."""
-    offsets = offsets_of([12] * 83_333)
-    tracemalloc.start()
-    sampler = PairSampler(offsets, pairs=256, most=66, seed=0)
-    assert sampler.pairs == 66 * 83_333
-    for number in range(20):
-        sampler.batch(number)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # The order of the epoch, and three numbers a concept.
-    assert peak < 8 * sampler.pairs + 100 * 83_333
 
 
 @pytest.mark.parametrize("counts", [[1, 1, 1], [0], [0, 1]])

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita_lab.training.terms.triples import TripleSampler, between_pairs, draw_names, relation_labels, usable_triples
+from alphita_lab.training.terms.samplers import (
+    TripleSampler,
+    between_pairs,
+    draw_names,
+    relation_labels,
+    usable_triples,
+)
 
 
 def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):
@@ -41,29 +47,6 @@ def test_batch_holds_each_triple_m_times_with_names_of_its_own_concepts(seed: in
             # Different names where they exist; else every name before any again.
             assert len(shown) == min(m, len(own))
             assert max(shown.values()) - min(shown.values()) <= 1
-
-
-def test_batches_follow_from_their_number_alone() -> None:
-    triples, offsets = graph(3)
-    one, other = (TripleSampler(triples, offsets, k=16, m=4, seed=9) for _ in range(2))
-    for number in (0, 1, 2, 3):
-        one.batch(number)
-    for number in (7, 3, 0):
-        a, b = one.batch(number), other.batch(number)
-        assert all(np.array_equal(getattr(a, key), getattr(b, key)) for key in a.__dataclass_fields__)
-    assert not np.array_equal(one.batch(0).head_term, one.batch(1).head_term)
-
-
-def test_an_epoch_shows_every_triple_once() -> None:
-    triples, offsets = graph(5)
-    sampler = TripleSampler(triples, offsets, k=4, m=2, seed=1)
-    seen: Counter[tuple[int, ...]] = Counter()
-    for number in range(len(triples)):  # two triples a batch: two epochs
-        batch = sampler.batch(number)
-        for row in (0, 2):
-            seen[(int(batch.head[row]), int(batch.relation[row]), int(batch.tail[row]))] += 1
-    assert set(seen.values()) == {2}
-    assert len(seen) == len(triples)
 
 
 def test_usable_triples_drops_loops_repeats_and_unnamed_ends() -> None:
@@ -110,17 +93,6 @@ def test_between_pairs_equals_a_loop(seed: int) -> None:
     expected = [any({h, t} == {a, b} for a, b in pairs.tolist()) for h, _, t in triples.tolist()]
     assert between_pairs(triples, pairs).tolist() == expected
     assert np.array_equal(between_pairs(triples[:, ::-1], pairs[:, ::-1]), between_pairs(triples, pairs))
-
-
-def test_weights_decide_how_often_a_name_comes() -> None:
-    triples, offsets = np.array([[0, 0, 1], [1, 0, 0]], np.int32), np.array([0, 3, 4], np.int64)
-    sampler = TripleSampler(triples, offsets, k=2, m=1, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
-    drawn = np.concatenate([sampler.batch(number).head_term for number in range(3000)])
-    counts = np.bincount(drawn, minlength=4)[:3]
-    np.testing.assert_allclose(counts / counts.sum(), [1 / 8, 2 / 8, 5 / 8], atol=0.03)
-    whole = TripleSampler(triples, offsets, k=16, m=8, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
-    batch = whole.batch(0)
-    assert np.bincount(batch.head_term[batch.head == 0]).tolist() == [1, 2, 5]
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -14,10 +13,10 @@ from tokenizers import Tokenizer
 from alphita.encoder.wordpieces import count_words, fertility, open_wordpiece
 from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean
-from alphita_lab.training.text import corpus_sequences, corpus_vocabulary
-from alphita_lab.training.text.corpus_sequences import choose_dev, made_with, pack, read
-from alphita_lab.training.text.corpus_vocabulary import Specials, open_tokenizer
+from alphita_lab.training.text import corpora
+from alphita_lab.training.text.corpora import Specials, open_tokenizer
 from alphita_lab.training.text.matching import HeldOut
+from alphita_lab.training.text.sequences import choose_dev, pack, read
 from tests.tiny import tiny_model
 
 CLS, SEP = 2, 3
@@ -69,16 +68,6 @@ def test_short_documents_share_a_sequence_and_long_ones_are_cut_between_words(op
     }
 
 
-def test_a_word_longer_than_a_sequence_is_cut_where_it_must(opened) -> None:
-    rows, _ = packed(["the abcdefgh eye"], opened, length=6)
-    assert shown(rows, opened[0]) == [
-        "[CLS] the [SEP]",
-        "[CLS] a ##b ##c ##d [SEP]",
-        "[CLS] ##e ##f ##g ##h [SEP]",
-        "[CLS] eye [SEP]",
-    ]
-
-
 def by_hand(texts: list[str], tokenizer: Tokenizer, length: int) -> list[list[int]]:
     """The rule, word by word."""
     room = length - 2
@@ -124,15 +113,6 @@ def test_packing_is_that_of_the_rule_word_by_word(opened, texts: list[str], leng
     assert counts["tokens"] == sum(map(len, rows))
 
 
-def test_what_is_packed_does_not_depend_on_how_the_corpus_is_read(opened, monkeypatch) -> None:
-    texts = [f"pain of the {site} and {'x' * n}" for n, site in enumerate(["heart", "eye", "lung", "bone"] * 6)]
-    held_out = HeldOut([clean("pain of the eye")])
-    whole = packed(texts, opened, held_out=held_out, length=12)
-    monkeypatch.setattr(corpus_sequences, "CHARACTERS", 50)
-    monkeypatch.setattr(corpus_sequences, "DOCUMENTS", 1)
-    assert packed(texts, opened, held_out=held_out, length=12) == whole
-
-
 def test_a_piece_with_a_held_out_string_is_dropped_and_counted(opened) -> None:
     held_out = HeldOut([clean("Heart pain"), clean("périnée"), clean("x")])
     assert held_out.too_short == 1
@@ -174,25 +154,6 @@ def test_held_out_strings_are_cut_out_of_what_is_counted() -> None:
     assert held_out.spans([]) == []
 
 
-def test_sequences_appear_whole_or_not_at_all(opened, tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "sequences"
-
-    def broken():
-        yield "heart pain"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pack(broken(), *opened, folder, length=10, held_out=NONE)
-    assert list(folder.parent.iterdir()) == []
-    assert made_with(folder) is None
-    pack(["heart pain"], *opened, folder, length=10, held_out=NONE, made_with=["one"])
-    assert made_with(folder) == ["one"]
-    pack(["the eye", "lung"], *opened, folder, length=4, held_out=NONE, made_with=["two"])
-    assert made_with(folder) == ["two"]
-    assert len(read(folder)[0]) == 2
-    assert json.loads((folder / "sequences.json").read_text())["counts"]["documents"] == 2
-
-
 def test_a_corpus_without_text_is_a_clear_error(opened) -> None:
     for texts in ([], ["", "  "]):
         with pytest.raises(InputError, match=r"no text to train on: .*; look at corpus"):
@@ -223,7 +184,7 @@ def test_learnt_tokens_and_their_shares(model: Path) -> None:
     like = open_wordpiece(model)
     counted = count_words(["polmone polmone heart heart heart ž ž polmonite polmonite"] * 5, like)
     names = Counter({"polmone": 1, "heart": 1})
-    learnt = corpus_vocabulary.learn({"corpus": counted, "names": names}, 60, like=like)
+    learnt = corpora.learn({"corpus": counted, "names": names}, 60, like=like)
     old = like.get_vocab()
     assert {"polmone", "polmonite"} <= set(learnt.tokens)
     assert not set(learnt.tokens) & set(old)
@@ -243,7 +204,7 @@ def test_learnt_tokens_and_their_shares(model: Path) -> None:
 
 def test_tokens_of_foreign_letters_are_not_composed(model: Path) -> None:
     like = open_wordpiece(model)
-    learnt = corpus_vocabulary.learn({"corpus": Counter({"боль": 9, "ab": 5})}, 20, like=like)
+    learnt = corpora.learn({"corpus": Counter({"боль": 9, "ab": 5})}, 20, like=like)
     spelt = [token for token in learnt.tokens if token.removeprefix("##").isascii()]
     assert learnt.figures["composed"] == pytest.approx(len(spelt) / len(learnt.tokens))
     assert 0 < learnt.figures["composed"] < 1
@@ -252,4 +213,4 @@ def test_tokens_of_foreign_letters_are_not_composed(model: Path) -> None:
 def test_no_gain_is_a_clear_error(model: Path) -> None:
     like = open_wordpiece(model)
     with pytest.raises(UsageError, match=r"gains nothing: of 4 tokens trained 4 are known.*vocabulary=0"):
-        corpus_vocabulary.learn({"corpus": Counter({"of": 4})}, 4, like=like)
+        corpora.learn({"corpus": Counter({"of": 4})}, 4, like=like)

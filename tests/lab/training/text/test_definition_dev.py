@@ -7,7 +7,7 @@ from scipy.stats import pearsonr
 from alphita.errors import InputError
 from alphita_lab.training.sentences.scored_pairs import ScoredPairs
 from alphita_lab.training.terms.names import TrainingNames
-from alphita_lab.training.text.definition_dev import DevDefinitions, correlation, hold_out
+from alphita_lab.training.text.definition_data import DevDefinitions, correlation, hold_out
 from alphita_lab.verbalisation.texts import KINDS, Texts, verbalise
 from tests.doubles import HashEncoder
 from tests.stanzas import defined

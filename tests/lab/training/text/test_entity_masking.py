@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita_lab.objectives.entity_linking import NOT_MASKED as LABEL_OF_THE_LOSS
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span, mask_by_token
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, mask_by_token
 
 CLS, SEP, PAD, MASK = 2, 3, 0, 4
 MASKING = Masking(mask_id=MASK, special_ids=(PAD, CLS, SEP), vocabulary=60)
@@ -144,12 +143,6 @@ def test_by_span_something_is_drawn_of_few_spans() -> None:
     assert guessed[:, 1].mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_by_token_every_place_alike() -> None:
-    ids, random = sequence(60), np.random.default_rng(2)
-    rates = np.mean([mask_by_token(ids, no_spans(), MASKING, random)[1][0] != NOT_MASKED for _ in range(4000)], axis=0)
-    np.testing.assert_allclose(rates[1:61], 0.15, atol=0.025)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_80_10_10(way) -> None:
     ids, random = np.repeat(sequence(200), 300, 0), np.random.default_rng(3)
@@ -176,10 +169,6 @@ def test_an_entity_has_one_lot() -> None:
         assert kinds[-1] == "mask" or not (inside == MASK).any()
     assert kinds.count("mask") / 2000 == pytest.approx(0.8, abs=0.03)
     assert kinds.count("random") / 2000 == pytest.approx(0.1, abs=0.03)
-
-
-def test_the_label_is_the_one_that_the_loss_leaves_out() -> None:
-    assert NOT_MASKED == LABEL_OF_THE_LOSS
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -8,20 +8,20 @@ from tokenizers import Tokenizer
 
 from alphita.encoder.wordpieces import count_words
 from alphita.errors import UsageError
-from alphita_lab.training.text import corpus_vocabulary
+from alphita_lab.training.text import corpora
 
 TEXTS = ["Perché la tosse, perché la febbre?", "la tosse e la febbre", "Tosse secca; febbre alta."] * 5
 
 
 def trained(folder: Path, texts: list[str] = TEXTS, size: int = 60, **settings: bool) -> Tokenizer:
-    words = count_words(texts, corpus_vocabulary.empty(**settings))
-    assert corpus_vocabulary.train(words, size, folder / "tokenizer.json", **settings) <= size
+    words = count_words(texts, corpora.empty(**settings))
+    assert corpora.train(words, size, folder / "tokenizer.json", **settings) <= size
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 def test_frequent_words_become_tokens_and_special_ones_come_first(tmp_path: Path) -> None:
     tokenizer = trained(tmp_path)
-    assert [tokenizer.token_to_id(token) for token in corpus_vocabulary.SPECIAL] == [0, 1, 2, 3, 4]
+    assert [tokenizer.token_to_id(token) for token in corpora.SPECIAL] == [0, 1, 2, 3, 4]
     encoded = tokenizer.encode("La TOSSE!", "Febbre")
     assert encoded.tokens == ["[CLS]", "la", "tosse", "[UNK]", "[SEP]", "febbre", "[SEP]"]
     assert encoded.type_ids == [0, 0, 0, 0, 0, 1, 1]

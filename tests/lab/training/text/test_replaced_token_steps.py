@@ -11,19 +11,15 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import AlphitaError
 from alphita_lab.encoder.electra import GENERATOR, HEAD, Generator, ReplacedHead
-from alphita_lab.training.engine import dry_run
-from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.engine.forward import TermForward, TokenTable
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.settings import LoopPlan
-from alphita_lab.training.engine.tokens import TokenTable
-from alphita_lab.training.text import replaced_token_steps
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
-from alphita_lab.training.text.masked_steps import SequenceBatches
-from alphita_lab.training.text.replaced_token_steps import DRAWN, MASKED, SCORED, ReplacedTokenSteps
-from alphita_lab.training.text.span_sequences import Sequences
+from alphita_lab.training.text import masked_steps
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
+from alphita_lab.training.text.masked_steps import DRAWN, MASKED, REPLACED_SCORED, ReplacedTokenSteps, SequenceBatches
+from alphita_lab.training.text.sequences import Sequences
 from tests.reference import replaced_token as reference
 from tests.tiny import tiny_model
 
@@ -194,7 +190,7 @@ def test_no_part_has_more_tokens_than_are_encoded_at_once(bert: Path, sequences:
         assert sum(tokens for tokens, _ in sizes) == ready.tokens == made.sizes(2)["tokens"]
         assert all(tokens <= most or rows == 1 for tokens, rows in sizes)
         assert sum(part.masked for part in ready.parts) == ready.masked
-        assert all(len(part.places) % replaced_token_steps.ROUNDED == 0 for part in ready.parts)
+        assert all(len(part.places) % masked_steps.ROUNDED == 0 for part in ready.parts)
 
 
 def test_spans_are_masked_whole_and_special_tokens_never(bert: Path, sequences: Sequences) -> None:
@@ -230,17 +226,6 @@ def test_a_drawn_token_that_is_the_true_one_counts_as_original(bert: Path) -> No
     assert int(ids[part.places[0]]) == 7
 
 
-def test_a_batch_follows_from_its_number_and_the_seed(bert: Path, sequences: Sequences) -> None:
-    one, same = (steps(bert, sequences, dropout=0.3, batch=11) for _ in range(2))
-    torch.manual_seed(99)
-    first = gradients(one, 0)
-    gradients(same, 5)
-    again = gradients(same, 0)
-    assert again[0] == first[0]
-    assert all(torch.equal(value, again[1][name]) for name, value in first[1].items())
-    assert gradients(same, 1)[0] != first[0]
-
-
 def test_a_batch_with_nothing_to_mask_still_trains_the_discriminator(bert: Path) -> None:
     made = steps(bert, sequences_of([[2, 1, 3]], [[]]), batch=1)
     found, slopes = gradients(made, 0)
@@ -260,7 +245,7 @@ def test_the_score_is_that_of_a_loop_and_does_not_depend_on_parts(bert: Path, se
     assert not scorer.forward.module.training
     assert scorer.score(given) == score
     assert steps(bert, sequences, tokens_at_once=20).score(given) == pytest.approx(score, rel=1e-5)
-    random = np.random.default_rng([3, SCORED])
+    random = np.random.default_rng([3, REPLACED_SCORED])
     with torch.no_grad():
         sums = by_hand(steps(bert, sequences), given, random, random)
     kept = [place for place, special in enumerate(sums["special"]) if not special]
@@ -277,20 +262,11 @@ def test_the_score_is_that_of_a_loop_and_does_not_depend_on_parts(bert: Path, se
     )
 
 
-def test_too_little_memory_says_what_to_set(bert: Path, sequences: Sequences, monkeypatch) -> None:
-    def exhausted(*_: Any) -> torch.Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Generator, "forward", exhausted)
-    with pytest.raises(AlphitaError, match=r"with 512 tokens encoded at once; .* tokens_at_once=256"):
-        gradients(steps(bert, sequences, tokens_at_once=512), 0)
-
-
 def test_more_fit_at_once_with_a_small_vocabulary(bert: Path, sequences: Sequences, monkeypatch) -> None:
     monkeypatch.setattr("alphita.machine.memory", lambda: 10_000_000)
     made = steps(bert, sequences)
     few = Masking(4, SPECIAL, 60_000, share=0.3, masked=1.0, random=0.0)
-    assert replaced_token_steps._tokens_that_fit(made.forward, made.generator, few) < made.tokens_at_once < 5000
+    assert masked_steps._replaced_tokens_that_fit(made.forward, made.generator, few) < made.tokens_at_once < 5000
 
 
 PLAN = {
@@ -334,15 +310,3 @@ def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
     newest = sorted((tmp_path / "killed").glob("step-*"))[-1]
     assert not any("embeddings" in key for key in load_file(newest / f"{GENERATOR}.safetensors"))
     assert any("word_embeddings" in key for key in load_file(newest / "encoder.safetensors"))
-
-
-def test_a_dry_run_tells_sizes_and_changes_nothing(bert: Path, sequences: Sequences) -> None:
-    made = steps(bert, sequences)
-    before = {key: value.clone() for key, value in made.generator.state_dict().items()}
-    plan = LoopPlan(steps=7, checkpoint_every=0, **PLAN)  # type: ignore[arg-type]
-    told, _ = dry_run.estimate("electra", "11 sequences", made, modules(made), plan, bf16=False)
-    assert "6 sequences" in told
-    assert all(torch.equal(value, before[key]) for key, value in made.generator.state_dict().items())
-    rows = made.batches.batch(3).terms
-    assert made.names(3) == [f"sequence {row}" for row in rows]
-    assert made.sizes(3) == {"sequences": 6, "tokens": int(np.diff(sequences.tokens.offsets)[rows].sum())}

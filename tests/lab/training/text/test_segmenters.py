@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import MissingExtra, UsageError
-from alphita_lab.training.text.segmenters import SEGMENTERS, Words, load, runs
+from alphita_lab.training.text.sequences import Words, load, runs
 
 UNSPACED = (
     "CJK",
@@ -89,12 +89,6 @@ def test_an_unknown_segmenter_is_named() -> None:
         load("jeiba")
 
 
-@pytest.mark.parametrize("name", ["words", "none"])
-def test_the_facts_tell_segmenters_apart(name: str) -> None:
-    assert load(name).facts == {"segmenter": name}
-    assert name in SEGMENTERS
-
-
 def test_jieba_that_is_not_installed_says_how_to_install_it(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(MissingExtra, match=r"jieba, which is not installed: pip install 'alphita\[chinese\]'"):
@@ -146,18 +140,6 @@ def test_chinese_words_are_jiebas_and_others_those_of_words(text: str, expected:
     found, facts = with_stand_in([text])
     assert [text[start:end] for start, end in found[0].tolist()] == expected
     assert facts == {"segmenter": "jieba", "version": "0.0"}
-
-
-@given(st.lists(st.text("患者心脏病abB超 ,é\u0301", max_size=20), max_size=3))
-@settings(max_examples=60, deadline=None)
-def test_jiebas_words_lie_apart_in_order_and_lose_no_letter(texts: list[str]) -> None:
-    found, _ = with_stand_in(texts)
-    for text, spans, words in zip(texts, found, Words()(texts), strict=True):
-        flat = spans.ravel().tolist()
-        assert flat == sorted(flat)
-        assert all(start < end for start, end in spans.tolist())
-        held = {place for start, end in spans.tolist() for place in range(start, end)}
-        assert held >= {place for start, end in words.tolist() for place in range(start, end)}, text
 
 
 def test_jieba_itself() -> None:

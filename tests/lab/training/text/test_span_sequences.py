@@ -14,25 +14,22 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError
 from alphita.terminology.text import clean
-from alphita_lab.training.engine.tokens import TokenTable
-from alphita_lab.training.text import corpus_sequences, segmenters
-from alphita_lab.training.text.corpora import documents
-from alphita_lab.training.text.corpus_vocabulary import Specials
-from alphita_lab.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita_lab.training.engine.forward import TokenTable
+from alphita_lab.training.text import sequences
+from alphita_lab.training.text.corpora import Specials
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.forms import Forms
-from alphita_lab.training.text.masked_language import masking_of
-from alphita_lab.training.text.matching import HeldOut, Matcher
-from alphita_lab.training.text.span_sequences import Sequences, made_of, made_with, pack, read, surface_forms
+from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, masking_of
+from alphita_lab.training.text.matching import Forms, HeldOut, Matcher
+from alphita_lab.training.text.sequences import Sequences, made_of, made_with, pack_spans, read_spans, surface_forms
 from tests.lab.training.mention_terms import terminology_of
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SPECIALS = Specials((CLS,), (SEP,), PAD)
 NONE = HeldOut(())
-WORDS, NOTHING = segmenters.load("words"), segmenters.load("none")
+WORDS, NOTHING = sequences.load("words"), sequences.load("none")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -72,8 +69,8 @@ FORMS = matcher_of("heart pain", "pain", "the heart of", "心脏", "脏病痛", 
 def packed(texts: list[str], tokenizer: Tokenizer, **given: object) -> Sequences:
     options: dict = {"length": 16, "segmenter": WORDS, "forms": FORMS, "held_out": NONE} | given
     with tempfile.TemporaryDirectory() as scratch:
-        pack(iter(texts), tokenizer, SPECIALS, Path(scratch) / "sequences", **options)
-        found = read(Path(scratch) / "sequences")
+        pack_spans(iter(texts), tokenizer, SPECIALS, Path(scratch) / "sequences", **options)
+        found = read_spans(Path(scratch) / "sequences")
         table = TokenTable(np.array(found.tokens.ids), np.array(found.tokens.offsets))
         return Sequences(table, np.array(found.span_offsets), np.array(found.spans), found.counts)
 
@@ -88,7 +85,7 @@ def rows_of(found: Sequences) -> list[tuple[list[int], list[list[int]]]]:
 # The rule, token by token.
 
 
-def spans_by_hand(text: str, tokenizer: Tokenizer, forms: Matcher | None, words: segmenters.Segmenter) -> list:
+def spans_by_hand(text: str, tokenizer: Tokenizer, forms: Matcher | None, words: sequences.Segmenter) -> list:
     """The spans of one text: for each token the first entity of its characters, else their first word."""
     found = forms([text]) if forms else None
     entities = list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) if found else []
@@ -217,12 +214,6 @@ def test_entities_come_first_and_leave_the_rest_of_a_word() -> None:
     assert rows_of(found) == [(ids, [])]
 
 
-def test_a_token_of_two_entities_belongs_to_the_first() -> None:
-    forms = matcher_of("心脏", "病痛")
-    found = packed(["x心脏病痛"], tokenizer_of("pairs"), forms=forms, segmenter=NOTHING)
-    assert rows_of(found)[0][1] == [[1, 3], [3, 4]]
-
-
 def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
     tokenizer = tokenizer_of("pieces")
     forms = matcher_of("abc def", "k l m n o p q")
@@ -246,18 +237,6 @@ def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
 # Sequences read again.
 
 
-@given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 4), min_size=6, max_size=6))
-def test_the_spans_of_some_sequences(rows: list[int], numbers: list[int]) -> None:
-    offsets = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
-    spans = np.arange(2 * offsets[-1]).reshape(-1, 2).astype(np.int32)
-    table = TokenTable(np.zeros(6, np.int32), np.arange(7))
-    found = Sequences(table, offsets, spans, {}).spans_of(np.array(rows, np.int64))
-    expected = [[place, *spans[one]] for place, row in enumerate(rows) for one in range(offsets[row], offsets[row + 1])]
-    assert found.tolist() == expected
-    assert found.shape == (len(expected), 3)
-    assert found.dtype == np.int64
-
-
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -265,13 +244,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_the_same_input_gives_the_same_folder_however_it_is_read(tmp_path: Path, monkeypatch) -> None:
     texts = [f"the heart pain of {'x' * n} 心脏病 and {'the ' * n}" for n in range(24)]
     options: dict = {"length": 16, "segmenter": WORDS, "forms": FORMS, "held_out": HeldOut([clean("xxxxx")])}
-    pack(texts, tokenizer_of("pieces"), SPECIALS, tmp_path / "one", **options, made_with=["corpus"])
-    monkeypatch.setattr(corpus_sequences, "CHARACTERS", 50)
-    monkeypatch.setattr(corpus_sequences, "DOCUMENTS", 1)
-    pack(iter(texts), tokenizer_of("pieces"), SPECIALS, tmp_path / "two", **options, made_with=["corpus"])
+    pack_spans(texts, tokenizer_of("pieces"), SPECIALS, tmp_path / "one", **options, made_with=["corpus"])
+    monkeypatch.setattr(sequences, "CHARACTERS", 50)
+    monkeypatch.setattr(sequences, "DOCUMENTS", 1)
+    pack_spans(iter(texts), tokenizer_of("pieces"), SPECIALS, tmp_path / "two", **options, made_with=["corpus"])
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
-    assert read(tmp_path / "one").counts["pieces_with_held_out"] > 0
-    assert isinstance(read(tmp_path / "one").spans, np.memmap)
+    assert read_spans(tmp_path / "one").counts["pieces_with_held_out"] > 0
+    assert isinstance(read_spans(tmp_path / "one").spans, np.memmap)
 
 
 def test_a_folder_knows_what_it_was_made_with(tmp_path: Path) -> None:
@@ -281,7 +260,7 @@ def test_a_folder_knows_what_it_was_made_with(tmp_path: Path) -> None:
     changed = [{}, {"segmenter": NOTHING}, {"forms": None}, {"forms": matcher_of("pain")}, {"length": 17}]
     known = []
     for change in changed:
-        pack(
+        pack_spans(
             ["heart pain"], tokenizer_of("pieces"), SPECIALS, folder, **base | change, held_out=NONE, made_with=["one"]
         )
         known.append(made_with(folder))
@@ -298,7 +277,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
     options: dict = {"segmenter": WORDS, "forms": FORMS, "held_out": NONE}
     with pytest.raises(KeyboardInterrupt):
-        pack(broken(), tokenizer_of("pieces"), SPECIALS, tmp_path / "sequences", **options)
+        pack_spans(broken(), tokenizer_of("pieces"), SPECIALS, tmp_path / "sequences", **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -408,18 +387,6 @@ def test_names_of_several_concepts_are_entities_and_held_out_ones_are_not(tmp_pa
     assert spans == [[2, 2 + len("coldsore")]]
 
 
-def test_a_corpus_of_one_line_and_lines_that_are_not_utf_8(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_bytes(b"heart pain")
-    tokenizer = tokenizer_of("pieces")
-    assert len(packed(list(documents([corpus])), tokenizer)) == 1
-    corpus.write_bytes("caffè\n".encode("latin-1") + b"heart pain\n")
-    with Rejects() as rejects:
-        found = packed(list(documents([corpus], rejects=rejects)), tokenizer)
-    assert rejects.count == 1
-    assert found.counts["documents"] == 1
-
-
 def test_bad_input_is_a_clear_error(tmp_path: Path) -> None:
     for texts in ([], ["", " \n"]):
         with pytest.raises(InputError, match=r"no text to train on: .*; look at corpus"):
@@ -431,5 +398,5 @@ def test_bad_input_is_a_clear_error(tmp_path: Path) -> None:
         yield ""
 
     with pytest.raises(InputError, match=r"no mask token .*; take an encoder"):
-        pack(unread(), bare, SPECIALS, tmp_path / "x", segmenter=WORDS, forms=None, held_out=NONE)
+        pack_spans(unread(), bare, SPECIALS, tmp_path / "x", segmenter=WORDS, forms=None, held_out=NONE)
     assert list(tmp_path.iterdir()) == []

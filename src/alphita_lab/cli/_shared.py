@@ -1,11 +1,22 @@
-"""A command whose help also lists the settings of what it runs: a recipe, a graph model."""
+"""What several commands share."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
 
+from alphita import progress
 from alphita.cli._from_spec import Brief
+from alphita.errors import Rejects
+from alphita.options import Option
+
+TEXT_FIELD = Option(help="Field of .jsonl with the text.")
+
+
+def tell_unreadable(rejects: Rejects) -> None:
+    """Say how many lines of text cannot be read, if any, and where they are listed."""
+    if rejects.count:
+        progress.say(f"{rejects.count:,} lines cannot be read; each is in {rejects.path} with its number")
 
 
 class SettingsCommand(Brief):

@@ -1,4 +1,4 @@
-"""Micro-steps that encode a batch in parts, as many tokens at once as the memory holds: what all of them share."""
+"""Micro-steps: batches made ahead in a thread, and encoded in parts, as many tokens at once as memory holds."""
 
 from __future__ import annotations
 
@@ -7,34 +7,125 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 
+from alphita import machine
 from alphita.errors import AlphitaError
-from alphita_lab.training.engine import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alphita_lab.training.engine.dry_run import Timed
-    from alphita_lab.training.engine.memory import InParts
     from alphita_lab.training.engine.ranks import Ranks
+
+MIN_TOKENS = 64
+MAX_TOKENS = 65_536
+# Of the free memory: the rest is for weights, gradients, moments, the loss and other programs.
+SHARE = 0.4
+# Arrays kept for the backward pass, in widths of the hidden and of the feed-forward layer, per token and layer.
+HIDDEN_ARRAYS, WIDE_ARRAYS = 16, 3
+BYTES = 4
+# Weight, gradient and AdamW's two moments.
+STATE_ARRAYS = 4
+
+
+def tokens_that_fit(module: torch.nn.Module, device: torch.device) -> int:
+    """Return a guess at how many tokens can be encoded at once with gradients."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine.memory()
+    return int(min(MAX_TOKENS, max(MIN_TOKENS, SHARE * free / token_bytes(module))))
+
+
+def token_bytes(module: torch.nn.Module) -> int:
+    """Return a guess at the bytes that one token holds between forward and backward pass."""
+    config: Any = getattr(getattr(module, "model", module), "config", None)
+    hidden = int(getattr(config, "hidden_size", 768))
+    wide = int(getattr(config, "intermediate_size", 4 * hidden))
+    layers = int(getattr(config, "num_hidden_layers", 12))
+    return layers * (HIDDEN_ARRAYS * hidden + WIDE_ARRAYS * wide) * BYTES
+
+
+def state_bytes(modules: list[torch.nn.Module]) -> int:
+    """Return the bytes of trained weights, their gradients and AdamW's moments."""
+    numbers = sum(p.numel() for module in modules for p in module.parameters() if p.requires_grad)
+    return numbers * BYTES * STATE_ARRAYS
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Tell whether an error says that there is no memory left, on a GPU or a processor."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+
+
+def release(module: torch.nn.Module) -> None:
+    """Drop gradients and give cached memory back."""
+    module.zero_grad(set_to_none=True)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+class InParts(Protocol):
+    """Micro-steps that encode a batch in parts of at most `tokens_at_once` tokens, each with its own dropout."""
+
+    tokens_at_once: int
+
+
+class MicroSteps(Protocol):
+    """What adds gradients: see `terms.batches.TermSteps`."""
+
+    ranks: Ranks
+
+    @property
+    def kinds(self) -> Sequence[InParts]:
+        """Those that encode large batches in parts; itself, as a rule."""
+        ...
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens encoded at once with gradients."""
+        ...
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for batches."""
+        ...
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """Prepare the micro-batches `first` up to before `last`; those from `until` on when they are allowed."""
+
+    def allow(self, until: int) -> None:
+        """Allow the micro-batches before number `until` to be prepared."""
+
+    def names(self, number: int) -> list[str]:
+        """Return the contents of micro-batch `number`, for the message when the loss is no longer finite."""
+        ...
+
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return the size of micro-batch `number`: {"term rows": 256, "tokens": 2048}."""
+        ...
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
+        ...
+
+    def stop(self) -> None:
+        """Stop: no more micro-batches are asked for."""
+
+
+def seed_dropout(*numbers: int) -> None:
+    """Seed torch by some numbers: dropout is then the same when a part is encoded again, or the run resumed."""
+    torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
+
 
 DEPTH = 4
 T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """Calls `make` for rising numbers in a thread, a few ahead of the one who asks.
-
-    Attributes:
-        waited: seconds that `get` waited so far.
-    """
+    """Calls `make` for rising numbers in a thread, a few ahead of the one who asks."""
 
     def __init__(self, make: Callable[[int], T], first: int, last: int, *, until: int | None = None) -> None:
-        self.waited = 0.0
+        self.waited = 0.0  # seconds that `get` waited so far
         self._made: deque[tuple[int, T | BaseException]] = deque()
         self._changed = threading.Condition()
         self._until = last if until is None else until
@@ -87,20 +178,13 @@ class Ahead(Generic[T]):
 
 
 class PartSteps(ABC, Generic[T]):
-    """Runs micro-batches, made ahead in a thread of their own: `steps(number, share)`; a `loop.MicroSteps`.
-
-    What derives from it makes a batch and runs it, and sets `tokens_at_once`.
-
-    Attributes:
-        tokens_at_once: tokens encoded at once with gradients.
-    """
+    """`MicroSteps` whose batches are made ahead in a thread; what derives from it makes a batch, and runs it."""
 
     tokens_at_once: int
     _ahead: Ahead[T] | None = None
 
     @property
-    def kinds(self) -> tuple[memory.InParts]:
-        """Itself; see `loop.MicroSteps`."""
+    def kinds(self) -> tuple[InParts]:
         return (self,)
 
     @property
@@ -129,14 +213,13 @@ class PartSteps(ABC, Generic[T]):
         try:
             return self._run(ready, number, share)
         except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
+            if not is_exhausted(error):
                 raise
         # Here, where the error no longer holds what had been computed, memory can be asked for again.
         raise AlphitaError(self._remedy(ready))
 
     @abstractmethod
-    def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
+    def names(self, number: int) -> list[str]: ...
 
     @abstractmethod
     def _make(self, number: int) -> T:
@@ -148,7 +231,7 @@ class PartSteps(ABC, Generic[T]):
 
     def _remedy(self, ready: T) -> str:
         """Return what to say where the memory does not do."""
-        fewer = max(memory.MIN_TOKENS, self.tokens_at_once // 2)
+        fewer = max(MIN_TOKENS, self.tokens_at_once // 2)
         return (
             f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
             f"--set tokens_at_once={fewer}"
@@ -160,14 +243,18 @@ CHOSEN = 47
 
 
 class SwitchingSteps:
-    """Runs micro-batches of two kinds; a `loop.MicroSteps`.
-
-    Attributes:
-        ranks: the processes that share the work.
-    """
+    """`MicroSteps` of two kinds."""
 
     def __init__(
-        self, usual: Timed, other: Timed, *, share: float, steps: int, accumulation: int, seed: int, prefix: str
+        self,
+        usual: MicroSteps,
+        other: MicroSteps,
+        *,
+        share: float,
+        steps: int,
+        accumulation: int,
+        seed: int,
+        prefix: str,
     ) -> None:
         self._both = (usual, other)
         self._prefix = prefix
@@ -184,8 +271,7 @@ class SwitchingSteps:
 
     @property
     def kinds(self) -> Sequence[InParts]:
-        """Both; see `loop.MicroSteps`."""
-        return [one for kind in self._both for one in kind.kinds]
+        return [part for kind in self._both for part in kind.kinds]
 
     @property
     def tokens_at_once(self) -> int:
@@ -198,18 +284,15 @@ class SwitchingSteps:
         return sum(kind.waited for kind in self._both)
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
-        """See `loop.MicroSteps`."""
         for place, kind in enumerate(self._both):
             limit = None if until is None else self._own(until, place)
             kind.start(self._own(first, place), self._own(last, place), limit)
 
     def allow(self, until: int) -> None:
-        """See `loop.MicroSteps`."""
         for place, kind in enumerate(self._both):
             kind.allow(self._own(until, place))
 
     def stop(self) -> None:
-        """See `loop.MicroSteps`."""
         for kind in self._both:
             kind.stop()
 
@@ -219,7 +302,6 @@ class SwitchingSteps:
         return {"tokens": self._both[place].sizes(own)["tokens"]}
 
     def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
         place, own = self.of_kind(number)
         return self._both[place].names(own)
 
