@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from alphita import textio
-from alphita.encoder.batches import Batch
 from alphita.encoder.layout import INJECTED
+from alphita.encoder.term_tokenizer import Batch
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita_lab.encoder import flat_bert, packed
 from alphita_lab.encoder.injection import BLOCK, Injection, Linked, check_mentions, greatest, term_mentions

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.index.neighbours import unit
-from alphita.index.topk import reaching
+from alphita.index.neighbours import reaching, unit
 
 # Concepts whose cosines to all others a thread works out at once; with 157,726 others they take 80 MB.
 CONCEPTS_AT_ONCE = 128

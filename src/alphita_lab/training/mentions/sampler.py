@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
-from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
-from alphita.index.neighbours import nearest, unit
+from alphita.index.neighbours import Backend, nearest, unit
 from alphita_lab.training.terms.mining import InvertedFile, kept
 
 if TYPE_CHECKING:
