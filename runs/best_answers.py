@@ -42,7 +42,7 @@ from alphita.index.choice import Choice
 from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
 from alphita.index.external_names import OURS
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.progress import say
@@ -108,17 +108,17 @@ def variants() -> dict[str, Enrichment]:
     """Return what the index is given in each variant."""
     whole = enrichment_of(Choice())
     nothing = enrichment_of(Choice(borrow=False, learn="no"))
-    assert whole.lender is not None
-    names = whole.lender.names
-    lay = whole.lender._replace(names=names.filter(pl.col("source") != OURS))
-    alone = whole.lender._replace(names=names.filter(pl.col("source") == OURS))
+    assert whole.sources is not None
+    names = whole.sources.names
+    lay = whole.sources._replace(names=names.filter(pl.col("source") != OURS))
+    alone = whole.sources._replace(names=names.filter(pl.col("source") == OURS))
     return {
         "everything": whole,
-        "without borrowed names": whole._replace(lender=alone),
+        "without borrowed names": whole._replace(sources=alone),
         "without the head": whole._replace(learn="no"),
         "learned for minutes": whole._replace(learn="minutes"),
         "without short forms": whole._replace(short_forms=None),
-        "without everyday phrases": whole._replace(lender=lay),
+        "without everyday phrases": whole._replace(sources=lay),
         "nothing": nothing,
         CALIBRATED: whole,
     }

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from alphita import artefact
-from alphita.encoder import layout, learned
+from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import KIND, resolve
 from alphita.index import encoding
@@ -95,9 +95,9 @@ def write(
 
 def _note(strings: Iterable[str] | Path, folder: Path) -> None:
     if isinstance(strings, Path):
-        learned.copy(strings, folder)
+        layout.copy_learned(strings, folder)
     else:
-        learned.write(folder, strings)
+        layout.write_learned(folder, strings)
 
 
 def _write_half(whole: Path, out: Path) -> None:

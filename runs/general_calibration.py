@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 import study
 from alphita import machine, registry
-from alphita.calibrate.held_out import Known
-from alphita.encoder import learned
+from alphita.calibrate.examples import Known
+from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
 from alphita.index.choice import Choice
@@ -82,7 +82,7 @@ def translations(terms: pl.DataFrame, index: Index, model: Path, languages: Sequ
     )
     chosen = dict(zip(clean_many(names["term"].to_list()), names["id"].to_list(), strict=True))
     strings = [one for one in chosen if zlib.crc32(one.encode()) % 2]
-    new = (index.rows(strings) < 0) & ~learned.has_learned(model, strings)
+    new = (index.rows(strings) < 0) & ~layout.has_learned(model, strings)
     strings = list(itertools.compress(strings, new))
     rows = index.concept_rows([chosen[one] for one in strings])
     return Known(strings, rows, "").take(np.flatnonzero(rows >= 0))
@@ -108,8 +108,8 @@ def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int
     strings = clean_many(table.column("string").take(frame["index"].to_numpy()).to_pylist())
     ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
     chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}
-    if model is not None and learned.is_told(model):
-        return dict(itertools.compress(chosen.items(), ~learned.has_learned(model, list(chosen))))
+    if model is not None and layout.has_learned_list(model):
+        return dict(itertools.compress(chosen.items(), ~layout.has_learned(model, list(chosen))))
     return {string: one for string, one in chosen.items() if zlib.crc32(string.encode()) % one_in == 0}
 
 

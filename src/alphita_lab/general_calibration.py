@@ -19,9 +19,21 @@ from alphita.answer.calibration_store import Calibration
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
 from alphita.calibrate import examples, fitting, ranker_training, reliability, scored_examples
-from alphita.calibrate.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
+from alphita.calibrate.examples import (
+    FOREIGN,
+    ITSELF,
+    NAMED,
+    NOISE,
+    REMOVED,
+    SYNONYM,
+    Examples,
+    Known,
+    in_mixture,
+    mixture,
+    parted,
+    training_examples,
+)
 from alphita.calibrate.fitting import ERRORS, KS, Crossed, Tested
-from alphita.calibrate.held_out import NAMED, Known, in_mixture, mixture, parted, taught
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.scored_examples import Seen
 from alphita.encoder.encoder import TermEncoder
@@ -162,7 +174,7 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
         )
     pipeline = Pipeline(index, lambda: encoder, Abbreviations.of_index(index), respell=True)
     progress.say(f"{one.name}:")
-    to_learn = taught(index, known[0], seed)
+    to_learn = training_examples(index, known[0], seed)
     drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MAX_LEARNED])
     to_test = mixture(index, known[1], names[1], seed, most=MAX_TESTED)
     return Held(scored_examples.see(pipeline, to_learn.take(drawn)), scored_examples.see(pipeline, to_test))

@@ -262,13 +262,13 @@ def _nil_figures(normalizer: Any, mentions: list[str], gold: list[str | None]) -
 
 
 def _index(paths: Paths) -> str:
-    from alphita.calibrate.transfer import lend_where_missing
+    from alphita.calibrate.transfer import adapt_where_missing
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import build
     from alphita.terminology.store import load_terminology
 
     index = build(load_terminology(paths.terminology), TermEncoder.load(str(paths.model)), paths.open_index)
-    lend_where_missing(index)
+    adapt_where_missing(index)
     return f"{len(index):,} distinct strings, the held-out ones included"
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from alphita.calibrate.audit import draw, read_audit, write_audit
-from alphita.calibrate.limits import finite_upper_limit
+from alphita.calibrate.risk_coverage import finite_upper_limit
 from alphita.errors import InputError, UsageError
 from alphita.mappings.record import Mapping
 
+HEADER = "row,right,accepted_rows,sample_rows,output,output_hash\n"
 REQUIRED = {
     "row": 1,
     "rank": 1,
@@ -114,18 +115,10 @@ class TestFile:
         write_audit(path, draw([odd], 5), output)
         with path.open(newline="", encoding="utf-8") as file:
             (row,) = csv.DictReader(file)
-        assert list(row)[:10] == [
-            "row",
-            "mention_code",
-            "mention",
-            "concept_id",
-            "concept_name",
-            "matched_term",
-            "similarity",
-            "confidence",
-            "explanation",
-            "right",
-        ]
+        columns = (
+            "row mention_code mention concept_id concept_name matched_term similarity confidence explanation right"
+        )
+        assert list(row)[:10] == columns.split()
         assert (row["row"], row["mention"], row["right"]) == ("7", odd.mention, "")
         assert (row["accepted_rows"], row["sample_rows"], row["output"]) == ("1", "1", "mapped.csv")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -158,22 +151,22 @@ class TestRead:
             f"At most {100 * found.bound:g}% of the 200 accepted rows of mapped.csv are wrong, with 95% confidence "
             "(20 drawn at random, 2 wrong, 1 unanswered and counted as wrong)."
         )
+        stricter = read_audit(audit, delta=0.01)
+        assert stricter.bound > found.bound
+        assert "99% confidence" in stricter.text()
 
-    def test_the_sentence_rounds_upwards(self, tmp_path, output):
+    @pytest.mark.parametrize(
+        ("n", "size", "answers", "most_wrong", "shown"),
+        [(700, 300, ["yes"], 5, "0.72%"), (8, 50, ["no", "yes"], 4, "50%")],
+    )
+    def test_the_sentence_rounds_upwards(self, tmp_path, output, n, size, answers, most_wrong, shown):
         path = tmp_path / "a.csv"
-        write_audit(path, draw(accepted(700), 300), output)
-        answer(path, ["yes"] * 300)
+        write_audit(path, draw(accepted(n), size), output)
+        answer(path, answers * (min(n, size) // len(answers)))
         found = read_audit(path)
-        shown = float(found.text().split()[2].rstrip("%"))
-        assert found.bound == 5 / 700
-        assert shown == 0.72
+        assert (found.most_wrong, found.bound) == (most_wrong, most_wrong / n)
+        assert found.text().split()[2] == shown
         assert "unanswered" not in found.text()
-
-    def test_all_rows_reviewed_leave_no_doubt(self, tmp_path, output):
-        path = tmp_path / "a.csv"
-        write_audit(path, draw(accepted(8), 50), output)
-        answer(path, ["no", "yes"] * 4)
-        assert (read_audit(path).most_wrong, read_audit(path).bound) == (4, 0.5)
 
     @pytest.mark.parametrize("said", [("Yes", "NO"), ("y", "n"), ("TRUE", "False"), ("1", "0"), (" yes ", "no\t")])
     def test_ways_to_say_it(self, audit, said):
@@ -189,11 +182,6 @@ class TestRead:
         answer(path, ["yes", "no"], delimiter=delimiter, encoding=encoding)
         assert read_audit(path).wrong == 1
 
-    def test_more_confidence_asks_for_more(self, audit):
-        answer(audit, ["yes"] * 20)
-        assert read_audit(audit, delta=0.01).bound > read_audit(audit).bound
-        assert "99% confidence" in read_audit(audit, delta=0.01).text()
-
     def test_the_limit_holds_in_95_of_100_audits(self, tmp_path):
         rng = np.random.default_rng(0)
         population = np.arange(500) < 40
@@ -205,58 +193,53 @@ class TestRead:
         assert 0.95 - 4 * (0.95 * 0.05 / 1500) ** 0.5 <= held / 1500 < 1
 
 
-class TestBad:
-    def test_an_answer_that_is_neither(self, audit):
-        answer(audit, ["yes"] * 10 + ["perhaps"] + ["no"] * 9)
-        with pytest.raises(InputError, match=r"audit.csv:12: .*neither yes nor no \(field 'right', value 'perhaps'\)"):
-            read_audit(audit)
-
-    def test_no_answers(self, audit):
-        with pytest.raises(InputError, match="no row has been answered yet"):
-            read_audit(audit)
-
-    def test_rows_taken_out(self, audit):
-        answer(audit, ["yes"] * 20)
-        audit.write_text("".join(audit.read_text().splitlines(keepends=True)[:-3]))
-        with pytest.raises(InputError, match="17 rows, but 20 of 200 were drawn; leave every row"):
-            read_audit(audit)
-
-    def test_a_row_twice(self, audit):
-        answer(audit, ["yes"] * 20)
-        lines = audit.read_text().splitlines(keepends=True)
-        audit.write_text("".join([*lines[:-1], lines[1]]))
-        with pytest.raises(InputError, match=r"audit.csv:21: a row stands twice \(field 'row'"):
-            read_audit(audit)
-
-    def test_rows_of_another_sample(self, audit, tmp_path, output):
-        other = tmp_path / "other.csv"
+def damaged(audit, output, how):
+    """Fill the audit in, and harm it."""
+    answer(audit, ["yes"] * 10 + ["perhaps" if how == "answer" else "" if how == "none" else "yes"] + [""] * 9)
+    if how == "none":
+        answer(audit, [""] * 20)
+    lines = audit.read_text().splitlines(keepends=True)
+    if how == "another sample":
+        other = audit.with_name("other.csv")
         write_audit(other, draw(accepted(300), 20), output)
-        lines = audit.read_text().splitlines(keepends=True)
-        audit.write_text("".join([*lines, other.read_text().splitlines(keepends=True)[-1]]))
-        with pytest.raises(InputError, match=r"audit.csv:22: rows of different samples \(field 'accepted_rows'"):
-            read_audit(audit)
-
-    def test_the_output_is_another_by_now(self, audit, output):
-        answer(audit, ["yes"] * 20)
+        lines.append(other.read_text().splitlines(keepends=True)[-1])
+    elif how == "taken out":
+        lines = lines[:-3]
+    elif how == "twice":
+        lines = [*lines[:-1], lines[1]]
+    elif how == "output":
         output.write_text("row,mention\n1,b\n")
-        with pytest.raises(InputError, match="not the one that the sample was drawn from"):
+    audit.write_text("".join(lines))
+
+
+class TestBad:
+    @pytest.mark.parametrize(
+        ("how", "message"),
+        [
+            ("answer", r"audit.csv:12: .*neither yes nor no \(field 'right', value 'perhaps'\)"),
+            ("none", "no row has been answered yet"),
+            ("taken out", "17 rows, but 20 of 200 were drawn; leave every row"),
+            ("twice", r"audit.csv:21: a row stands twice \(field 'row'"),
+            ("another sample", r"audit.csv:22: rows of different samples \(field 'accepted_rows'"),
+            ("output", "not the one that the sample was drawn from"),
+        ],
+    )
+    def test_a_sample_that_was_harmed(self, audit, output, how, message):
+        damaged(audit, output, how)
+        with pytest.raises(InputError, match=message):
             read_audit(audit, output=output)
-        assert read_audit(audit).wrong == 0
 
     @pytest.mark.parametrize(
         ("content", "message"),
         [
             ("", "the file is empty"),
             ("row,wright\n", r":1: has no column 'right'; did you mean 'wright'"),
-            ("row,right,accepted_rows,sample_rows,output,output_hash\n", "no rows"),
-            ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes\n", ":2: 2 cells, but the header has 6"),
-            (
-                "row,right,accepted_rows,sample_rows,output,output_hash\nx,yes,9,1,o,h\n",
-                r":2: not a whole .*'row'.*'x'",
-            ),
-            ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes,9.0,1,o,h\n", "'accepted_rows'.*'9.0'"),
-            ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes,0,1,o,h\n", "1 rows, but 1 of 0"),
-            ('row,right,accepted_rows,sample_rows,output,output_hash\n"1"x,yes,1,1,o,h\n', r":2: not a row of a table"),
+            (HEADER, "no rows"),
+            (HEADER + "1,yes\n", ":2: 2 cells, but the header has 6"),
+            (HEADER + "x,yes,9,1,o,h\n", r":2: not a whole .*'row'.*'x'"),
+            (HEADER + "1,yes,9.0,1,o,h\n", "'accepted_rows'.*'9.0'"),
+            (HEADER + "1,yes,0,1,o,h\n", "1 rows, but 1 of 0"),
+            (HEADER + '"1"x,yes,1,1,o,h\n', r":2: not a row of a table"),
         ],
     )
     def test_not_an_audit(self, tmp_path, content, message):
@@ -264,7 +247,3 @@ class TestBad:
         path.write_text(content)
         with pytest.raises(InputError, match=message):
             read_audit(path)
-
-    def test_not_there(self, tmp_path):
-        with pytest.raises(InputError, match="cannot be read: No such file"):
-            read_audit(tmp_path / "none.csv")

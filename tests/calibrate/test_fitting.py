@@ -16,13 +16,21 @@ from alphita.answer.normalizer import Normalizer
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.rankings import vectors
 from alphita.calibrate import examples, fitting
-from alphita.calibrate import held_out as held_out_module
-from alphita.calibrate.examples import Examples, Label
+from alphita.calibrate.examples import (
+    Examples,
+    Known,
+    Label,
+    divide,
+    every_second,
+    held_out,
+    is_learned_from,
+    labelled,
+    training_examples,
+)
 from alphita.calibrate.fitting import fit
-from alphita.calibrate.held_out import Known, divide, every_second, held_out, is_learned_from, labelled, taught
 from alphita.calibrate.noise import slip
 from alphita.calibrate.scored_examples import see
-from alphita.encoder import learned
+from alphita.encoder import layout
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
 from alphita.index.learning import is_held_back
@@ -83,16 +91,13 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     assert fitted.fields["split_hash"] is None
     assert fitted.fields["seed"] == 3
     share = fitted.figures["learned_from"]["synonym"] / (figures["learned_from"]["synonym"] + tested["synonym"])
-    assert abs(share - held_out_module.LEARNED_FROM) < 0.1
-
-
-def test_an_error_that_can_be_certified_has_a_threshold(fitted):
+    assert abs(share - examples.LEARNED_FROM) < 0.1
+    # An error that can be certified has a threshold; what is not is estimated, or not accepted; and nothing is both.
     assert set(fitted.accept) == set(fitting.ERRORS)
-    given = [threshold for threshold in fitted.accept.values() if threshold is not None]
-    assert given
-    assert all(0.0 <= threshold <= 1.0 for threshold in given)
-    # What is not certified is estimated, or not accepted; and nothing is both.
-    assert not {error for error, one in fitted.accept.items() if one is not None} & set(fitted.estimated)
+    thresholds = {error: threshold for error, threshold in fitted.accept.items() if threshold is not None}
+    assert thresholds
+    assert all(0.0 <= threshold <= 1.0 for threshold in thresholds.values())
+    assert not set(thresholds) & set(fitted.estimated)
 
 
 def test_a_half_of_the_concepts_is_tested_with_names_as_they_are_and_with_noise(index):
@@ -100,7 +105,7 @@ def test_a_half_of_the_concepts_is_tested_with_names_as_they_are_and_with_noise(
     counts = fitting.counts_of(to_test)
     assert counts["synonym"] == counts["itself"]
     assert 0.9 * counts["itself"] < counts["noise"] < 1.4 * counts["itself"]
-    named = sum(counts[kind] for kind in held_out_module.NAMED)
+    named = sum(counts[kind] for kind in examples.NAMED)
     assert 0.05 < (counts["removed"] + counts["foreign"]) / named < 0.15
     used = {int(one) for one in to_learn.concepts if one >= 0}
     assert not used & {int(one) for one in to_test.concepts if one >= 0}
@@ -137,7 +142,7 @@ def test_concepts_that_are_tested_on_are_in_no_example_to_learn_from(index):
     strings, concepts = examples.own_synonyms(index, seed=0)
     known = Known(strings, concepts, "")
     learning = np.array([is_learned_from(index, concept, 0) for concept in concepts.tolist()])
-    made = taught(index, known.take(np.flatnonzero(learning)), 0)
+    made = training_examples(index, known.take(np.flatnonzero(learning)), 0)
     used = set(made.concepts[made.concepts >= 0].tolist()) | set(made.hidden_concepts.tolist())
     assert len(used) > 100
     assert not used & set(concepts[~learning].tolist())
@@ -154,9 +159,10 @@ def trained(index: Index, **facts: object) -> Index:
 
 def test_an_encoder_trained_on_all_synonyms_cannot_be_calibrated(index):
     own = trained(index, terminology=index.manifest["terminology_hash"], split=None)
-    for split in (None, split_of(index)):
+    # A record that does not name its terminology is not trusted.
+    for opened, split in ((own, None), (own, split_of(index)), (trained(index), None)):
         with pytest.raises(UsageError, match=r"trained on all synonyms of this terminology.*alphita train"):
-            held_out(own, split, 0)
+            held_out(opened, split, 0)
     with pytest.raises(UsageError, match="trained on all synonyms"):
         fit(own, lambda: ENCODER)
 
@@ -180,11 +186,6 @@ def test_an_encoder_trained_on_another_terminology_may_use_the_synonyms(index, s
     assert held_out(other, split_of(index), 0).strings == split_of(index).strings
 
 
-def test_a_record_that_does_not_name_its_terminology_is_not_trusted(index):
-    with pytest.raises(UsageError, match="trained on all synonyms"):
-        held_out(trained(index), None, 0)
-
-
 def test_an_index_tells_what_its_encoder_was_trained_on(index, tmp_path):
     encoder = VocabularyEncoder()
     encoder.folder = tmp_path
@@ -199,14 +200,11 @@ def test_an_index_tells_what_its_encoder_was_trained_on(index, tmp_path):
     assert found.figures["rankings"]["learned"]["accuracy@1"] > 0.5
 
 
-def test_a_split_without_a_calibration_part_names_the_command(index):
+def test_too_few_held_out_strings(index, tmp_path):
     with pytest.raises(UsageError, match="no calibration part; make one with: alphita terminology split"):
         held_out(index, split_of(index, "test"), 0)
-
-
-def test_too_few_held_out_strings(index, tmp_path):
     split = split_of(index)
-    few = held_out_module.LEAST - 1
+    few = examples.LEAST - 1
     some = Split(split.strings[:few], split.concept_ids[:few], split.parts[:few])
     with pytest.raises(InputError, match=f"only {few} held-out strings name concepts of this index; at least"):
         held_out(index, some, 0)
@@ -217,11 +215,8 @@ def test_too_few_held_out_strings(index, tmp_path):
     small = build(small_terminology(), ENCODER, tmp_path / "small.index")
     with pytest.raises(InputError, match=r"only \d held-out strings"):
         fit(small, lambda: ENCODER)
-
-
-def test_too_few_concepts_to_divide(tmp_path):
-    names = [f"name {number} of the one" for number in range(300)]
-    few = build(SmallTerminology([("T:1", name, "exact") for name in names]), ENCODER, tmp_path / "few.index")
+    names = [("T:1", f"name {number} of the one", "exact") for number in range(300)]
+    few = build(SmallTerminology(names), ENCODER, tmp_path / "few.index")
     with pytest.raises(InputError, match=r"the 299 held-out strings are of 1 concepts: too few .*--from OTHER.index"):
         fit(few, lambda: ENCODER)
 
@@ -324,23 +319,14 @@ def test_examples_with_too_few_candidates_are_looked_up_again_deeper(index, rout
         assert alone.concept.tolist() == found[row]
 
 
-def test_the_place_of_the_right_concept():
-    table = fitting.CandidateTable(
-        np.array([0, 3, 3, 5]),
-        np.array([0, 0, 0, 2, 2]),
-        np.array([7, 8, 9, 7, 8]),
-        *(np.zeros(5, np.int64) for _ in range(11)),
-    )
-    places = fitting.places_of(table, np.array([2, 0, 1, 3, 4]), np.array([7, 7, 6]))
-    assert places.tolist() == [1, fitting.NOWHERE, fitting.NOWHERE]
-
-
 # Labels.
 
 
 def test_labels_are_half_learned_from_and_half_named_part(index, capsys):
     ids = index.segment.concepts.column("id").to_pylist()
     labels = [Label(f"said thing {number}", ids[number]) for number in range(20)]
+    with pytest.raises(InputError, match=r"no labelled mention has a concept of this index.*NO:1.*check the ids"):
+        quick_fit(index, ENCODER, labels=[Label("a thing", "NO:1"), Label("b thing", "NO:2")])
     labels += [Label("no such thing at all", None), Label("?!", ids[0]), Label("a thing", "NO:1")]
     found = quick_fit(index, ENCODER, labels=labels)
     assert found.figures["learned_from"]["labelled"] == 11
@@ -348,17 +334,8 @@ def test_labels_are_half_learned_from_and_half_named_part(index, capsys):
     assert "labelled mentions" in found.figures["population"]
     assert found.fields["labels"] == 22
     assert "1 labelled mentions left out: this index has no concept 'NO:1'" in capsys.readouterr().err
-
-
-def test_a_mention_labelled_twice_stands_on_one_side():
-    chosen = every_second(["a", "b", "a", "c", "b", "a"])
-    assert chosen.tolist() == [True, False, True, True, False, True]
-    assert every_second([]).tolist() == []
-
-
-def test_labels_of_unknown_concepts_alone_are_refused(index):
-    with pytest.raises(InputError, match=r"no labelled mention has a concept of this index.*NO:1.*check the ids"):
-        quick_fit(index, ENCODER, labels=[Label("a thing", "NO:1"), Label("b thing", "NO:2")])
+    # A mention labelled twice is on one side.
+    assert every_second(["a", "b", "a", "c", "b", "a"]).tolist() == [True, False, True, True, False, True]
 
 
 def test_an_index_without_letters_can_be_calibrated_too(tmp_path):
@@ -374,18 +351,18 @@ def test_an_index_without_letters_can_be_calibrated_too(tmp_path):
 
 
 def test_what_the_encoder_was_trained_on_is_not_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("alphita.calibrate.held_out.ENOUGH", 40)
+    monkeypatch.setattr("alphita.calibrate.examples.ENOUGH", 40)
     index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
     strings, _ = examples.own_synonyms(index, seed=0)
     everything = held_out(index, None, 0)
     assert sorted(everything.strings) == sorted(strings)
     assert everything.origin == "the index's own synonyms, each taken as not there"
-    learned.write(index.model_path, strings[::2])
+    layout.write_learned(index.model_path, strings[::2])
     known = held_out(index, None, 0)
     assert sorted(known.strings) == sorted(strings[1::2])
     assert known.origin == "the index's own synonyms that its encoder did not learn, each taken as not there"
     # With too few that it did not, those that it learned are asked too, and this is told.
-    learned.write(index.model_path, strings[20:])
+    layout.write_learned(index.model_path, strings[20:])
     known = held_out(index, None, 0)
     assert sorted(known.strings) == sorted(strings)
     assert known.origin == (
@@ -403,7 +380,7 @@ def test_an_encoder_that_kept_strings_back_is_asked_for_these_whatever_it_was_tr
         held_out(index, None, 0)
     for terminology in (trained["terminology"], "another"):
         index.manifest["trained"] = trained | {"terminology": terminology, "held_back": True}
-        known = held_out_module._own(index, 0)
+        known = examples._own(index, 0)
         assert known.strings == [one for one, kept in zip(strings, is_held_back(strings), strict=True) if kept]
         assert known.origin == "the index's own synonyms that its encoder was not taught, each taken as not there"
         with pytest.raises(InputError, match=f"only {len(known.strings)} held-out strings"):

@@ -25,6 +25,11 @@ def base(tmp_path_factory):
     return tiny_terminology(tmp_path_factory.mktemp("base") / "t.terminology")
 
 
+def reviewed(mention, concept_id, decision):
+    """A settled mention without wrong candidates."""
+    return learning.Reviewed(mention, concept_id, "exact" if concept_id else None, (), None, decision, True)
+
+
 def ids(base):
     """Return each concept's id by its name."""
     return dict(zip(base.concept_names.to_pylist(), base.concept_ids.to_pylist(), strict=True))
@@ -124,8 +129,8 @@ def test_too_few_decisions_are_an_error(base, tmp_path):
 def test_the_overlay_adds_synonyms_and_keeps_the_rest(store, base, tmp_path):
     of = ids(base)
     found = learning.in_time(store, share=0).learned
-    extra = learning.Reviewed("heart ache", of["pain of the heart"], "exact", (), None, 99, True)
-    gone = learning.Reviewed("lost", "T:9999", "exact", (), None, 99, True)
+    extra = reviewed("heart ache", of["pain of the heart"], 99)
+    gone = reviewed("lost", "T:9999", 99)
     counts = learning.overlay(base, [*found, extra, gone], tmp_path / "o.terminology")
     # 20 + 1 accepted, 4 chosen; "heart ache" is a name already.
     assert counts == {
@@ -149,11 +154,8 @@ def test_the_overlay_adds_synonyms_and_keeps_the_rest(store, base, tmp_path):
     strings = {made.terms.column("string")[int(term)].as_py() for term in trained}
     assert "mention 21" in strings
     assert "mention 22" not in strings
-
-
-def test_an_overlay_of_nothing_is_an_error(store, base, tmp_path):
     with pytest.raises(InputError, match="no accepted mention is new"):
-        learning.overlay(base, [], tmp_path / "o.terminology")
+        learning.overlay(base, [], tmp_path / "p.terminology")
 
 
 def test_hard_negatives_are_triples_that_recipes_read(store, base, tmp_path):
@@ -189,12 +191,12 @@ def test_the_nearest_are_found_again_by_learned_synonyms(base, tmp_path):
     of = ids(base)
     encoder = HashEncoder(256)
     held = [
-        learning.Reviewed("zzqx wug two", of["pain of the eye"], "exact", (), None, 2, True),
-        learning.Reviewed("eye pain", of["pain of the eye"], "exact", (), None, 2, True),
+        reviewed("zzqx wug two", of["pain of the eye"], 2),
+        reviewed("eye pain", of["pain of the eye"], 2),
         learning.Reviewed("of no concept", None, None, (), None, 3, True),
-        learning.Reviewed("gone", "T:9999", "exact", (), None, 4, True),
+        reviewed("gone", "T:9999", 4),
     ]
-    taught = [learning.Reviewed("zzqx wug one", of["pain of the eye"], "exact", (), None, 1, True)]
+    taught = [reviewed("zzqx wug one", of["pain of the eye"], 1)]
     learning.overlay(base, taught, tmp_path / "o.terminology")
     before = learning.found_nearest(base, encoder, held)
     after = learning.found_nearest(learning.load_terminology(tmp_path / "o.terminology"), encoder, held)
@@ -207,10 +209,10 @@ def test_what_a_normaliser_has_right_is_counted(base, tmp_path, monkeypatch):
     of = ids(base)
     normalizer = Normalizer(build(base, HashEncoder(), tmp_path / "x.index"), encoder=HashEncoder())
     held = [
-        learning.Reviewed("eye pain", of["pain of the eye"], "exact", (), None, 1, True),
-        learning.Reviewed("eye pain", of["pain of the heart"], "exact", (), None, 2, True),
+        reviewed("eye pain", of["pain of the eye"], 1),
+        reviewed("eye pain", of["pain of the heart"], 2),
         learning.Reviewed("", None, None, (), None, 3, True),
-        learning.Reviewed("eye pain", "T:9999", "exact", (), None, 4, True),
+        reviewed("eye pain", "T:9999", 4),
     ]
     assert learning.found_right(normalizer, held) == {"n": 4, "accuracy": 0.5}
     assert learning.found_right(normalizer, []) == {"n": 0.0}
@@ -235,7 +237,7 @@ def test_what_a_normaliser_has_right_is_counted(base, tmp_path, monkeypatch):
 
 def test_a_run_that_goes_on_takes_what_it_began_with(store, base, tmp_path):
     found = learning.in_time(store)
-    made, negatives, kept, counts = learning.taught(base, found, tmp_path / "m")
+    made, negatives, kept, counts = learning.training_input(base, found, tmp_path / "m")
     assert (made.path, negatives) == (tmp_path / "m.terminology", tmp_path / "m.hard_negatives.csv")
     assert counts["hard_negatives"] == negatives.read_text().count("\n") - 1 == 1
     assert (counts["learned"], counts["held_out"], counts["synonyms"]["added"]) == (22, 4, 22)
@@ -247,7 +249,7 @@ def test_a_run_that_goes_on_takes_what_it_began_with(store, base, tmp_path):
     say(store, 1, "choose", ids(base)["swelling of the liver"])
     later = learning.in_time(store)
     assert "mention 1" in [one.mention for one in later.held_out]
-    again = learning.taught(base, later, tmp_path / "m", resume=True)
+    again = learning.training_input(base, later, tmp_path / "m", resume=True)
     assert again.terminology.content_hash == made.content_hash
     assert (again.hard_negatives, again.decisions, again.counts) == (negatives, found, counts)
     assert again.counts["synonyms"]["added"] == 22
@@ -255,25 +257,25 @@ def test_a_run_that_goes_on_takes_what_it_began_with(store, base, tmp_path):
     assert kept_file.stat().st_mode & 0o077 == 0
     kept_file.write_text('{"counts": {}}')
     with pytest.raises(InputError, match=r"m.decisions.json: is damaged .*start again with --force"):
-        learning.taught(base, later, tmp_path / "m", resume=True)
+        learning.training_input(base, later, tmp_path / "m", resume=True)
 
 
 @pytest.mark.parametrize("missing", ["m.hard_negatives.csv", "m.decisions.json"])
 def test_a_run_that_ended_before_all_was_there_begins_anew_from_the_decisions_of_now(store, base, tmp_path, missing):
-    learning.taught(base, learning.in_time(store), tmp_path / "m")
+    learning.training_input(base, learning.in_time(store), tmp_path / "m")
     (tmp_path / missing).unlink()
     say(store, 1, "choose", ids(base)["swelling of the liver"])
     later = learning.in_time(store)
-    again = learning.taught(base, later, tmp_path / "m", resume=True)
+    again = learning.training_input(base, later, tmp_path / "m", resume=True)
     assert again.decisions == later
-    assert learning.taught(base, later, tmp_path / "m", resume=True).decisions == later
+    assert learning.training_input(base, later, tmp_path / "m", resume=True).decisions == later
 
 
 def test_decisions_of_before_are_not_taken_with_a_new_terminology(store, base, tmp_path, monkeypatch):
     found = learning.in_time(store)
-    learning.taught(base, found, tmp_path / "m")
+    learning.training_input(base, found, tmp_path / "m")
     with monkeypatch.context() as patched:
         patched.setattr(learning, "hard_negatives", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            learning.taught(base, found, tmp_path / "m", force=True)
+            learning.training_input(base, found, tmp_path / "m", force=True)
     assert not (tmp_path / "m.decisions.json").exists()

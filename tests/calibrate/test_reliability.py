@@ -52,15 +52,9 @@ def test_calibration_errors_are_those_of_the_definition(equal, data, bins):
     assert expected_calibration_error(c, r, bins, equal=equal) == pytest.approx(wanted, abs=1e-12)
     wanted = reference.maximum_calibration_error(c.tolist(), r.tolist(), bins, equal)
     assert maximum_calibration_error(c, r, bins, equal=equal) == pytest.approx(wanted, abs=1e-12)
-
-
-@pytest.mark.parametrize("equal", ["mass", "width"])
-@given(data=answers, seed=st.integers(0, 9))
-def test_the_order_of_the_answers_does_not_matter(equal, data, seed):
-    c, r = arrays(data)
-    order = np.random.default_rng(seed).permutation(len(c))
-    ours = expected_calibration_error(c, r, equal=equal)
-    assert expected_calibration_error(c[order], r[order], equal=equal) == pytest.approx(ours, abs=1e-12)
+    order = np.random.default_rng(bins).permutation(len(c))
+    wanted = expected_calibration_error(c, r, bins, equal=equal)
+    assert expected_calibration_error(c[order], r[order], bins, equal=equal) == pytest.approx(wanted, abs=1e-12)
 
 
 @pytest.mark.parametrize("equal", ["mass", "width"])
@@ -68,16 +62,6 @@ def test_perfect_confidences_have_almost_no_error(equal):
     c, r = drawn(300_000)
     assert expected_calibration_error(c, r, equal=equal) < 0.005
     assert expected_calibration_error(*drawn(300_000, shift=0.1), equal=equal) == pytest.approx(0.1, abs=0.01)
-
-
-def test_what_noise_alone_gives_is_as_the_docstring_says():
-    p, n = 0.8, 15 * 200
-    errors = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        c = p + rng.uniform(-1e-6, 1e-6, n)
-        errors.append(expected_calibration_error(c, rng.random(n) < p))
-    assert np.mean(errors) == pytest.approx(math.sqrt(2 * p * (1 - p) / (math.pi * 200)), rel=0.1)
 
 
 def test_equal_mass_bins_hold_equally_many():
@@ -90,18 +74,11 @@ def test_equal_mass_bins_hold_equally_many():
         own = (c >= one.least) & (c <= one.greatest)
         assert (own.sum(), c[own].mean(), r[own].mean()) == pytest.approx((one.answers, one.confidence, one.right))
         assert one.low < one.right < one.high
-
-
-def test_equal_confidences_stay_in_one_bin():
     c = np.repeat([0.2, 0.9], [10, 90])
     table = reliability(c, np.arange(100) % 2 == 0)
-    assert [(one.least, one.greatest, one.answers) for one in table] == [(0.2, 0.2, 10), (0.9, 0.9, 90)]
-
-
-def test_equal_width_bins_have_the_ends_that_they_say():
-    c = np.array([0.0, 0.49, 0.5, 1.0])
-    table = reliability(c, np.array([False, True, True, True]), 2, equal="width")
-    assert [(one.least, one.greatest, one.right) for one in table] == [(0.0, 0.49, 0.5), (0.5, 1.0, 1.0)]
+    assert [(row.least, row.greatest, row.answers) for row in table] == [(0.2, 0.2, 10), (0.9, 0.9, 90)]
+    table = reliability(np.array([0.0, 0.49, 0.5, 1.0]), np.array([False, True, True, True]), 2, equal="width")
+    assert [(row.least, row.greatest, row.right) for row in table] == [(0.0, 0.49, 0.5), (0.5, 1.0, 1.0)]
 
 
 @given(answers)
@@ -121,9 +98,7 @@ def test_like_scikit_learn():
     assert auroc(c, r) == pytest.approx(metrics.roc_auc_score(r, c))
     assert brier(c, r) == pytest.approx(metrics.brier_score_loss(r, c))
     assert log_loss(c, r) == pytest.approx(metrics.log_loss(r, c))
-
-
-def test_log_loss_of_a_sure_error_is_finite():
+    # That of a sure error is finite.
     assert log_loss(np.array([1.0, 0.0]), np.array([False, True])) == pytest.approx(-math.log(1e-15))
     assert log_loss(np.array([1.0, 0.0]), np.array([True, False])) == 0
 

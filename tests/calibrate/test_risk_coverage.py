@@ -1,4 +1,4 @@
-"""Risk and coverage: certified thresholds, the table, the curve."""
+"""Risk and coverage: exact limits, certified thresholds, the table, the curve."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from alphita.calibrate import risk_coverage
-from alphita.calibrate.limits import tail, upper_limit
 from alphita.calibrate.risk_coverage import (
     Certificate,
     RiskCoverage,
     certify,
+    clopper_pearson,
     curve,
     estimate,
+    finite_tail,
+    finite_upper_limit,
+    least_without_error,
+    most_wrong,
     nil_threshold,
     risk_coverage_svg,
+    tail,
     threshold_order,
+    upper_limit,
 )
 from tests.reference import calibration as reference
 
@@ -97,6 +104,8 @@ class TestCertify:
         confidence, right, order = case
         wanted = reference.certified(confidence.tolist(), right.tolist(), error, Fraction(1, 20), order.tolist())
         found = certify(confidence, right, error=float(error), order=order)
+        shuffled = np.random.default_rng(0).permutation(len(right))
+        assert certify(confidence[shuffled], right[shuffled], error=float(error), order=order) == found
         assert found.n == len(right)
         if wanted is None:
             assert (found.threshold, found.bound) == (None, None)
@@ -107,16 +116,7 @@ class TestCertify:
             assert found.bound <= float(error) + 1e-12
             assert found.reason is None
 
-    @settings(deadline=None)
-    @given(calibrations(), st.integers(0, 9))
-    def test_the_order_of_the_answers_does_not_matter(self, case, seed):
-        confidence, right, order = case
-        shuffled = np.random.default_rng(seed).permutation(len(right))
-        assert certify(confidence[shuffled], right[shuffled], error=0.3, order=order) == certify(
-            confidence, right, error=0.3, order=order
-        )
-
-    def test_299_without_an_error_certify_one_percent_and_298_do_not(self):
+    def test_known_cases_and_reasons(self):
         order = np.array([0.5])
         found = certify(np.ones(299), np.ones(299, bool), error=0.01, order=order)
         assert (found.threshold, found.accepted, found.wrong, found.tested) == (0.5, 299, 0, 1)
@@ -124,13 +124,13 @@ class TestCertify:
         found = certify(np.ones(298), np.ones(298, bool), error=0.01, order=order)
         assert found.threshold is None
         assert found.reason == "only 298 accepted at 0.5, 0 wrong; 299 without an error are needed"
-
-    def test_too_many_errors_are_a_reason_too(self):
-        right = np.arange(1000) >= 12
-        found = certify(np.ones(1000), right, error=0.01, order=np.array([0.9, 0.1]))
+        found = certify(np.ones(1000), np.arange(1000) >= 12, error=0.01, order=np.array([0.9, 0.1]))
         assert (found.threshold, found.tested, found.accepted, found.wrong) == (None, 1, 1000, 12)
         assert found.reason == "12 of 1,000 accepted at 0.9 are wrong; at most 4 may be"
         assert tail(4, 1000, 0.01) <= 0.05 < tail(5, 1000, 0.01)
+        found = certify(np.zeros(3), np.ones(3, bool), order=threshold_order(np.zeros(3), np.ones(3, bool)))
+        assert (found.threshold, found.tested) == (None, 0)
+        assert found.reason == "no answer has a confidence above 0"
 
     def test_nothing_after_the_first_failure_counts(self):
         confidence = np.repeat([0.9, 0.8, 0.7], [400, 100, 5000])
@@ -141,11 +141,6 @@ class TestCertify:
             assert (found.threshold, found.tested) == (threshold, tested)
         # 0.7 alone would have passed.
         assert certify(confidence, right, error=0.01, order=np.array([0.7])).threshold == 0.7
-
-    def test_nothing_to_test(self):
-        found = certify(np.zeros(3), np.ones(3, bool), order=threshold_order(np.zeros(3), np.ones(3, bool)))
-        assert (found.threshold, found.tested) == (None, 0)
-        assert found.reason == "no answer has a confidence above 0"
 
     @pytest.mark.parametrize(("error", "delta"), [(0, 0.05), (1, 0.05), (0.01, 0), (0.01, 0.5)])
     def test_refuses_what_is_no_share(self, error, delta):
@@ -187,11 +182,9 @@ class TestOrder:
         order = threshold_order(confidence, right, error=0.01)
         assert order[0] == confidence.min()
 
-    def test_a_confidence_of_nothing_is_never_accepted(self):
+    def test_the_allowed_error_and_nothing_else_decides(self):
         confidence = np.repeat([0.9, 0.0], [400, 400])
-        assert threshold_order(confidence, confidence > 0, error=0.01).tolist() == [0.9]
-
-    def test_the_errors_decide_and_not_the_calibration_data(self):
+        assert threshold_order(confidence, confidence > 0, error=0.01).tolist() == [0.9]  # 0 is never accepted
         confidence, right = drawn(3000, 2)
         strict, loose = (threshold_order(confidence, right, error=error) for error in (0.01, 0.1))
         assert len(strict) < len(loose)
@@ -211,8 +204,7 @@ class TestNil:
         next_lower = lower.max() if len(lower) else -1.0
         if named.any():
             assert ((probability > next_lower) & named).sum() > allowed
-
-    def test_floats_lose_no_place(self):
+        # Floats lose no place.
         assert nil_threshold(np.arange(20) / 20, np.ones(20, bool), lost=0.05) == 0.9
 
 
@@ -253,12 +245,9 @@ class TestTable:
         assert (made.n, made.level, made.population) == (3000, 0.95, POPULATION)
         assert (made.nil_lost, made.nil_found) == (1 / 2700, 0.5)
 
-    def test_json_there_and_back(self):
-        made = self.made()[0]
-        assert RiskCoverage.from_json(json.loads(json.dumps(made.to_json()))) == made
-
     def test_text(self):
         made, certificates, *_ = self.made()
+        assert RiskCoverage.from_json(json.loads(json.dumps(made.to_json()))) == made
         lines = made.text().splitlines()
         assert lines[0] == f"Holds for: {POPULATION} (3,000 answers), with 95% probability"
         assert lines[1].split() == ["allowed", "threshold", "accepted", "review", "NIL", "errors", "bound"]
@@ -279,12 +268,12 @@ class TestTable:
         )
         assert made.text().splitlines()[2].split() == ["0.5%", "0.5000", "100.0%", "0.0%", "0.0%", "0", "0.30%"]
         assert (made.nil_lost, made.nil_found) == (None, None)
-
-    def test_a_certificate_of_other_data_is_refused(self):
-        certificate = Certificate(0.01, 0.05, 1000, 0.5, 900, 1, 0.006, 1)
         with pytest.raises(ValueError, match=r"the certificate for 0\.01 was made on other data"):
             risk_coverage.table(
-                np.ones(1000), np.ones(1000, bool), certificates={0.01: certificate}, population=POPULATION
+                np.ones(1000),
+                np.ones(1000, bool),
+                certificates={0.01: Certificate(0.01, 0.05, 1000, 0.5, 900, 1, 0.006, 1)},
+                population=POPULATION,
             )
 
 
@@ -320,10 +309,6 @@ class TestPlot:
         top = float(ticks[-1].rstrip("%")) / 100
         assert (heights[0] - y) / (heights[0] - heights[-1]) * top == pytest.approx((~right).mean(), abs=1e-3)
 
-    @pytest.mark.parametrize("n", [1, 2, 50])
-    def test_few_answers_and_none_wrong(self, n):
-        assert ElementTree.fromstring(risk_coverage_svg(np.linspace(0.5, 1, n), np.ones(n, bool))) is not None
-
     @settings(deadline=None)
     @given(answers)
     def test_anything_gives_a_plot_inside_its_frame(self, data):
@@ -344,3 +329,68 @@ def test_an_estimate_accepts_most_for_the_error():
     assert estimate(confidence, right, error=0.34) == 0.6
     assert estimate(confidence, right, error=0.1) is None
     assert estimate(np.zeros(3), np.ones(3, bool), error=0.9) is None
+
+
+# Exact limits of a share of errors, against fractions.
+
+
+@st.composite
+def found(draw, most=120):
+    n = draw(st.integers(1, most))
+    return draw(st.integers(0, n)), n
+
+
+@settings(deadline=None)
+@given(found(), st.integers(1, 99), st.sampled_from([0.025, 0.05, 0.2]))
+def test_binomial_tail_and_limits(case, percent, delta):
+    wrong, n = case
+    wanted = float(reference.binomial_tail(wrong, n, Fraction(percent, 100)))
+    assert tail(wrong, n, percent / 100) == pytest.approx(wanted, rel=1e-9, abs=1e-300)
+    # At the upper limit the tail is delta.
+    limit = upper_limit(wrong, n, delta)
+    if wrong == n:
+        assert limit == 1
+    else:
+        assert float(reference.binomial_tail(wrong, n, Fraction(limit))) == pytest.approx(delta, rel=1e-7)
+    low, high = clopper_pearson(wrong, n)
+    assert low <= wrong / n <= high == upper_limit(wrong, n, 0.025)
+    assert (low, high) == pytest.approx(tuple(stats.binomtest(wrong, n).proportion_ci(0.95, method="exact")), abs=1e-9)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300), st.sampled_from([0.01, 0.05, 0.3, 0.9]), st.sampled_from([0.01, 0.05, 0.3]))
+def test_the_most_errors_that_pass(n, error, delta):
+    passing = [k for k in range(n + 1) if tail(k, n, error) <= delta]
+    assert most_wrong(n, error, delta) == max(passing, default=-1)
+
+
+@settings(deadline=None)
+@given(found(60), st.data(), st.sampled_from([0.01, 0.05, 0.4]))
+def test_limits_in_a_finite_population(case, data, delta):
+    wrong, n = case
+    population = data.draw(st.integers(n, 60))
+    all_wrong = data.draw(st.integers(0, population))
+    wanted = float(reference.hypergeometric_tail(wrong, n, all_wrong, population))
+    assert finite_tail(wrong, n, all_wrong, population) == pytest.approx(wanted, abs=1e-12)
+    # Where a tail is `delta` itself, either side of it is right in floats.
+    low, high = (reference.finite_upper_limit(wrong, n, population, delta * (1 + side)) for side in (1e-9, -1e-9))
+    assert low <= finite_upper_limit(wrong, n, population, delta) <= high
+
+
+def test_known_values():
+    # 3 of 20: the interval of the textbooks.
+    assert clopper_pearson(3, 20) == pytest.approx((0.0321, 0.3789), abs=1e-4)
+    assert (upper_limit(0, 0), tail(0, 0, 0.01), clopper_pearson(0, 0)) == (1.0, 1.0, (0.0, 1.0))
+    for error, delta, needed in (
+        *((0.01, 0.05, 299), (0.005, 0.05, 598), (0.02, 0.05, 149)),
+        *((0.05, 0.05, 59), (0.1, 0.05, 29), (0.5, 0.25, 2)),
+    ):
+        assert least_without_error(error, delta) == needed
+        assert tail(0, needed, error) <= delta < tail(0, needed - 1, error)
+    # All drawn is all known, and few of very many is the binomial.
+    assert finite_upper_limit(3, 50, 50) == 3
+    for wrong, n, population in ((0, 299, 1_000_000), (7, 400, 10_000_000)):
+        limit = finite_upper_limit(wrong, n, population) / population
+        assert limit == pytest.approx(upper_limit(wrong, n), rel=1e-3)
+    # Half of the file reviewed says more than as many of an endless one.
+    assert finite_upper_limit(2, 100, 200) / 200 == 0.05 < upper_limit(2, 100)

@@ -9,7 +9,7 @@ import pytest
 
 from alphita.answer.calibration_store import FOLDER, Calibration
 from alphita.answer.normalizer import Normalizer
-from alphita.calibrate.transfer import MIN_COMPARED, carry_over, lend_where_missing, with_margin
+from alphita.calibrate.transfer import MIN_COMPARED, adapt_where_missing, carry_over, with_margin
 from alphita.errors import InputError, UsageError
 from alphita.index.encoding import keep_calibration
 from alphita.index.store import Index, build
@@ -71,18 +71,16 @@ def test_it_accepts_with_a_margin_and_says_where_it_is_from(source, plain):
     assert fields["carried_over_from"]["index"] == source.content_hash
     assert "synonyms" in fields["carried_over_from"]["population"]
     assert (own.origin, carried.origin) == ("", "taken over from another index")
+    # Equal names are accepted.
+    carried.save(plain.path / FOLDER)
+    normalizer = Normalizer.load(plain.path, encoder=ENCODER, error=0.1)
+    names = plain.segment.concepts.column("name").to_pylist()[:50]
+    assert {result.decision for result in normalizer.normalize(names)} == {"accept"}
 
 
 def test_the_margin_is_the_threshold_of_half_the_error():
     accept = {0.005: 0.99, 0.01: None, 0.02: 0.9, 0.05: 0.8, 0.1: 0.7}
     assert with_margin(accept) == {0.005: None, 0.01: 0.99, 0.02: None, 0.05: 0.9, 0.1: 0.8}
-
-
-def test_what_is_taken_over_answers_equal_names_by_accepting_them(source, plain):
-    carry_over(plain, lambda: ENCODER, source).save(plain.path / FOLDER)
-    normalizer = Normalizer.load(plain.path, encoder=ENCODER, error=0.1)
-    names = plain.segment.concepts.column("name").to_pylist()[:50]
-    assert {result.decision for result in normalizer.normalize(names)} == {"accept"}
 
 
 def test_what_was_taken_over_can_be_taken_over_again_without_a_second_margin(source, plain, tmp_path):
@@ -99,12 +97,9 @@ def test_an_encoder_of_its_own_is_needed(source, tmp_path):
     index = build(synthetic_terminology(50), other, tmp_path / "o.index")
     with pytest.raises(InputError, match="its encoder is another than this index's"):
         carry_over(index, lambda: other, source)
-
-
-def test_a_source_without_calibration_is_a_clear_error(plain, tmp_path):
     bare = build(synthetic_terminology(50), ENCODER, tmp_path / "bare.index")
     with pytest.raises((InputError, UsageError), match="calibrat"):
-        carry_over(plain, lambda: ENCODER, bare)
+        carry_over(index, lambda: ENCODER, bare)
 
 
 def names(n: int) -> SmallTerminology:
@@ -116,7 +111,7 @@ def names(n: int) -> SmallTerminology:
 def test_an_index_of_another_encoder_borrows_the_general_one(tmp_path):
     index = build(names(MIN_COMPARED), HashEncoder(), tmp_path / "x.index")
     assert Normalizer(index, encoder=HashEncoder()).assurance is None
-    assert lend_where_missing(index)
+    assert adapt_where_missing(index)
     normalizer = Normalizer(Index.open(index.path), encoder=HashEncoder())
     assert normalizer.assurance == "estimated"
     (found,) = normalizer.normalize([index.strings[0]])
@@ -127,5 +122,5 @@ def test_an_index_of_another_encoder_borrows_the_general_one(tmp_path):
 
 
 def test_what_is_there_stays_and_a_few_strings_are_too_few(source, tmp_path):
-    assert lend_where_missing(source)
-    assert not lend_where_missing(build(names(9), HashEncoder(), tmp_path / "x.index"))
+    assert adapt_where_missing(source)
+    assert not adapt_where_missing(build(names(9), HashEncoder(), tmp_path / "x.index"))

@@ -175,7 +175,7 @@ def test_a_model_lends_its_general_calibration(index, tmp_path, capsys, monkeypa
         asked.append((opened.path, lender, general))
         return replace(lent, fields={"index_hash": opened.content_hash, "carried_over_from": {"population": "a few"}})
 
-    monkeypatch.setattr("alphita.calibrate.transfer.lend", lend)
+    monkeypatch.setattr("alphita.calibrate.transfer.adapt", lend)
     assert alphita("calibrate", "--index", index.path, "--from", "alphita-en") == 0
     assert asked == [(index.path, ENCODER, ENCODER.folder / "calibration")]
     assert capsys.readouterr().out.startswith("taken over: its confidence was fitted on a few; here it is estimated")

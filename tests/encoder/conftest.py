@@ -10,59 +10,22 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-WORDS = [
-    "heart",
-    "attack",
-    "lung",
-    "cold",
-    "disease",
-    "chronic",
-    "##s",
-    "##ed",
-    "##itis",
-    "of",
-    "the",
-    "type",
-    "1",
-    "2",
-]
+_WORDS = "heart attack lung cold disease chronic ##s ##ed ##itis of the type 1 2"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = list(string.ascii_lowercase)
-VOCABULARY = [*SPECIAL, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+VOCABULARY = [*SPECIAL, *_WORDS.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
 # What the tokenizers and models of others are asked.
-REAL_TERMS = [
-    "Seizure",
-    "seizure",
-    "epileptic fit",
-    "Type 2 diabetes mellitus",
-    "T2DM",
-    "mal di schiena",
-    "β-thalassaemia",
-    "",
-    "chronic obstructive pulmonary disease with (acute) lower respiratory infection",
-    "心筋梗塞",
-    "Ménière's disease",
-    "x " * 400,
-    "a" * 300,
-    "heart\tattack\n",
-]
-TERMS = [
-    "heart attack",
-    "Heart Attack",
-    "attacks of the heart",
-    "lung",
-    "cold",
-    "chronic disease of the lung type 2",
-    "carditis",
-    "a",
-    "",
-    "diseased lungs",
-    "heart attack",
-    "type 1",
-    "mal di schiena",
-    "the heart of the cold lung disease",
-]
+_REAL = (
+    "Seizure|seizure|epileptic fit|Type 2 diabetes mellitus|T2DM|mal di schiena|β-thalassaemia||chronic obstructive "
+    "pulmonary disease with (acute) lower respiratory infection|心筋梗塞|Ménière's disease"
+)
+REAL_TERMS = [*_REAL.split("|"), "x " * 400, "a" * 300, "heart\tattack\n"]
+_TERMS = (
+    "heart attack|Heart Attack|attacks of the heart|lung|cold|chronic disease of the lung type 2|carditis|a||"
+    "diseased lungs|heart attack|type 1|mal di schiena|the heart of the cold lung disease"
+)
+TERMS = _TERMS.split("|")
 
 
 def write_tokenizer(folder: Path) -> None:

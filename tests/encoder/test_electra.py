@@ -140,16 +140,6 @@ def test_embeddings_are_one_module_with_one_gradient(kind: str) -> None:
         assert not torch.allclose(generator(rows, rows.first), before)
 
 
-def test_sizes_are_a_third_with_heads_of_the_same_size() -> None:
-    facts = SIZES | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1}
-    base = transformers.BertModel(transformers.BertConfig(**facts))
-    config = Generator.of(base, seed=0).config
-    sizes = (config.hidden_size, config.num_attention_heads, config.intermediate_size, config.num_hidden_layers)
-    assert sizes == (256, 4, 1024, 1)
-    assert Generator.of(base, layers=3, seed=0).config.num_hidden_layers == 3
-    assert Generator.of(base, share=0.01, seed=0).config.hidden_size == 64
-
-
 def test_weights_follow_the_seed_and_dropout_the_discriminator() -> None:
     model = discriminator("bert")
     one, same, other = (Generator.of(model, seed=seed) for seed in (3, 3, 4))
@@ -164,16 +154,14 @@ def test_weights_follow_the_seed_and_dropout_the_discriminator() -> None:
             part.p = 0.25
     dropouts = [part.p for part in Generator.of(model, seed=0).modules() if isinstance(part, torch.nn.Dropout)]
     assert set(dropouts) == {0.25}
-
-
-def test_other_encoders_and_sizes_are_refused() -> None:
-    distil = transformers.DistilBertModel(transformers.DistilBertConfig(vocab_size=20, dim=8, n_layers=1, n_heads=2))
-    with pytest.raises(InputError, match=r"cannot be trained to find replaced tokens.*DistilBertModel"):
-        Generator.of(distil, seed=0)
-    with pytest.raises(UsageError, match="share must be above 0 and at most 1, not 0"):
-        Generator.of(discriminator("bert"), share=0, seed=0)
-    with pytest.raises(UsageError, match="needs 1 layer or more, not 0"):
-        Generator.of(discriminator("bert"), layers=0, seed=0)
+    # Sizes are a third, with heads of the same size.
+    facts = SIZES | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1}
+    base = transformers.BertModel(transformers.BertConfig(**facts))
+    config = Generator.of(base, seed=0).config
+    sizes = (config.hidden_size, config.num_attention_heads, config.intermediate_size, config.num_hidden_layers)
+    assert sizes == (256, 4, 1024, 1)
+    assert Generator.of(base, layers=3, seed=0).config.num_hidden_layers == 3
+    assert Generator.of(base, share=0.01, seed=0).config.hidden_size == 64
 
 
 # The head.
@@ -232,11 +220,20 @@ def test_a_new_encoder_opens_and_follows_its_seed(tokenizer: Path, tmp_path: Pat
     assert TermEncoder.load(tmp_path / "saved", precision="fp32").content_hash == encoder.content_hash
 
 
-def test_sizes_that_do_not_fit_are_refused(tokenizer: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="hidden must be a multiple of heads, not 24 for 5"):
-        scratch(tmp_path / "m", tokenizer, **(NEW | {"heads": 5}))
-    with pytest.raises(UsageError, match="must be 1 or more: layers 0, hidden 24"):
-        scratch(tmp_path / "m", tokenizer, **(NEW | {"layers": 0}))
-    with pytest.raises(InputError, match="is not a tokenizer"):
-        scratch(tmp_path / "m", tmp_path / "none.json", **NEW)
+def test_other_encoders_and_sizes_are_refused(tokenizer: Path, tmp_path: Path) -> None:
+    distil = transformers.DistilBertModel(transformers.DistilBertConfig(vocab_size=20, dim=8, n_layers=1, n_heads=2))
+    for model, options, problem in (
+        (distil, {}, r"cannot be trained to find replaced tokens.*DistilBertModel"),
+        (discriminator("bert"), {"share": 0}, "share must be above 0 and at most 1, not 0"),
+        (discriminator("bert"), {"layers": 0}, "needs 1 layer or more, not 0"),
+    ):
+        with pytest.raises((InputError, UsageError), match=problem):
+            Generator.of(model, seed=0, **options)
+    for changed, file, problem in (
+        ({"heads": 5}, tokenizer, "hidden must be a multiple of heads, not 24 for 5"),
+        ({"layers": 0}, tokenizer, "must be 1 or more: layers 0, hidden 24"),
+        ({}, tmp_path / "none.json", "is not a tokenizer"),
+    ):
+        with pytest.raises((InputError, UsageError), match=problem):
+            scratch(tmp_path / "m", file, **(NEW | changed))
     assert not (tmp_path / "m").exists()

@@ -57,15 +57,11 @@ def test_a_row_is_the_same_alone_and_among_others():
     assert np.array_equal(x, kept)
 
 
-def test_without_second_weights_it_changes_nothing():
-    head = made(8, 5)
-    still = dataclasses.replace(head, w2=np.zeros_like(head.w2), b2=np.zeros_like(head.b2))
-    x = vectors(4, 5)
-    np.testing.assert_allclose(still(x), x, atol=1e-7)
-
-
 def test_comes_back_from_its_file(tmp_path):
     head = made(8, 5)
+    # Without second weights it changes nothing.
+    still = dataclasses.replace(head, w2=np.zeros_like(head.w2), b2=np.zeros_like(head.b2))
+    np.testing.assert_allclose(still(vectors(4, 5)), vectors(4, 5), atol=1e-7)
     head.save(tmp_path)
     again = Head.load(tmp_path)
     assert again.content_hash == head.content_hash
@@ -98,7 +94,10 @@ def test_a_file_of_other_weights_is_refused(tmp_path, tensors, said):
         Head.load(tmp_path)
 
 
-def test_a_damaged_or_missing_file_is_named(tmp_path):
+def test_a_damaged_or_missing_file_and_vectors_of_another_encoder_are_refused(tmp_path):
+    for wrong in (vectors(3, 4), np.zeros(5, np.float32)):
+        with pytest.raises(ValueError, match=r"the head takes vectors of 5 numbers, \(n, 5\), not"):
+            made(8, 5)(wrong)
     with pytest.raises(InputError, match=f"{FILE}.*build the index again"):
         Head.load(tmp_path)
     made(8, 5).save(tmp_path)
@@ -107,9 +106,3 @@ def test_a_damaged_or_missing_file_is_named(tmp_path):
         (tmp_path / FILE).write_bytes(part)
         with pytest.raises(InputError, match=f"{FILE}: damaged head.*build the index again"):
             Head.load(tmp_path)
-
-
-def test_vectors_of_another_encoder_are_refused():
-    for wrong in (vectors(3, 4), np.zeros(5, np.float32)):
-        with pytest.raises(ValueError, match=r"the head takes vectors of 5 numbers, \(n, 5\), not"):
-            made(8, 5)(wrong)

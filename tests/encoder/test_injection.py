@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
 
+from alphita import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita_lab.encoder import injected_bert
 from alphita_lab.encoder.bert import Packing, mean_pool
@@ -21,9 +23,11 @@ from alphita_lab.encoder.injected_bert import (
     term_mentions,
 )
 from alphita_lab.objectives.entity_linking import entity_linking
+from alphita_lab.training.engine.forward import TermForward
+from alphita_lab.training.mentions.injection import inject
 from tests.reference import kge as reference
 
-from .conftest import bert_config
+from .conftest import TERMS, bert_config, write_model
 
 CLS, SEP, PAD = 2, 3, 0
 LAYERS = 4
@@ -98,17 +102,6 @@ def test_nearest_entities_are_those_of_a_full_sort(m, count, seed, block, share)
     assert nearest_entities(queries, entities, n, block=block).tolist() == expected.tolist()
 
 
-def test_shapes() -> None:
-    model = injected()
-    linked = model(*batch([LONG, SHORT]), MENTIONS)
-    assert linked.last_hidden_state.shape == (2, 9, 32)
-    assert (linked.projected.shape, linked.candidates.shape, linked.logits.shape) == ((3, 6), (3, 5), (3, 5))
-    assert linked.candidates.dtype == torch.int64
-    none = model(*batch([LONG]), torch.empty(0, 3, dtype=torch.int64))
-    assert (none.projected.shape, none.candidates.shape, none.logits.shape) == ((0, 6), (0, 5), (0, 5))
-    assert torch.isfinite(none.last_hidden_state).all()
-
-
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("layer", range(1, LAYERS + 1))
 def test_the_layer_is_honoured(kind, layer) -> None:
@@ -147,7 +140,7 @@ def test_the_parts_of_a_pair_are_told_apart() -> None:
     assert not torch.allclose(states, model(ids, mask, MENTIONS[:2]).last_hidden_state, atol=1e-2)
 
 
-@pytest.mark.parametrize("layer", [1, 3, LAYERS])
+@pytest.mark.parametrize("layer", [1, LAYERS])
 def test_with_a_zero_back_projection_only_the_layer_norm_is_left(layer) -> None:
     plain = bert()
     model = injected(layer, model=copy.deepcopy(plain))
@@ -162,22 +155,14 @@ def test_with_a_zero_back_projection_only_the_layer_norm_is_left(layer) -> None:
         torch.testing.assert_close(states[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
     with_entities = injected(layer, model=copy.deepcopy(bert()))(ids, mask, MENTIONS).last_hidden_state
     assert not torch.allclose(with_entities[mask.bool()], expected[mask.bool()], atol=1e-2)
-
-
-def test_the_layer_norm_starts_near_to_nothing() -> None:
-    model = bert(initializer_range=0.3)
-    norm = model.encoder.layer[1].output.LayerNorm
+    # The layer norm starts as that of the layer, near to nothing.
+    norm, step = plain.encoder.layer[layer - 1].output.LayerNorm, Injection(entity_vectors(), 32, nearest=5)
     torch.nn.init.normal_(norm.weight, mean=0.6, std=0.1)
     torch.nn.init.normal_(norm.bias, mean=0.3, std=0.2)
-    step = Injection(entity_vectors(), 32, nearest=5)
-    states = norm(torch.randn(50, 32)).detach()
-
-    def moved() -> float:
-        return float((step.norm(states).detach() - states).norm() / states.norm())
-
-    fresh = moved()
+    hidden = norm(torch.randn(50, 32)).detach()
+    fresh = (step.norm(hidden).detach() - hidden).norm() / hidden.norm()
     step.follow(norm)
-    assert moved() < 0.3 < fresh
+    assert (step.norm(hidden).detach() - hidden).norm() / hidden.norm() < 0.3 < fresh
 
 
 def test_only_tokens_of_mentions_change_at_the_step_and_padding_does_not() -> None:
@@ -279,15 +264,6 @@ def test_under_autocast_and_in_bf16_the_linker_computes_in_float32() -> None:
     assert cosine(low.projected, expected.projected).min() > 0.99
 
 
-def test_half_precision_entities() -> None:
-    half = Injection(entity_vectors().half(), 32, nearest=5)
-    assert half.entities.dtype == torch.float16
-    full = Injection(entity_vectors().half().float(), 32, nearest=5)
-    full.load_state_dict({**half.state_dict(), "entities": half.entities.float()})
-    hidden = torch.randn(2, 9, 32)
-    assert torch.equal(half(hidden, MENTIONS).last_hidden_state, full(hidden, MENTIONS).last_hidden_state)
-
-
 def test_a_term_is_its_own_mention() -> None:
     model = injected()
     ids, mask = batch([LONG, SHORT, [CLS, SEP]])
@@ -301,6 +277,11 @@ def test_a_term_is_its_own_mention() -> None:
     left = torch.tensor([[PAD, PAD, CLS, 40, 5, 6, 41, SEP]])
     assert term_mentions(left, (left != PAD).long(), (CLS, SEP, 40, 41)).tolist() == [[0, 4, 6]]
     assert term_mentions(left, None, ()).tolist() == [[0, 0, 8]]
+    packing = packing_of([LONG, [CLS, SEP], [CLS, 40, 5, 6, 41, 7, SEP]])
+    assert packed_mentions(packing, (CLS, SEP)).tolist() == [[0, 1, 8], [2, 1, 6]]
+    inside = packed_mentions(packing, (CLS, SEP, 40, 41), packing.rows == 2)
+    assert inside.tolist() == [[2, 2, 6]]
+    assert packed_mentions(packing, range(50)).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -318,6 +299,8 @@ def test_a_term_is_its_own_mention() -> None:
 def test_wrong_mentions_are_named(mention, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         injected()(*batch([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
+    with pytest.raises(ValueError, match=rf"mention 1, \[{mention[0]}, .* does not lie within .* its row"):
+        injected().packed(packing_of([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
     with pytest.raises(ValueError, match=r"\(m, 3\) int64, not \(1, 2\)"):
         injected()(*batch([LONG]), torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"float32"):
@@ -392,27 +375,10 @@ def test_without_padding_the_parts_of_a_pair_are_told_apart() -> None:
     assert not torch.allclose(found, packed_states(model, packing), atol=1e-2)
 
 
-def test_without_padding_a_term_is_its_own_mention() -> None:
-    packing = packing_of([LONG, [CLS, SEP], [CLS, 40, 5, 6, 41, 7, SEP]])
-    assert packed_mentions(packing, (CLS, SEP)).tolist() == [[0, 1, 8], [2, 1, 6]]
-    inside = packed_mentions(packing, (CLS, SEP, 40, 41), packing.rows == 2)
-    assert inside.tolist() == [[2, 2, 6]]
-    assert packed_mentions(packing, range(50)).tolist() == []
-
-
-@pytest.mark.parametrize("mention", [[0, 3, 3], [0, 4, 3], [2, 1, 2], [-1, 1, 2], [0, -1, 2], [0, 7, 10], [1, 3, 6]])
-def test_without_padding_wrong_mentions_are_named_too(mention) -> None:
-    with pytest.raises(ValueError, match=rf"mention 1, \[{mention[0]}, .* does not lie within .* its row"):
-        injected().packed(packing_of([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
-
-
-@pytest.mark.parametrize("layer", [0, -1])
-def test_a_layer_out_of_range(layer) -> None:
-    with pytest.raises(UsageError, match=f"layer must be 1 or more, .*not {layer}"):
-        InjectedBert(bert(), Injection(entity_vectors(), 32, nearest=5), layer=layer, outside=())
-
-
 def test_an_encoder_without_that_layer() -> None:
+    for layer in (0, -1):
+        with pytest.raises(UsageError, match=f"layer must be 1 or more, .*not {layer}"):
+            InjectedBert(bert(), Injection(entity_vectors(), 32, nearest=5), layer=layer, outside=())
     with pytest.raises(InputError, match=r"no such layer .*layer.*value '5'.*up to 4"):
         InjectedBert(bert(), Injection(entity_vectors(), 32, nearest=5), layer=5, outside=())
     other = DistilBertModel(DistilBertConfig(vocab_size=50, dim=32, hidden_dim=48, n_layers=2, n_heads=4))
@@ -469,3 +435,109 @@ def test_damaged_folders_are_named(tmp_path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match=r"model.safetensors: the weights cannot be loaded"):
         injected_bert.load(tmp_path)
+
+
+def entities(count: int = 30) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, 6)).astype(np.float32)
+
+
+def loud(encoder: TermEncoder) -> TermEncoder:
+    """With projections so large that what is injected is plain to see."""
+    for part in (encoder.module.model.injection.down, encoder.module.model.injection.up):
+        torch.nn.init.normal_(part.weight, std=0.5, generator=torch.Generator().manual_seed(0))
+    return encoder
+
+
+@pytest.fixture
+def encoder(tmp_path) -> TermEncoder:
+    plain = TermEncoder.load(write_model(tmp_path / "plain"), precision="fp32")
+    torch.manual_seed(0)
+    inject(plain, entities(), layer=1, nearest=5)
+    return loud(plain)
+
+
+def naive(encoder: TermEncoder, string: str) -> np.ndarray:
+    """One term, its mention given by hand."""
+    tokens = encoder.tokenize([string])
+    mentions = torch.tensor([[0, 1, len(tokens[0]) - 1]][: len(tokens[0]) - 2], dtype=torch.int64).reshape(-1, 3)
+    with torch.no_grad():
+        hidden = encoder.module.model(torch.tensor(tokens), None, mentions).last_hidden_state[0].numpy()
+    return hidden.mean(0) / np.linalg.norm(hidden.mean(0))
+
+
+def test_bare_terms_are_encoded_as_any_model_does(encoder, tmp_path) -> None:
+    vectors = encoder.encode(TERMS)
+    np.testing.assert_allclose(vectors, [naive(encoder, term) for term in TERMS], atol=1e-5)
+    plain = TermEncoder.load(tmp_path / "plain", precision="fp32").encode(TERMS)
+    assert not np.allclose(vectors, plain, atol=0.05)
+    np.testing.assert_allclose(encoder.encode(TERMS[::-1])[::-1], vectors, atol=1e-5)
+    ids, mask = encoder.pad(encoder.tokenize(TERMS))
+    with torch.no_grad():
+        padded = torch.nn.functional.normalize(encoder.module(ids, mask), dim=1).numpy()
+    np.testing.assert_allclose(padded, vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_it_saves_and_loads_as_any_other(tmp_path, precision, kind) -> None:
+    encoder = TermEncoder.load(write_model(tmp_path / "plain"), precision=precision, device="cpu")
+    inject(encoder, entities().astype(kind), layer=2, nearest=5)
+    assert encoder.module.model.injection.entities.dtype == (torch.float16 if kind is np.float16 else torch.float32)
+    loud(encoder)
+    before = encoder.content_hash
+    encoder.module(*encoder.pad(encoder.tokenize(TERMS))).sum().backward()
+    torch.optim.SGD(encoder.module.parameters(), lr=0.001).step()
+    assert encoder.content_hash != before
+    encoder.save(tmp_path / "saved")
+    again = TermEncoder.load(tmp_path / "saved", precision=precision, device="cpu")
+    assert isinstance(again.module.model, InjectedBert)
+    assert again.content_hash == encoder.content_hash
+    assert (again.max_length, again.pooling, again.normalize) == (12, "mean", True)
+    np.testing.assert_allclose(again.encode(TERMS), encoder.encode(TERMS), atol=1e-6)
+    full = TermEncoder.load(tmp_path / "saved", precision="fp32").encode(TERMS)
+    assert (full * again.encode(TERMS)).sum(1).min() > 0.99
+    again.save(tmp_path / "twice")
+    assert TermEncoder.load(tmp_path / "twice").content_hash == encoder.content_hash
+
+
+def test_the_folder_says_what_opens_it_and_nothing_else_does(encoder, tmp_path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = write_model(tmp_path / "saved")  # other libraries can open it, until the model is saved over it
+    encoder.save(folder)
+    assert "TermEncoder.load" in json.loads((folder / "alphita.json").read_text())["opens_with"]
+    with pytest.raises(ValueError, match="trust_remote_code=True"):
+        sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    opened = sentence_transformers.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
+    np.testing.assert_array_equal(opened.encode(TERMS), TermEncoder.load(folder).encode(TERMS))
+    for precision in ("int8", "fp32"):
+        with pytest.raises(InputError, match=r"can be exported to ONNX .*InjectedBert"):
+            encoder.export_onnx(folder, precision=precision)
+    with pytest.raises(InputError, match="no ONNX form"):
+        TermEncoder.load(folder, precision="int8")
+    with pytest.raises(InputError, match="legacy_coder reads a plain BERT"):
+        TermEncoder.load(folder, pooling="legacy_coder")
+
+
+def test_what_cannot_be_injected(encoder, tmp_path) -> None:
+    with pytest.raises(InputError, match="injected already"):
+        inject(encoder, entities(), layer=1, nearest=5)
+    plain = TermEncoder.load(write_model(tmp_path / "other"), precision="fp32")
+    before = plain.encode(TERMS)
+    for layer, error in [(0, UsageError), (3, InputError)]:
+        with pytest.raises(error, match="layer"):
+            inject(plain, entities(), layer=layer, nearest=5)
+    with pytest.raises(UsageError, match="nearest"):
+        inject(plain, entities(), layer=1, nearest=31)
+    np.testing.assert_array_equal(plain.encode(TERMS), before)
+    # Special tokens and tags belong to no mention.
+    assert inject(plain, entities(), layer=1, nearest=5, outside=[30, 31]).outside == (2, 3, 30, 31)
+
+
+def test_training_encodes_it_by_its_own_forward(encoder) -> None:
+    forward = TermForward(encoder, precision="fp32", dropout=0.0)
+    vectors = forward(encoder.tokenize(TERMS))
+    unit = torch.nn.functional.normalize(vectors, dim=1)
+    np.testing.assert_allclose(unit.detach().numpy(), encoder.encode(TERMS), atol=1e-5)
+    vectors.square().sum().backward()
+    lacking = {name for name, value in encoder.module.named_parameters() if value.grad is None}
+    assert lacking == set()

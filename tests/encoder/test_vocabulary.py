@@ -6,12 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models
 
-from alphita import TermEncoder, artefact
+from alphita import artefact
+from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita_lab.encoder.vocabulary import Extension, extend
+from alphita_lab.encoder.vocabulary import TAGS, Extension, extend, with_tags
+from tests.tiny import tiny_model
 
 from .conftest import TERMS, VOCABULARY, bert_config, write_model, write_tokenizer
 
@@ -59,9 +63,7 @@ def test_old_ids_stay_and_new_ones_follow_everywhere(extended):
     assert {token: number for number, token in enumerate(lines)} == vocabulary
     assert sorted(vocabulary.values()) == list(range(len(VOCABULARY) + 5))
     assert json.loads((extended / "config.json").read_text())["vocab_size"] == len(VOCABULARY) + 5
-    from transformers import AutoTokenizer
-
-    theirs = AutoTokenizer.from_pretrained(extended)
+    theirs = transformers.AutoTokenizer.from_pretrained(extended)
     assert theirs("bromonite lungs 肺")["input_ids"] == load(extended).tokenize(["bromonite lungs 肺"])[0]
 
 
@@ -110,14 +112,9 @@ def test_vectors_stay_where_the_split_stays(extended, tiny):
     assert old[1:-1] == [OLD["lung"], OLD["##s"]]
     assert new[1:-1] == [len(VOCABULARY) + 2]
     assert np.abs(before.encode(["lungs"]) - after.encode(["lungs"])).max() > 1e-3
-
-
-def test_sentence_transformers_gives_the_same_vectors(extended):
-    from sentence_transformers import SentenceTransformer
-
     strings = [*TERMS, "Polmonite acuta", "bromonite lungs", "肺 cold", "delegata"]
     theirs = SentenceTransformer(str(extended), device="cpu").encode(strings)
-    np.testing.assert_allclose(load(extended).encode(strings), theirs, atol=1e-5)
+    np.testing.assert_allclose(after.encode(strings), theirs, atol=1e-5)
 
 
 def test_the_folder_is_a_model_that_says_where_it_comes_from(extended, tiny):
@@ -150,28 +147,24 @@ def test_an_extended_encoder_can_be_extended(extended, tmp_path):
     np.testing.assert_allclose(rows[-1], expected.mean(0), atol=1e-6)
 
 
-def test_what_is_not_added_is_counted(tiny, tmp_path):
+def test_what_is_not_added_is_counted_and_wrong_use_refused(tiny, tmp_path):
     given = ["heart", "polmone", "polmone", "[ENT]", "2024", "Milza", "milza"]
-    assert extend(tiny, given, tmp_path / "m", fields={"corpus": {"a.txt": "0"}}) == Extension(
+    assert extend(tiny, given, tmp_path / "there", fields={"corpus": {"a.txt": "0"}}) == Extension(
         len(OLD), 2, 2, {"digits": 1, "known": 1, "never met": 1, "special": 1, "twice": 1}
     )
-    manifest = artefact.open_manifest(tmp_path / "m", "model")
+    manifest = artefact.open_manifest(tmp_path / "there", "model")
     assert manifest["corpus"] == {"a.txt": "0"}
     assert manifest["left_out"]["twice"] == 1
-
-
-def test_wrong_use(tiny, tmp_path):
-    with pytest.raises(UsageError, match=r"no token to add .* \{'known': 1, 'digits': 1\}"):
-        extend(tiny, ["heart", "2024"], tmp_path / "m")
-    with pytest.raises(UsageError, match="no token to add"):
-        extend(tiny, [], tmp_path / "m")
-    (tmp_path / "there").mkdir()
-    with pytest.raises(UsageError, match="already exists"):
-        extend(tiny, TOKENS, tmp_path / "there")
     other = write_model(tmp_path / "bpe")
     Tokenizer(models.BPE({"a": 0}, [])).save(str(other / "tokenizer.json"))
-    with pytest.raises(UsageError, match="of kind BPE"):
-        extend(other, TOKENS, tmp_path / "m")
+    for source, tokens, out, problem in (
+        (tiny, ["heart", "2024"], "m", r"no token to add .* \{'known': 1, 'digits': 1\}"),
+        (tiny, [], "m", "no token to add"),
+        (tiny, TOKENS, "there", "already exists"),
+        (other, TOKENS, "m", "of kind BPE"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            extend(source, tokens, tmp_path / out)
     extend(tiny, TOKENS, str(tmp_path / "there"), force=True)
     assert (tmp_path / "there.old-1").is_dir()
     assert not (tmp_path / "m").exists()
@@ -188,10 +181,8 @@ def test_a_model_without_word_embeddings_of_its_own_name_is_refused(tiny, tmp_pa
 
 @pytest.mark.parametrize("tied_weight_is_stored", [False, True])
 def test_a_head_for_masked_tokens_is_extended_and_kept(tmp_path, tied_weight_is_stored):
-    from transformers import AutoModelForMaskedLM, BertForMaskedLM
-
     torch.manual_seed(0)
-    model = BertForMaskedLM(bert_config())
+    model = transformers.BertForMaskedLM(bert_config())
     model.cls.predictions.bias.data.normal_()
     source = tmp_path / "mlm"
     model.save_pretrained(source)
@@ -213,7 +204,7 @@ def test_a_head_for_masked_tokens_is_extended_and_kept(tmp_path, tied_weight_is_
         assert torch.equal(state["cls.predictions.decoder.weight"], state["bert." + EMBEDDINGS])
         assert torch.equal(state["cls.predictions.decoder.bias"], bias)
 
-    loaded, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "extended", output_loading_info=True)
+    loaded, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "extended", output_loading_info=True)
     assert not info["missing_keys"]
     ids = torch.tensor(load(source).tokenize(["heart attack"]))
     with torch.no_grad():
@@ -226,28 +217,24 @@ def test_a_head_for_masked_tokens_is_extended_and_kept(tmp_path, tied_weight_is_
 @pytest.mark.parametrize("own_decoder", [False, True])
 def test_a_head_kept_beside_the_model_is_extended_alike(tmp_path, own_decoder):
     source = write_model(tmp_path / "source")
-    rows = len(load_file(source / "model.safetensors")["embeddings.word_embeddings.weight"])
+    rows = len(load_file(source / "model.safetensors")[EMBEDDINGS])
     chance = torch.Generator().manual_seed(1)
-    head = {"dense.weight": torch.randn(4, 4, generator=chance), "bias": torch.randn(rows, generator=chance)}
-    if own_decoder:
-        head["decoder"] = torch.randn(rows, 4, generator=chance)
+    shapes = {"dense.weight": (4, 4), "bias": (rows,)} | ({"decoder": (rows, 4)} if own_decoder else {})
+    head = {name: torch.randn(shape, generator=chance) for name, shape in shapes.items()}
     save_file(head, source / "masked_language_head.safetensors")
     extend(source, TOKENS, tmp_path / "extended")
     kept = load_file(tmp_path / "extended" / "masked_language_head.safetensors")
     assert kept.keys() == head.keys()
     assert torch.equal(kept["dense.weight"], head["dense.weight"])
-    spelt = [OLD[piece] for piece in ("lung", "##s")]
     for name in head.keys() - {"dense.weight"}:
         assert torch.equal(kept[name][:rows], head[name])
         assert len(kept[name]) == rows + 5
-        np.testing.assert_allclose(kept[name][rows + 2], head[name][spelt].mean(0), atol=1e-6)
+        np.testing.assert_allclose(kept[name][rows + 2], head[name][[OLD["lung"], OLD["##s"]]].mean(0), atol=1e-6)
 
 
-def test_electra_has_narrower_embeddings(tmp_path):
-    from transformers import ElectraConfig, ElectraModel
-
+def test_electra_has_narrower_embeddings_and_weights_may_be_in_several_files_and_in_half_precision(tmp_path):
     torch.manual_seed(0)
-    config = ElectraConfig(
+    narrow = transformers.ElectraConfig(
         vocab_size=len(VOCABULARY),
         embedding_size=8,
         hidden_size=16,
@@ -256,35 +243,27 @@ def test_electra_has_narrower_embeddings(tmp_path):
         intermediate_size=16,
         max_position_embeddings=20,
     )
-    source = tmp_path / "electra"
-    ElectraModel(config).save_pretrained(source)
-    write_tokenizer(source)
-    extend(source, TOKENS, tmp_path / "extended")
-    assert load_file(tmp_path / "extended" / "model.safetensors")[EMBEDDINGS].shape == (len(VOCABULARY) + 5, 8)
-    assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
-    assert np.isfinite(load(tmp_path / "extended").encode(["polmonite 肺"])).all()
-
-
-def test_weights_in_several_files_and_in_half_precision(tmp_path):
-    from transformers import BertModel
-
-    torch.manual_seed(0)
-    source = tmp_path / "m"
-    BertModel(bert_config()).half().save_pretrained(source, max_shard_size="20KB")
-    write_tokenizer(source)
-    assert len(list(source.glob("*.safetensors"))) > 1
-    extend(source, TOKENS, tmp_path / "extended")
-    assert [file.name for file in (tmp_path / "extended").glob("*.safetensors*")] == ["model.safetensors"]
-    assert load_file(tmp_path / "extended" / "model.safetensors")[EMBEDDINGS].dtype == torch.float16
-    assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
+    electra, half = transformers.ElectraModel(narrow), transformers.BertModel(bert_config()).half()
+    for name, model, size, dim, dtype in (
+        ("e", electra, "9MB", 8, torch.float32),
+        ("h", half, "20KB", 32, torch.float16),
+    ):
+        source, out = tmp_path / name, tmp_path / f"{name}.extended"
+        model.save_pretrained(source, max_shard_size=size)
+        write_tokenizer(source)
+        assert (len(list(source.glob("*.safetensors"))) > 1) == (name == "h")
+        extend(source, TOKENS, out)
+        assert [file.name for file in out.glob("*.safetensors*")] == ["model.safetensors"]
+        table = load_file(out / "model.safetensors")[EMBEDDINGS]
+        assert (table.shape, table.dtype) == ((len(VOCABULARY) + 5, dim), dtype)
+        assert (load(source).encode(SAME) == load(out).encode(SAME)).all()
+        assert np.isfinite(load(out).encode(["polmonite 肺"])).all()
 
 
 def test_tokens_beside_the_vocabulary_and_spare_rows_keep_their_places(tmp_path):
-    from transformers import BertModel
-
     torch.manual_seed(0)
     source = tmp_path / "m"
-    model = BertModel(bert_config(vocab_size=80))
+    model = transformers.BertModel(bert_config(vocab_size=80))
     model.embeddings.word_embeddings.weight.data[75:] = 1e6  # of no token, so of no weight in the mean of all
     model.save_pretrained(source)
     words = {token: number for number, token in enumerate(dict.fromkeys(VOCABULARY))}
@@ -307,3 +286,65 @@ def test_tokens_beside_the_vocabulary_and_spare_rows_keep_their_places(tmp_path)
     assert rows[len(words) + 5].abs().max() < 10
     np.testing.assert_allclose(rows[len(words) + 4], rows[[words["lung"], words["##s"]]].mean(0), atol=1e-6)
     assert not (tmp_path / "extended" / "vocab.txt").exists()
+
+
+STRINGS = ["pain of the heart", "liver swelling", "", "xyz"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("tags") / "tiny")
+
+
+def opened(folder: str | Path) -> TermEncoder:
+    return TermEncoder.load(folder, precision="fp32", device="cpu")
+
+
+def test_strings_without_tags_keep_their_vectors_and_a_tag_is_one_token(model: Path, tmp_path: Path) -> None:
+    tagged = with_tags(model, tmp_path)
+    assert tagged.encoder == str(tmp_path)
+    before, after = opened(model), opened(tagged.encoder)
+    np.testing.assert_array_equal(before.encode(STRINGS), after.encode(STRINGS))
+    assert before.tokenize(STRINGS) == after.tokenize(STRINGS)
+    start, end = tagged.ids
+    assert start != end
+    cls, sep = before.tokenize([""])[0]
+    (ids,) = after.tokenize([f"pain {TAGS[0]} heart {TAGS[1]}"])
+    (plain,) = before.tokenize(["pain heart"])
+    assert ids == [cls, plain[1], start, plain[2], end, sep]
+    assert tagged.tokenizer_hashes == {before.tokenizer_hash, after.tokenizer_hash}
+
+
+def test_embeddings_start_as_the_mean_of_all_with_noise_of_the_seed(model: Path, tmp_path: Path) -> None:
+    rows = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        (tmp_path / name).mkdir()
+        tagged = with_tags(model, tmp_path / name, seed=seed)
+        state = load_file(tmp_path / name / "model.safetensors")
+        table = state["embeddings.word_embeddings.weight"].double().numpy()
+        assert len(table) == max(tagged.ids) + 1
+        assert json.loads((tmp_path / name / "config.json").read_text())["vocab_size"] == len(table)
+        rows.append(table)
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert not np.array_equal(rows[0][-2:], rows[2][-2:])
+    old = rows[0][:-2]
+    noise = (rows[0][-2:] - old.mean(0)) / old.std(0)
+    assert not np.array_equal(noise[0], noise[1])
+    assert abs(noise.mean()) < 0.5
+    assert 0.7 < noise.std() < 1.3
+
+
+def test_an_encoder_that_has_tags_stays_and_one_without_word_embeddings_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    first = with_tags(model, tmp_path / "first")
+    second = with_tags(first.encoder, tmp_path / "second")
+    # It still reads what was made without tags.
+    assert (second.encoder, second.ids, second.tokenizer_hashes) == (first.encoder, first.ids, first.tokenizer_hashes)
+    folder = tmp_path / "t5"
+    config = transformers.T5Config(vocab_size=100, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    transformers.T5Model(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="so it cannot get tags"):
+        with_tags(folder, tmp_path / "out")

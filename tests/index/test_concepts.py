@@ -9,55 +9,31 @@ import polars as pl
 import pytest
 
 from alphita import artefact
-from alphita.errors import InputError
+from alphita.answer.normalizer import Normalizer
+from alphita.errors import InputError, Rejects
 from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
 from alphita.index.store import Index, build
+from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder
 
 # id, retired
-CONCEPTS = [
-    ("T:0", False),
-    ("T:1", False),
-    ("T:2", False),
-    ("T:3", False),
-    ("T:4", False),
-    ("T:5", True),
-    ("T:6", True),
-    ("T:7", True),
-    ("T:8", True),
-    ("T:9", True),
-    ("T:X", True),
-]
+CONCEPTS = [(f"T:{number}", number in "56789X") for number in "0123456789X"]
+# A concept, its preferred name, and other names.
+NAMES = (
+    "1|Seizure|Fit 2|Focal_seizure 3|Cold 4|Low_temperature|Chill 5|Spell|seizure|Cold 6|Old_spell 7|Round_one "
+    "8|Round_two 9|Undecided X|Gone"
+)
 TERMS = [
-    ("T:1", "Seizure", True),
-    ("T:1", "Fit", False),
-    ("T:2", "Focal seizure", True),
-    ("T:3", "Cold", True),
-    ("T:4", "Low temperature", True),
-    ("T:4", "Chill", False),
-    ("T:5", "Spell", True),
-    ("T:5", "seizure", False),
-    ("T:5", "Cold", False),
-    ("T:6", "Old spell", True),
-    ("T:7", "Round one", True),
-    ("T:8", "Round two", True),
-    ("T:9", "Undecided", True),
-    ("T:X", "Gone", True),
+    (f"T:{concept}", name.replace("_", " "), name == names[0])
+    for concept, *names in (row.split("|") for row in NAMES.split())
+    for name in names
 ]
-REPLACED = [
-    ("T:5", "T:1"),
-    ("T:6", "T:5"),
-    ("T:7", "T:8"),
-    ("T:8", "T:7"),
-    ("T:9", "T:1"),
-    ("T:9", "T:3"),
-    ("T:X", "T:404"),
-]
+REPLACED = [(f"T:{old}", f"T:{new}") for old, new in ("51", "65", "78", "87", "91", "93", ("X", "404"))]
 # T:0 has no term, so T:2's parent T:0 is passed through; T:3 and T:4 are each other's parents.
-IS_A = [("T:2", "T:0"), ("T:0", "T:1"), ("T:3", "T:4"), ("T:4", "T:3"), ("T:4", "T:1"), ("T:1", "T:X"), ("T:X", "T:3")]
+IS_A = [(f"T:{child}", f"T:{parent}") for child, parent in ("20", "01", "34", "43", "41", "1X", "X3")]
 
 
 def tables(source: str = "T", **more: pl.DataFrame) -> Tables:
@@ -83,8 +59,9 @@ def rows(columns: list[str], *lines: tuple[str, ...]) -> pl.DataFrame:
 @pytest.fixture
 def make(tmp_path):
     def make(made: Tables, **options) -> Index:
-        save(made, tmp_path / "t.terminology")
-        return build(load_terminology(tmp_path / "t.terminology"), HashEncoder(), tmp_path / "t.index", **options)
+        save(made, tmp_path / "t.terminology", force=True)
+        terminology = load_terminology(tmp_path / "t.terminology")
+        return build(terminology, HashEncoder(), tmp_path / "t.index", force=True, **options)
 
     return make
 
@@ -123,9 +100,6 @@ def test_a_retired_term_never_stands_before_a_live_one(make):
     assert retired.sum() == 3
     assert index.segment.standing[retired].min() >= RETIRED_STANDING > index.segment.standing[~retired].max()
     assert RETIRED_STANDING + 9 < 256
-
-
-def test_excluded_strings_of_retired_concepts_are_left_out_too(make):
     index = make(tables(), exclude=frozenset({"spell"}))
     assert [string in list(index.strings) for string in ("spell", "old spell")] == [False, True]
 
@@ -145,20 +119,10 @@ def test_parents_pass_through_what_has_no_live_terms_and_circles_end(make):
 def test_ids_aliases_and_retired_ids_find_their_concept(make):
     aliases = rows(["concept", "alias"], ("T:2", "U:9"), ("T:6", "U:1"), ("T:9", "U:2"))
     index = make(tables(aliases=aliases))
-    asked = ["T:1", "T:5", "T:6", "U:9", "U:1", "U:2", "T:9", "T:404", "", "T:2"]
-    found = index.concept_rows(asked)
-    assert [None if row < 0 else ids_of(index, [row])[0] for row in found] == [
-        "T:1",
-        "T:1",
-        "T:1",
-        "T:2",
-        "T:1",
-        None,
-        None,
-        None,
-        None,
-        "T:2",
-    ]
+    wanted = "T:1=T:1 T:5=T:1 T:6=T:1 U:9=T:2 U:1=T:1 U:2= T:9= T:404= = T:2=T:2"
+    found = dict(pair.split("=") for pair in wanted.split())
+    concepts = index.concept_rows(list(found))
+    assert [ids_of(index, [row])[0] if row >= 0 else "" for row in concepts] == list(found.values())
 
 
 def test_codes_of_other_vocabularies_find_their_concepts(make):
@@ -175,26 +139,13 @@ def test_codes_of_other_vocabularies_find_their_concepts(make):
     )
     index = make(tables(xrefs=stated))
     asked = ["UMLS:C1", "MESH:D1", "MESH:D2", "MESH:D3", "T:2", "MESH:D4", "", "UMLS:C"]
-    assert [ids_of(index, rows) for rows in index.coded(asked)] == [
-        ["T:1"],
-        ["T:1"],
-        ["T:1", "T:2"],
-        [],
-        [],
-        [],
-        [],
-        [],
-    ]
+    found = [["T:1"], ["T:1"], ["T:1", "T:2"], [], [], [], [], []]
+    assert [ids_of(index, rows) for rows in index.coded(asked)] == found
     assert index.coded([]) == []
-
-
-def test_codes_of_exact_terms_are_codes_of_their_concepts(make):
+    # The codes of exact terms count too.
     coded = tables()
-    coded.terms = coded.terms.with_columns(
-        source=pl.lit("SNOMEDCT_US"),
-        code=pl.when(pl.col("string") == "Fit").then(pl.lit("91")).when(pl.col("string") == "Spell").then(pl.lit("5")),
-        scope=pl.lit("exact"),
-    )
+    code = pl.when(pl.col("string") == "Fit").then(pl.lit("91")).when(pl.col("string") == "Spell").then(pl.lit("5"))
+    coded.terms = coded.terms.with_columns(source=pl.lit("SNOMEDCT_US"), code=code, scope=pl.lit("exact"))
     index = make(coded)
     assert [ids_of(index, rows) for rows in index.coded(["SNOMEDCT:91", "SNOMEDCT:5"])] == [["T:1"], []]
 
@@ -278,9 +229,6 @@ def test_terms_of_non_standard_concepts_stand_for_what_these_map_to(make, tmp_pa
     # T:1 and T:2 are two concepts all the same.
     assert joined == {"cold": [1, 1], "chill": [2, 1, 1], "fit": [0]}
     assert len(index) == len(set(index.strings))
-
-
-def test_excluded_strings_of_non_standard_concepts_are_left_out_too(make):
     index = make(mapping_tables(), exclude=frozenset({"chill"}))
     assert index.rows(["chill"]).tolist() == [-1]
     assert len(terms_of(index, "low temperature")) == 3
@@ -321,3 +269,21 @@ def test_an_index_of_an_earlier_version_opens_with_what_it_has(make):
     assert segment.parents_of(0).tolist() == []
     with pytest.raises(InputError, match=r"without parents of concepts.*build the index again"):
         segment.descendants(0)
+
+
+def test_scopes_of_a_real_terminology_folder(tmp_path):
+    text = "format-version: 1.2\n\n[Term]\nid: T:0000001\nname: Seizure\n"
+    text += 'synonym: "Epileptic seizure" EXACT []\nsynonym: "Fits" BROAD []\n'
+    text += '\n[Term]\nid: T:0000002\nname: Fit and well\nsynonym: "Fits" EXACT []\n'
+    text += "\n[Term]\nid: T:0000003\nname: obsolete Spell\nis_obsolete: true\n"
+    (tmp_path / "t.obo").write_text(text)
+    save(obo.load([tmp_path / "t.obo"], obo.Options(), Rejects()), tmp_path / "t.terminology")
+    terminology = load_terminology(tmp_path / "t.terminology")
+    index = build(terminology, HashEncoder(), tmp_path / "t.index")
+    assert list(index.strings) == ["epileptic seizure", "fit and well", "fits", "seizure"]
+    assert index.manifest["terminology_hash"] == terminology.content_hash
+    found = Normalizer(index, encoder=HashEncoder()).normalize(["FITS"], top_k=2)[0]
+    assert [(c.concept_id, c.concept_name, c.scope) for c in found.candidates] == [
+        ("T:0000002", "Fit and well", "exact"),
+        ("T:0000001", "Seizure", "broad"),
+    ]

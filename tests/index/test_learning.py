@@ -2,14 +2,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.index import head_steps, learning
-from alphita.index.learning import HeadSettings, Scores, Variants, is_held_back, learn
+from alphita.answer.calibration_store import ESTIMATED, FOLDER
+from alphita.answer.normalizer import Normalizer
+from alphita.calibrate.examples import LEAST
+from alphita.calibrate.fitting import held_out
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.head import FILE, Head
+from alphita.errors import InputError
+from alphita.index import enrichment, learning
+from alphita.index.choice import Choice
+from alphita.index.enrichment import Enrichment, assumed_share, own_names
+from alphita.index.external_names import shipped_names
+from alphita.index.learning import HeadSettings, Learned, Scores, Variants, is_held_back, learn
+from alphita.index.segment import collect
+from alphita.index.sources import enrichment_of, reusing, terminology_of
+from alphita.index.store import Index, build
+from alphita.terminology.store import load_terminology
+from alphita.terminology.text import DEFAULT_RULES
 from tests.reference import head as reference
 from tests.reference import multi_similarity as loss_reference
 from tests.reference.multi_similarity import slopes
@@ -40,9 +57,9 @@ def vocabulary(concepts: int = 400, names: int = 4, seed: int = 0, spread: float
     return vectors, (np.arange(len(concept)), concept), held_back
 
 
-def small_weights(seed: int) -> head_steps.Weights:
+def small_weights(seed: int) -> learning.Weights:
     random = np.random.default_rng(seed)
-    return head_steps.Weights(*(random.standard_normal(shape) for shape in ((6, 4), (6,), (4, 6), (4,))))
+    return learning.Weights(*(random.standard_normal(shape) for shape in ((6, 4), (6,), (4, 6), (4,))))
 
 
 @settings(max_examples=30, deadline=None)
@@ -52,9 +69,9 @@ def test_the_loss_equals_the_reference(n, concepts, seed, gentle):
     concept = random.integers(0, concepts, n)
     y = unit(random.standard_normal((concepts, 5))[concept] + random.standard_normal((n, 5)))
     setting = GENTLE if gentle else USUAL
-    value, _ = head_steps.multi_similarity(y, concept, **(GENTLE if gentle else {}))
+    value, _ = learning.multi_similarity(y, concept, **(GENTLE if gentle else {}))
     assert value == pytest.approx(loss_reference.term_term(y, concept.tolist(), **setting), rel=1e-9, abs=1e-12)
-    single, slope = head_steps.multi_similarity(y.astype(np.float32), concept, **setting)
+    single, slope = learning.multi_similarity(y.astype(np.float32), concept, **setting)
     assert slope.dtype == np.float32
     assert np.isfinite(single)
 
@@ -70,11 +87,11 @@ def test_every_slope_equals_the_reference(seed):
     def loss() -> float:
         return loss_reference.term_term(reference.rows(x, *weights), concept.tolist(), **GENTLE)
 
-    seen = head_steps.forward(weights, x)
+    seen = learning.forward(weights, x)
     np.testing.assert_allclose(seen.y, reference.rows(x, *weights), atol=1e-12)
-    value, slope = head_steps.multi_similarity(seen.y, concept, **GENTLE)
+    value, slope = learning.multi_similarity(seen.y, concept, **GENTLE)
     assert value == pytest.approx(loss(), rel=1e-10)
-    found = head_steps.backward(weights, seen, slope)
+    found = learning.backward(weights, seen, slope)
     for weight, gradient in zip(weights, found, strict=True):
         expected = slopes(loss, weight)
         np.testing.assert_allclose(gradient, expected, atol=1e-7)
@@ -85,7 +102,7 @@ def test_adam_steps_as_its_authors_have_it():
     weights = small_weights(0)
     before = [weight.copy() for weight in weights]
     slopes_of = [small_weights(seed) for seed in (1, 2)]
-    adam = head_steps.Adam(weights)
+    adam = learning.Adam(weights)
     for gradients in slopes_of:
         adam.step(gradients, 0.1)
     for place, weight in enumerate(before):
@@ -156,12 +173,12 @@ def test_no_name_that_is_held_back_or_of_two_concepts_is_learned_from(monkeypatc
     noised = Variants(vectors * np.float32(0.5), np.arange(len(vectors)))
     seen = []
 
-    def forward(weights: head_steps.Weights, x: np.ndarray) -> head_steps.Seen:
+    def forward(weights: learning.Weights, x: np.ndarray) -> learning.Forward:
         seen.append(x)
         return forward_of(weights, x)
 
-    forward_of = head_steps.forward
-    monkeypatch.setattr(head_steps, "forward", forward)
+    forward_of = learning.forward
+    monkeypatch.setattr(learning, "forward", forward)
     learn(vectors, (string, concept), held_back, noised=noised, settings=replace(QUICK, noise=0.0))
     rows = np.unique((np.concatenate(seen) @ vectors.T).argmax(1))
     allowed = np.setdiff1d(np.flatnonzero(~held_back), homonyms)
@@ -169,31 +186,23 @@ def test_no_name_that_is_held_back_or_of_two_concepts_is_learned_from(monkeypatc
     assert len(rows) > 0.9 * len(allowed)
 
 
-def test_names_of_concepts_drawn_at_random_give_no_head():
-    vectors, (string, concept), held_back = vocabulary()
-    shuffled = np.random.default_rng(0).permutation(concept)
-    learned = learn(vectors, (string, shuffled), held_back, settings=QUICK)
-    assert learned.head is None
-    assert "no gain to rely on" in learned.report["reason"]
-
-
-def marks(right: list[int], noisy: list[int]) -> Scores:
+def scores(right: list[int], noisy: list[int]) -> Scores:
     return Scores(np.repeat([True, False], right), np.repeat([True, False], noisy))
 
 
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (marks([120, 80], [80, 20]), ""),
-        (marks([120, 80], [70, 30]), "of 100 noisy strings it wins 0 and loses 10"),
-        (marks([120, 80], [79, 21]), ""),
-        (marks([101, 99], [80, 20]), "of 200 held-back synonyms it wins 1 and loses 0: no gain to rely on"),
-        (marks([100, 100], [90, 10]), "of 200 held-back synonyms it wins 0 and loses 0: no gain to rely on"),
-        (marks([60, 140], [90, 10]), "of 200 held-back synonyms it wins 0 and loses 40: no gain to rely on"),
+        (scores([120, 80], [80, 20]), ""),
+        (scores([120, 80], [70, 30]), "of 100 noisy strings it wins 0 and loses 10"),
+        (scores([120, 80], [79, 21]), ""),
+        (scores([101, 99], [80, 20]), "of 200 held-back synonyms it wins 1 and loses 0: no gain to rely on"),
+        (scores([100, 100], [90, 10]), "of 200 held-back synonyms it wins 0 and loses 0: no gain to rely on"),
+        (scores([60, 140], [90, 10]), "of 200 held-back synonyms it wins 0 and loses 40: no gain to rely on"),
     ],
 )
 def test_a_head_must_gain_and_not_harm(after, said):
-    assert learning._objection(marks([100, 100], [80, 20]), after, HeadSettings()) == said
+    assert learning._objection(scores([100, 100], [80, 20]), after, HeadSettings()) == said
 
 
 def test_where_the_whole_head_harms_a_part_of_it_is_tried(monkeypatch):
@@ -214,7 +223,7 @@ def test_where_the_whole_head_harms_a_part_of_it_is_tried(monkeypatch):
 def test_a_batch_has_two_names_of_each_concept_and_pairs_of_name_and_variant(bunch):
     vectors, (_, concept), _ = vocabulary(concepts=20, names=3)
     of = np.arange(0, 60, 5)
-    lessons = learning._lessons(vectors, concept, [(vectors[of], of)])
+    lessons = learning._examples(vectors, concept, [(vectors[of], of)])
     batches = learning._batches(lessons, HeadSettings(batch=10, bunch=bunch, variants=0.4), np.random.default_rng(0))
     met = []
     for _ in range(3):
@@ -238,21 +247,151 @@ def test_what_lies_near_each_other_comes_together():
     assert neighbours > 0.8
 
 
-def test_without_synonyms_there_is_no_head():
-    vectors = vocabulary()[0]
-    rows, nothing = np.arange(len(vectors)), np.zeros(len(vectors), bool)
-    learned = learn(vectors, (rows, rows), nothing)
-    assert learned.head is None
-    assert learned.report["reason"] == "concepts with two names to learn from: 0"
-    empty = np.zeros(0, np.int64)
-    assert learn(vectors[:0], (empty, empty), nothing[:0]).head is None
-    learned = learn(vectors, (rows, rows // 2), nothing)
-    assert learned.report["reason"] == "held-back synonyms to try a head on: 0"
-
-
-def test_of_a_large_terminology_a_part_is_learned_from(monkeypatch):
+def test_what_cannot_help_gives_no_head(monkeypatch):
+    vectors, (rows, concept), held_back = vocabulary()
+    nothing, empty = np.zeros(len(vectors), bool), np.zeros(0, np.int64)
+    shuffled = np.random.default_rng(0).permutation(concept)
+    for groups, held, reason in (
+        ((rows, shuffled), held_back, "no gain to rely on"),
+        ((rows, rows), nothing, "concepts with two names to learn from: 0"),
+        ((rows, rows // 2), nothing, "held-back synonyms to try a head on: 0"),
+        ((empty, empty), nothing, "concepts with two names to learn from: 0"),
+    ):
+        learned = learn(vectors, groups, held, settings=QUICK)
+        assert learned.head is None
+        assert reason in learned.report["reason"]
+    # Of a large terminology a part is learned from.
     monkeypatch.setattr(learning, "MAX_STRINGS", 500)
-    vectors, groups, held_back = vocabulary()
-    report = learn(vectors, groups, held_back, settings=QUICK).report
+    report = learn(vectors, (rows, concept), held_back, settings=QUICK).report
     assert report["strings"] < 500
     assert report["candidates"] + report["questions"] <= 500
+
+
+# A head that is learned when an index is built: in its vectors, its model folder, its answers and its updates.
+
+TERMS = "id,term\nX:1,Headache\nX:1,Cephalgia\nX:2,Fever\nX:2,Pyrexia\nX:3,Cough\n"
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TermEncoder:
+    return TermEncoder.load("alphita-en")
+
+
+@pytest.fixture(scope="module")
+def head(encoder) -> Head:
+    chance = np.random.default_rng(0)
+    shapes = {"w1": (16, encoder.dim), "b1": (16,), "w2": (encoder.dim, 16), "b2": (encoder.dim,)}
+    return Head(**{name: 0.3 * chance.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()})
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("head")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALPHITA_CACHE", str(folder / "cache"))
+        (folder / "terms.csv").write_text(TERMS, encoding="utf-8")
+        return terminology_of(folder / "terms.csv")
+
+
+@pytest.fixture(scope="module")
+def index(encoder, head, source, tmp_path_factory) -> Index:
+    out = tmp_path_factory.mktemp("index") / "x.index"
+    with pytest.MonkeyPatch.context() as patch:
+        report = {"reason": "better", "strings": 5, "seconds": 1.0, "processor_seconds": 1.0}
+        patch.setattr(enrichment, "learn", lambda *given, **options: Learned(head, report))
+        return build(load_terminology(source), encoder, out, enrichment=Enrichment(None, None, "seconds"))
+
+
+def test_the_index_answers_with_the_head(index, encoder, head):
+    expected = head(encoder.encode(list(index.strings)))
+    np.testing.assert_allclose(index.vectors, expected, atol=1e-6)
+    assert (index.model_path / FILE).is_file()
+    assert index.manifest["head"] == {"reason": "better", "strings": 5}
+    loaded = TermEncoder.load(index.model_path)
+    assert loaded.content_hash == index.manifest["model_hash"] != index.base_model_hash == encoder.content_hash
+    assert loaded.base_hash == encoder.content_hash
+    np.testing.assert_allclose(loaded.encode(["sore head"]), head(encoder.encode(["sore head"])), atol=1e-6)
+    index.check_encoder(loaded)
+    with pytest.raises(InputError, match="does not belong to this index"):
+        index.check_encoder(encoder)
+    # The general calibration is for it too.
+    normalizer = Normalizer(index)
+    assert (index.model_path / FOLDER).is_dir()
+    assert normalizer.assurance == ESTIMATED
+    (result,) = normalizer.normalize(["headache"])
+    assert (result.concept_id, result.decision) == ("X:1", "accept")
+
+
+def test_an_update_keeps_the_head_and_so_the_vectors(index, source, tmp_path):
+    own = TermEncoder.load(index.model_path)
+    again = build(
+        load_terminology(source),
+        own,
+        tmp_path / "new.index",
+        blocks=reusing(index, own),
+        enrichment=Enrichment(None, None, "seconds"),
+    )
+    assert again.vectors.tobytes() == index.vectors.tobytes()
+    assert again.manifest["head"] == {"reason": "the one of the index that was updated"}
+
+
+def test_too_few_synonyms_are_said_and_the_rest_works(encoder, source, tmp_path):
+    index = build(
+        load_terminology(source), encoder, tmp_path / "x.index", enrichment=enrichment_of(Choice(borrow=False))
+    )
+    assert "two names to learn from: 2" in index.manifest["head"]["reason"]
+    assert index.manifest["model_hash"] == index.base_model_hash
+    assert not (index.model_path / FILE).exists()
+
+
+def test_own_names_are_the_exact_ones_that_the_terminology_has(source):
+    content = collect(load_terminology(source), DEFAULT_RULES, frozenset())
+    own, strings = own_names(content), content.strings.to_pylist()
+    assert [strings[row] for row in own.string[own.preferred]] == ["cough", "fever", "headache"]
+    assert {strings[row] for row in own.string} == {"cephalgia", "cough", "fever", "headache", "pyrexia"}
+
+
+def test_what_is_calibrated_on_is_what_the_head_did_not_learn(index, monkeypatch):
+
+    drawn = [f"name {number}" for number in range(20 * LEAST)]
+    monkeypatch.setattr(
+        "alphita.calibrate.examples.own_synonyms", lambda *_, **__: (drawn, np.zeros(len(drawn), np.int64))
+    )
+    known = held_out(index, None, 0)
+    assert set(known.strings) == {one for one, held in zip(drawn, is_held_back(drawn), strict=True) if held}
+    assert "head was not taught" in known.origin
+
+
+def test_the_list_knows_how_often_an_external_short_form_is_meant(source):
+    shares = [assumed_share(short) for short in ("a", "DM", "D.M.", "FSGS", "EICAR", "type 1 DM")]
+    assert shares == sorted(shares)
+    assert shares[1] == shares[2] < 0.2 < 0.7 < shares[-1] <= 1
+    content = collect(load_terminology(source), DEFAULT_RULES, frozenset())
+    listed = pl.DataFrame(
+        [("CLL", "chronic lymphocytic leukemia", 1.0, "en", None), ("HA", "Kopfschmerz", 0.9, "de", "headache")],
+        ["short", "long", "share", "language", "english"],
+        orient="row",
+    ).with_columns(pl.col("share").cast(pl.Float32))
+    lent = [("cll", "Chronic lymphocytic leukemia", "x"), ("HA", "Headache", "x"), ("PUO", "fever", "x")]
+    found = enrichment.short_forms_table(content, listed, lent, DEFAULT_RULES).to_pylist()
+    assert {(row["short"], row["long"].lower(), round(row["share"], 2), row["source"]) for row in found} == {
+        ("CLL", "chronic lymphocytic leukemia", 1.0, "list"),
+        ("HA", "kopfschmerz", 0.9, "list"),
+        ("HA", "headache", 0.9, "list"),
+        ("PUO", "fever", round(assumed_share("PUO"), 2), "x"),
+    }
+
+
+def test_what_another_vocabulary_names_and_this_one_lacks_is_no_concept_of_it(encoder, source, tmp_path):
+    def asked(index: Index) -> tuple[str | None, str]:
+        (result,) = Normalizer(index, encoder=encoder).normalize(["Appendectomy"], explain=True)
+        return result.concept_id, result.explanation.answer
+
+    terminology = load_terminology(source)
+    borrowing = build(terminology, encoder, tmp_path / "a.index", enrichment=Enrichment(shipped_names(), None, "no"))
+    assert borrowing.manifest["elsewhere"] == len(borrowing.segment.elsewhere) > 100_000
+    assert asked(borrowing)[0] is None
+    assert asked(borrowing)[1].startswith("NIL: a name that other vocabularies have")
+    bare = build(terminology, encoder, tmp_path / "b.index", enrichment=Enrichment(None, None, "no"))
+    assert not len(bare.segment.elsewhere)
+    assert not asked(bare)[1].startswith("NIL: a name that other vocabularies have")

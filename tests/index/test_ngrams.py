@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.index import ngrams, strings
-from alphita.index.ngrams import Ngrams, build
-from alphita.index.strings import DENSE_SCRIPTS, cut
+from alphita.index import ngrams
+from alphita.index.ngrams import DENSE_SCRIPTS, Ngrams, SortedStrings, build, cut
 
 STRINGS = ["acute renal failure", "chronic renal failure", "fit", "fits", "kidney", "renal", "x", "糖尿", "糖尿病"]
 
@@ -117,7 +117,7 @@ def test_similarity_is_that_of_the_definition(strings, queries, tmp_path_factory
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
-    monkeypatch.setattr(strings, "STRINGS_AT_ONCE", 2)
+    monkeypatch.setattr(ngrams, "STRINGS_AT_ONCE", 2)
     for name in ("QUERIES_AT_ONCE", "PAIRS_AT_ONCE", "TABLE_NUMBERS", "STRINGS_A_SHARD"):
         monkeypatch.setattr(ngrams, name, 2)
     check(STRINGS, ["renal failure", "fitz", "", "糖尿", "acute kidney", "zzz"], tmp_path / "ngrams")
@@ -196,3 +196,23 @@ def test_wrong_use_and_damage(tmp_path):
     (tmp_path / "ngrams/idf.npy").unlink()
     with pytest.raises(InputError, match=r"damaged n-grams.*build the index again"):
         Ngrams.open(tmp_path / "ngrams")
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+@given(known=st.sets(text, min_size=1, max_size=40), asked=st.lists(st.text(max_size=6)))
+def test_every_string_is_found_at_its_row_and_nothing_else(known, asked):
+    ordered = sorted(known, key=lambda string: string.encode())
+    strings = SortedStrings(pa.array(ordered, pa.large_string()))
+    assert strings.rows(ordered).tolist() == list(range(len(ordered)))
+    # Also lone surrogates, which st.text may give and which no index holds.
+    assert strings.rows(asked).tolist() == [ordered.index(s) if s in known else -1 for s in asked]
+    assert list(strings) == ordered
+
+
+def test_a_slice_of_an_array_is_read_at_its_offset():
+    strings = SortedStrings(pa.array(["a", "b", "ça", "é"], pa.large_string()).slice(1, 3))
+    assert strings.rows(["a", "b", "é"]).tolist() == [-1, 0, 2]
+    assert strings[1] == "ça"
+    assert len(strings) == 3

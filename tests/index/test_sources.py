@@ -1,4 +1,4 @@
-"""What `--to` names becomes an index, once: kept by content, made again when damaged, shared by processes."""
+"""What `--to` names becomes an index, once: by which model, kept by content, made again when damaged."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import alphita
 from alphita import artefact, machine
 from alphita.encoder import resolve as resolving
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.index import sources
+from alphita.index import choice, sources
+from alphita.index.choice import Choice, language_of, languages_of, model_for
 from alphita.index.sources import index_of, located, terminology_of
 from alphita.index.store import Index
+from alphita.terminology.store import load_terminology
 
+# A language, and phrases in it.
+PHRASES = {
+    line.split("\t")[0]: line.split("\t")[1:]
+    for line in Path(__file__).with_name("phrases.tsv").read_text(encoding="utf-8").splitlines()
+}
 TABLE = "id,term\nX:1,Headache\nX:1,Cephalgia\nX:2,Fever\nX:3,Cough\n"
 
 
@@ -63,7 +73,12 @@ def own(index: Index) -> int:
 
 
 def test_a_file_is_imported_and_indexed_once(cache, table, monkeypatch):
+    # What was left half written is not taken.
+    (machine.cache_dir() / "index/.abc.index.1-00000000.draft").mkdir(parents=True)
     first = index_of(table)
+    assert own(first) == 4
+    assert list((cache / "index").glob("*.draft")) == []
+    assert first.path.parent.stat().st_mode & 0o077 == 0
     assert [first.concept(row).id for row in first.concept_rows(["X:1", "X:2", "X:3"])] == ["X:1", "X:2", "X:3"]
     monkeypatch.setattr(sources, "_index", None)
     monkeypatch.setattr(sources, "_import", None)
@@ -88,6 +103,8 @@ def test_terminologies_and_indexes_are_taken_as_they_are(full, table):
     assert index_of(index.path).path == index.path
     with pytest.raises(UsageError, match="is an index; give the terminology"):
         terminology_of(index.path)
+    with pytest.raises(InputError, match="this is a model, and a terminology or an index is needed"):
+        index_of(resolving.resolve("alphita-en"))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +130,11 @@ def test_a_file_goes_before_a_name(cache, tmp_path, monkeypatch):
     assert own(index_of("hpo")) == 1
 
 
-def test_a_model_is_no_terminology(cache):
-    with pytest.raises(InputError, match="this is a model, and a terminology or an index is needed"):
-        index_of(resolving.resolve("alphita-en"))
-
-
-@pytest.mark.parametrize("harm", ["emptied", "byte", "gone", "manifest", "version"])
-@pytest.mark.parametrize("kind", ["index", "terminology"])
+@pytest.mark.parametrize(
+    ("kind", "harm"),
+    [("index", harm) for harm in ("emptied", "byte", "gone", "manifest", "version")]
+    + [("terminology", harm) for harm in ("byte", "version")],
+)
 def test_what_is_damaged_is_made_again(full, table, capsys, kind, harm):
     content = index_of(table).content_hash
     (folder,) = made(full, kind)
@@ -142,21 +157,6 @@ def test_what_is_damaged_is_made_again(full, table, capsys, kind, harm):
     assert sources._opened(folder, lambda path: path) == folder
 
 
-def test_another_version_makes_its_own(full, table, monkeypatch):
-    first = index_of(table)
-    monkeypatch.setattr(sources, "__version__", "9.9.9")
-    assert index_of(table).path != first.path
-    assert first.path.exists()
-
-
-def test_what_was_left_half_written_is_not_taken(cache, table):
-    folder = cache / "index"
-    folder.mkdir(parents=True)
-    (folder / ".abc.index.1-00000000.draft").mkdir()
-    assert own(index_of(table)) == 4
-    assert list(folder.glob("*.draft")) == []
-
-
 def test_a_cache_that_cannot_be_written_serves_this_process(tmp_path, table, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "file" / "cache"))
@@ -165,10 +165,6 @@ def test_a_cache_that_cannot_be_written_serves_this_process(tmp_path, table, mon
     assert "cannot be written" in capsys.readouterr().err
     assert not first.path.is_relative_to(tmp_path)
     assert index_of(table).path == first.path
-
-
-def test_the_cache_is_its_owners(full, table):
-    assert index_of(table).path.parent.stat().st_mode & 0o077 == 0
 
 
 def test_two_processes_make_it_once(cache, table):
@@ -209,10 +205,6 @@ def test_rows_that_cannot_be_read_are_counted(cache, tmp_path, capsys):
     assert "rows were left out" in capsys.readouterr().err
 
 
-def test_caches_lie_where_the_machine_says(cache):
-    assert machine.cache_dir() == cache
-
-
 def test_what_nobody_opened_for_long_leaves_when_another_is_made(cache, tmp_path):
     paths = []
     for number in range(4):
@@ -228,14 +220,16 @@ def test_what_nobody_opened_for_long_leaves_when_another_is_made(cache, tmp_path
     assert terminology_of(tmp_path / "0.csv") == paths[0]
 
 
-@pytest.mark.parametrize("code", ["terminology", "index", "encoder"])
-def test_another_build_of_the_same_version_makes_its_own(table, full, monkeypatch, code):
+@pytest.mark.parametrize("changed", ["terminology", "encoder", "version"])
+def test_another_version_or_build_makes_its_own(table, full, monkeypatch, changed):
     names = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
     as_it_is = artefact.code_hash
-    monkeypatch.setattr(artefact, "code_hash", lambda *parts: "changed" if code in parts else as_it_is(*parts))
+    if changed == "version":
+        monkeypatch.setattr(sources, "__version__", "9.9.9")
+    monkeypatch.setattr(artefact, "code_hash", lambda *parts: "changed" if changed in parts else as_it_is(*parts))
     index_of(table)
     later = [path.name for kind in ("terminology", "index") for path in made(full, kind)]
-    assert len(later) == len(names) + 1 + (code == "terminology")
+    assert len(later) == len(names) + 1 + (changed != "encoder")
     assert set(names) <= set(later)
 
 
@@ -250,3 +244,72 @@ def test_the_hash_of_code_is_that_of_what_it_says(tmp_path, monkeypatch):
         hashes.append(artefact.code_hash("made"))
     artefact.code_hash.cache_clear()
     assert hashes[0] != hashes[1] == hashes[2]
+
+
+@pytest.fixture
+def indexed(monkeypatch) -> list[str]:
+    """Note the models that indexes are made with."""
+    models: list[str] = []
+    index = sources._index
+
+    def spy(terminology: Path, out: Path, what: str, chosen: Choice, threads: int | None):
+        models.append(str(chosen.model))
+        index(terminology, out, what, replace(chosen, model="alphita-en", learn="no", borrow=False), threads)
+
+    monkeypatch.setattr(sources, "_index", spy)
+    return models
+
+
+@pytest.mark.parametrize("language", PHRASES)
+def test_strings_tell_their_language(language):
+    strings = PHRASES[language]
+    assert language_of(strings) == language
+    assert language_of(strings[:19]) is None
+    assert language_of(strings[:2] * 50) is None
+    assert model_for([]) == model_for(["en", "en-GB"]) == "alphita-en"
+    assert model_for(["en", "it"]) == model_for(["de-CH"]) == "alphita-multi"
+
+
+def test_a_language_of_a_few_names_does_not_count(tmp_path, cache, table):
+    for german, spoken in ((1, ["en"]), (6, ["en", "de"]), (60, ["de", "en"])):
+        rows = [f"X:{number},sign {number},en\n" for number in range(40)]
+        rows += [f"X:{number},Zeichen {number},de\n" for number in range(german)]
+        path = tmp_path / f"{german}.csv"
+        path.write_text("id,term,language\n" + "".join(rows))
+        assert languages_of(load_terminology(terminology_of(path))) == spoken
+    path = tmp_path / "no_language.csv"
+    path.write_text("id,term\n" + "".join(f"X:{number},{one}\n" for number, one in enumerate(PHRASES["de"])))
+    assert languages_of(load_terminology(terminology_of(path))) == ["en", "de"]
+
+
+def test_an_index_is_made_with_the_model_that_names_and_strings_call_for(cache, table, tmp_path, indexed, capsys):
+    index_of(table)
+    assert f"indexing {table} with alphita-en: this is done once" in capsys.readouterr().err
+    index_of(table, language="en")
+    assert indexed == ["alphita-en"]
+    assert index_of(table, language="it").path != index_of(table).path
+    assert f"indexing {table} with alphita-multi, for en, it: this is done once" in capsys.readouterr().err
+    index_of(table, Choice(model="alphita-multi"), language="en")
+    assert indexed == ["alphita-en", "alphita-multi"]
+    index_of(table, Choice(model="alphita-en", learn="no"), language="it")
+    assert indexed[2:] == ["alphita-en"]
+    german = tmp_path / "german.csv"
+    german.write_text("id,term,language\nX:1,Kopfschmerz,de\n")
+    index_of(german)
+    assert indexed[3:] == ["alphita-multi"]
+
+
+@pytest.mark.parametrize("kind", ["list", "series", "lazy"])
+def test_python_s_strings_choose_the_model(cache, table, indexed, kind):
+    given = {"list": list, "series": pl.Series, "frame": lambda words: pl.DataFrame({"words": words})}
+    given["lazy"] = lambda words: given["frame"](words).lazy()
+    column = {"column": "words"} if kind in ("frame", "lazy") else {}
+    for strings in (PHRASES["en"], PHRASES["it"], PHRASES["it"][:5]):
+        alphita.normalize(given[kind](strings), to=table, **column)
+    assert indexed == ["alphita-en", "alphita-multi"]
+
+
+def test_a_model_that_does_not_come_with_alphita_is_told_how_to_use(cache, table):
+    with pytest.raises(UsageError, match=r"mutli'; did you mean 'alphita-multi'.*alphita index SOURCE --model"):
+        index_of(table, Choice(model="alphita-mutli"))
+    assert choice.LANGUAGES[0] == choice.ENGLISH

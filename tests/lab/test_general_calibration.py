@@ -18,7 +18,7 @@ from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import fitting
 from alphita.calibrate.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
 from alphita.calibrate.risk_coverage import Certificate
-from alphita.calibrate.transfer import carry_over, lend
+from alphita.calibrate.transfer import adapt, carry_over
 from alphita.cli._summary import text_of
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
@@ -281,7 +281,7 @@ def test_its_folder_is_small(encoder):
 def test_it_is_lent_to_an_index_of_another_encoder(encoder, fitted, tmp_path):
     other = VocabularyEncoder(dim=96, seed=5)
     index = build(synthetic_terminology(300, seed=1), other, tmp_path / "other.index")
-    lent = lend(index, encoder, encoder.folder / FOLDER)
+    lent = adapt(index, encoder, encoder.folder / FOLDER)
     lent.save(index.path / FOLDER)
     normalizer = Normalizer(index, encoder=other)
     assert (normalizer.assurance, normalizer.accept) == ("estimated", fitted.accept[DEFAULT_ERROR])

@@ -9,7 +9,7 @@ import torch
 
 import default_model
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.learned import has_learned
+from alphita.encoder.layout import has_learned
 from alphita.index import encoding
 from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import general_calibration
-from alphita.encoder import learned
+from alphita.encoder import layout
 from tests.stanzas import Stanza, ontology
 
 
@@ -15,7 +15,9 @@ def test_what_is_asked_of_a_model(tmp_path: Path) -> None:
     assert 0.15 < len(quarter) / len(synonyms) < 0.35
     assert quarter == general_calibration.held_out(terms)
     # Of a model that says what it learned: all the others.
-    learned.write(tmp_path, [name for name in [*synonyms, *(some[0] for some in names)] if name not in synonyms[:40]])
+    layout.write_learned(
+        tmp_path, [name for name in [*synonyms, *(some[0] for some in names)] if name not in synonyms[:40]]
+    )
     found = general_calibration.held_out(terms, tmp_path)
     assert sorted(found) == sorted(synonyms[:40])
     assert found[synonyms[1]] == f"T:{1 + int(synonyms[1].split()[1]):07d}"

@@ -49,7 +49,7 @@ def products_of(rows: Sequence[tuple[str, str, str]], folder: Path, **options: s
 class ProjectingEncoder(HashEncoder):
     """An encoder with a folder, in which there may be a projection; its vectors are not of length 1."""
 
-    def __init__(self, folder: Path, dim: int = 64) -> None:
+    def __init__(self, folder: Path, dim: int = 64):
         super().__init__(dim)
         self.folder = folder
 
@@ -103,7 +103,7 @@ def save_bilingual(
     italian: Sequence[tuple[str, str]],
     triples: Sequence[tuple[str, str, str]],
     path: Path,
-) -> None:
+):
     """Save a terminology of concepts (id, name) with preferred English names and some Italian ones."""
     terms = pl.concat(
         pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(

@@ -1,18 +1,28 @@
 from __future__ import annotations
 
+import itertools
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.neighbours import unit
 from alphita.search import ProductSearch, catalogue, store
+from alphita.search.catalogue import Owned
 from alphita.search.projection import FILE
+from alphita.search.store import Names
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -69,7 +79,7 @@ def scores_by_loops(query: str, encoder: HashEncoder, folder: Path | None) -> di
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_route_ranks_as_loops_do(
     search: ProductSearch, predicting: ProductSearch, projecting: ProjectingEncoder, query: str
-) -> None:
+):
     for one, encoder, folder in ((search, HashEncoder(), None), (predicting, projecting, projecting.folder)):
         expected = scores_by_loops(query, encoder, folder)
         assert set(expected) == set(one.routes)
@@ -89,7 +99,7 @@ def test_every_route_ranks_as_loops_do(
             assert sorted(matrix[0].tolist(), reverse=True) == shown
 
 
-def test_products_come_with_the_reason(search: ProductSearch) -> None:
+def test_products_come_with_the_reason(search: ProductSearch):
     found = search.rank(["Tympanitis", "tympan balm", "bronchitiss"], top=2)
     assert [product.title for product in found[0]] == ["Otocalm ear drops 5 ml", "Cefadrel tablets 200 mg"] or [
         product.title for product in found[0]
@@ -103,7 +113,7 @@ def test_products_come_with_the_reason(search: ProductSearch) -> None:
     assert first.id.startswith("PRODUCT:")
 
 
-def test_an_equal_value_stands_above_a_title_that_is_merely_alike(search: ProductSearch) -> None:
+def test_an_equal_value_stands_above_a_title_that_is_merely_alike(search: ProductSearch):
     # "tympan" is in the title of the balm, which is not for the ears.
     titles = [product.title for product in search.rank(["tympanitis"])[0]]
     assert titles.index("Tympan balm") == 2
@@ -115,7 +125,7 @@ class Believing(ProjectingEncoder):
     A model that knows nothing puts it anywhere.
     """
 
-    def __init__(self, folder: Path, *, knows: bool = True) -> None:
+    def __init__(self, folder: Path, *, knows: bool = True):
         super().__init__(folder, dim=16)
         has = [(title, name, clean(value)) for title, name, cell in ROWS for value in cell.split("|")]
         has.append(("Nasalin spray", "indication", "otitis"))
@@ -136,7 +146,7 @@ class Believing(ProjectingEncoder):
 @pytest.mark.parametrize(("knows", "auc"), [(True, 1.0), (False, 0.5)])
 def test_a_value_that_the_table_lacks_is_found_by_a_projection_that_knows_the_others(
     tmp_path: Path, terminology: Terminology, knows: bool, auc: float
-) -> None:
+):
     save_file({"dense.weight": np.eye(16, dtype=np.float32), "dense.bias": np.zeros(16, np.float32)}, tmp_path / FILE)
     encoder = Believing(tmp_path, knows=knows)
     counts = store.build(terminology, encoder, tmp_path / "b.search")
@@ -152,7 +162,7 @@ def test_a_value_that_the_table_lacks_is_found_by_a_projection_that_knows_the_ot
     assert any(match.route == "predicted" for product in found for match in product.matches) == knows
 
 
-def test_conditions(search: ProductSearch) -> None:
+def test_conditions(search: ProductSearch):
     def titles(*where: str) -> set[str]:
         (found,) = search.rank(["tympanitis"], where=where)
         return {product.title for product in found}
@@ -174,7 +184,7 @@ def test_conditions(search: ProductSearch) -> None:
             titles(condition)
 
 
-def test_wrong_use(search: ProductSearch) -> None:
+def test_wrong_use(search: ProductSearch):
     for queries, options, message in (
         ([""], {}, "query 1 is empty"),
         (["a", " ?! "], {}, "query 2 is empty"),
@@ -191,7 +201,7 @@ def test_wrong_use(search: ProductSearch) -> None:
     assert (len(search), search.attributes) == (5, ["indication", "main_ingredient", "route"])
 
 
-def test_what_a_split_holds_out_is_not_found_by_values(terminology: Terminology, tmp_path: Path) -> None:
+def test_what_a_split_holds_out_is_not_found_by_values(terminology: Terminology, tmp_path: Path):
     found = catalogue.collect(terminology)
     ids = dict(zip(found.titles, found.product_ids, strict=True)) | dict(
         zip(found.values, found.value_ids, strict=True)
@@ -208,7 +218,7 @@ def test_what_a_split_holds_out_is_not_found_by_values(terminology: Terminology,
     assert [match.route for match in found_[0].matches] == ["titles"]
 
 
-def test_a_search_of_a_real_encoder_needs_nothing_else(tmp_path: Path, terminology: Terminology) -> None:
+def test_a_search_of_a_real_encoder_needs_nothing_else(tmp_path: Path, terminology: Terminology):
     model = tiny_model(tmp_path / "tiny")
     write_projection(model, dim=32, gamma=4.0)
     encoder = TermEncoder.load(model, precision="fp32")
@@ -222,7 +232,7 @@ def test_a_search_of_a_real_encoder_needs_nothing_else(tmp_path: Path, terminolo
     assert search.opened.facts["trained"] == {"recipe": "electra_em_pap", "terminology": None, "split": None}
 
 
-def test_artefacts_that_do_not_fit_are_refused(plain: Path, terminology: Terminology, tmp_path: Path) -> None:
+def test_artefacts_that_do_not_fit_are_refused(plain: Path, terminology: Terminology, tmp_path: Path):
     with pytest.raises(InputError, match="no such product_search"):
         ProductSearch.load(tmp_path / "none.search")
     with pytest.raises(InputError, match="this is a terminology, but a product_search is needed"):
@@ -240,8 +250,8 @@ def test_artefacts_that_do_not_fit_are_refused(plain: Path, terminology: Termino
         store.build(terminology, HashEncoder(), plain)
 
 
-@pytest.mark.parametrize("name", ["triples.npy", "titles/rows.npy", "values.arrow", "catalogue.json", "titles/ngrams"])
-def test_damaged_files_are_told(plain: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["triples.npy", "values.arrow", "catalogue.json", "titles/ngrams"])
+def test_damaged_files_are_told(plain: Path, tmp_path: Path, name: str):
     # The manifest agrees with what is there, so that opening itself must notice.
     with artefact.create(tmp_path / "d.search", store.KIND) as draft:
         shutil.copytree(plain, draft.path, dirs_exist_ok=True)
@@ -254,25 +264,87 @@ def test_damaged_files_are_told(plain: Path, tmp_path: Path, name: str) -> None:
         ProductSearch.load(tmp_path / "d.search")
 
 
-def test_a_build_that_fails_leaves_nothing(terminology: Terminology, tmp_path: Path) -> None:
+def test_a_build_that_fails_leaves_nothing_and_a_title_of_two_products_is_one(terminology: Terminology, tmp_path: Path):
     class Late(HashEncoder):
-        def save(self, path: Path) -> None:
+        def save(self, path: Path):
             raise InputError("no room for a model")
 
     with pytest.raises(InputError, match="no room"):
         store.build(terminology, Late(), tmp_path / "x.search")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_title_of_two_products_and_one_of_many_values(tmp_path: Path) -> None:
-    rows = [
-        ("Same name", "kind", "red"),
-        ("Same Name ", "kind", "blue"),
-        ("Other", "kind", "|".join(f"v{n}" for n in range(300))),
-    ]
-    search_path = tmp_path / "s.search"
-    store.build(products_of(rows, tmp_path / "t.terminology"), HashEncoder(), search_path)
-    search = ProductSearch.load(search_path, encoder=HashEncoder())
+    many = "|".join(f"v{n}" for n in range(300))
+    rows = [("Same name", "kind", "red"), ("Same Name ", "kind", "blue"), ("Other", "kind", many)]
+    store.build(products_of(rows, tmp_path / "t.terminology"), HashEncoder(), tmp_path / "s.search")
+    search = ProductSearch.load(tmp_path / "s.search", encoder=HashEncoder())
     assert len(search) == 2
     (found,) = search.rank(["v299"], top=1, route="values")
     assert (found[0].title, found[0].why) == ("Other", "kind: v299 1.00")
+
+
+def owned(groups: Sequence[Sequence[str]]) -> Owned:
+    strings = sorted({one for group in groups for one in group}, key=str.encode)
+    rows = [strings.index(one) for group in groups for one in group]
+    offsets = [0, *itertools.accumulate(map(len, groups))]
+    return Owned(pa.array(strings, pa.large_string()), np.array(offsets, np.int64), np.array(rows, np.int32))
+
+
+def opened(groups: Sequence[Sequence[str]], folder: Path) -> Names:
+    store.write_names(folder / "titles", owned(groups), HashEncoder(dim=16))
+    return Names(folder / "titles")
+
+
+word = st.text("abc é头痛", min_size=1, max_size=6).map(lambda text: " ".join(text.split())).filter(bool)
+groups_of = st.lists(st.lists(word, min_size=1, max_size=3, unique=True), min_size=1, max_size=5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(groups_of, st.lists(word, min_size=1, max_size=3))
+def test_similarities_are_those_of_loops(groups: list[list[str]], queries: list[str]):
+    with tempfile.TemporaryDirectory() as folder:
+        found = opened(groups, Path(folder))
+        strings = list(found.strings)
+        vectors = {one: HashEncoder(dim=16).encode([one])[0] for one in [*strings, *queries]}
+        similarity = found.similarities(queries, unit(np.stack([vectors[query] for query in queries])))
+        expected = [[reference.similarity(query, one, strings, vectors) for one in strings] for query in queries]
+        np.testing.assert_allclose(similarity, expected, atol=2e-5)
+        for row, query in enumerate(queries):
+            by_owner = found.of_owners(similarity[row])
+            for owner, group in enumerate(groups):
+                own = [float(similarity[row][strings.index(one)]) for one in group]
+                assert by_owner[owner] == max(own)
+                assert strings[found.best(owner, similarity[row])] == group[own.index(max(own))]
+            asked = int(found.strings.rows([query])[0])
+            having = [owner for owner, group in enumerate(groups) if query in group]
+            assert found.named(asked).tolist() == having
+
+
+class Broken(HashEncoder):
+    def __init__(self, wrong: np.ndarray):
+        super().__init__(dim=4)
+        self.wrong = wrong
+
+    def encode(self, strings: Sequence[str]) -> np.ndarray:
+        return np.repeat(self.wrong[None], len(strings), axis=0)
+
+
+def test_only_the_equal_string_has_similarity_1_and_broken_vectors_are_refused(tmp_path: Path):
+    found = opened([["ear ache"], ["aaaa"], ["aaaaa"]], tmp_path)
+    similarity = found.similarities(["aaaa"], unit(HashEncoder(dim=16).encode(["aaaa"])))[0]
+    # Their n-grams are the same.
+    assert similarity[list(found.strings).index("aaaa")] == 1
+    assert 0.9 < similarity[list(found.strings).index("aaaaa")] < 1
+    with pytest.raises(InputError, match=r"not finite.*'a'"):
+        store.write_names(tmp_path / "a", owned([["a"], ["b"]]), Broken(np.array([1, np.nan, 0, 0], np.float32)))
+    with pytest.raises(AlphitaError, match=r"shape \(2, 3\) for 2 strings"):
+        store.write_names(tmp_path / "b", owned([["a"], ["b"]]), Broken(np.ones(3, np.float32)))
+
+
+@pytest.mark.parametrize("module", ["alphita.search.product_search", "alphita.cli.search", "alphita.search.store"])
+def test_importing_loads_no_heavy_library(module: str):
+    code = (
+        f"import sys, {module}\n"
+        "heavy = {'torch', 'transformers', 'faiss', 'polars', 'onnxruntime', 'sklearn', 'matplotlib'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

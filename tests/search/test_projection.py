@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from tests.tiny import tiny_model
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 5), st.sampled_from([0.1, 1.0, 30.0]))
-def test_similarity_is_that_of_a_loop(seed: int, dim: int, out: int, scale: float) -> None:
+def test_similarity_is_that_of_a_loop(seed: int, dim: int, out: int, scale: float):
     rng = np.random.default_rng(seed)
     weight, bias = (rng.normal(size=shape).astype(np.float32) for shape in ((out, dim), (out,)))
     query, texts = (scale * rng.normal(size=shape).astype(np.float32) for shape in ((dim,), (4, dim)))
@@ -35,7 +34,7 @@ def test_similarity_is_that_of_a_loop(seed: int, dim: int, out: int, scale: floa
     assert found.argmax() == 0
 
 
-def test_far_vectors_are_at_0_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+def test_far_vectors_are_at_0_without_a_warning(recwarn: pytest.WarningsRecorder):
     f = Projection(np.eye(2, dtype=np.float32), np.zeros(2, np.float32), gamma=4.0)
     far = np.array([[1e6, 0]], np.float32)
     assert f.similarities(np.zeros(2, np.float32), far, (far**2).sum(axis=1))[0] < 1e-30
@@ -43,7 +42,7 @@ def test_far_vectors_are_at_0_without_a_warning(recwarn: pytest.WarningsRecorder
 
 
 @given(st.integers(0, 10_000))
-def test_products_are_told_apart_as_by_a_loop_over_all_that_lack_the_value(seed: int) -> None:
+def test_products_are_told_apart_as_by_a_loop_over_all_that_lack_the_value(seed: int):
     rng = np.random.default_rng(seed)
     f = Projection(np.eye(3, dtype=np.float32), np.zeros(3, np.float32), gamma=4.0)
     texts, values = rng.normal(size=(6, 2, 3)).astype(np.float32), rng.normal(size=(4, 3)).astype(np.float32)
@@ -57,16 +56,12 @@ def test_products_are_told_apart_as_by_a_loop_over_all_that_lack_the_value(seed:
     known = [share for share in expected if share is not None]
     found = projection.told_apart(f, texts, triples, asked, values[triples[asked, 2]])
     assert found == pytest.approx(np.mean(known) if known else 0.5)
+    # No product lacks the value.
+    everyone, values = np.array([[0, 0, 0], [1, 0, 0]], np.int32), np.ones((2, 3), np.float32)
+    assert projection.told_apart(f, np.ones((2, 1, 3), np.float32), everyone, np.arange(2), values) == 0.5
 
 
-def test_no_product_lacks_the_value() -> None:
-    f = Projection(np.eye(3, dtype=np.float32), np.zeros(3, np.float32), gamma=4.0)
-    triples = np.array([[0, 0, 0], [1, 0, 0]], np.int32)
-    values = np.ones((2, 3), np.float32)
-    assert projection.told_apart(f, np.ones((2, 1, 3), np.float32), triples, np.arange(2), values) == 0.5
-
-
-def test_it_is_read_beside_the_weights_with_its_margin(tmp_path: Path) -> None:
+def test_it_is_read_beside_the_weights_with_its_margin(tmp_path: Path):
     assert projection.read(HashEncoder()) is None
     assert projection.read(ProjectingEncoder(tmp_path)) is None
     weight, bias = write_projection(tmp_path)
@@ -77,6 +72,14 @@ def test_it_is_read_beside_the_weights_with_its_margin(tmp_path: Path) -> None:
     assert found.gamma == 4.0
     write_projection(tmp_path, gamma=6)
     assert projection.read(ProjectingEncoder(tmp_path)).gamma == 6.0  # type: ignore[union-attr]
+    for record, problem in (("{", "damaged record of training"), ('{"config": {"gamma": "wide"}}', "wide")):
+        (tmp_path / "training.json").write_text(record)
+        with pytest.raises(InputError, match=problem):
+            projection.read(ProjectingEncoder(tmp_path))
+
+
+def dense(weight: tuple[int, int], bias: int, value: float = 0.0) -> dict[str, np.ndarray]:
+    return {"dense.weight": np.full(weight, value, np.float32), "dense.bias": np.zeros(bias, np.float32)}
 
 
 @pytest.mark.parametrize(
@@ -84,18 +87,12 @@ def test_it_is_read_beside_the_weights_with_its_margin(tmp_path: Path) -> None:
     [
         (None, "damaged attribute projection"),
         ({"dense.weight": np.zeros((3, 64), np.float32)}, "damaged attribute projection: 'dense.bias'"),
-        (
-            {"dense.weight": np.zeros((3, 5), np.float32), "dense.bias": np.zeros(3, np.float32)},
-            "the encoder gives 64 numbers",
-        ),
-        (
-            {"dense.weight": np.zeros((3, 64), np.float32), "dense.bias": np.zeros(2, np.float32)},
-            "the encoder gives 64 numbers",
-        ),
-        ({"dense.weight": np.full((3, 64), np.nan, np.float32), "dense.bias": np.zeros(3, np.float32)}, "not finite"),
+        (dense((3, 5), 3), "the encoder gives 64 numbers"),
+        (dense((3, 64), 2), "the encoder gives 64 numbers"),
+        (dense((3, 64), 3, np.nan), "not finite"),
     ],
 )
-def test_damaged_projections_are_refused(tmp_path: Path, tensors: dict[str, np.ndarray] | None, message: str) -> None:
+def test_damaged_projections_are_refused(tmp_path: Path, tensors: dict[str, np.ndarray] | None, message: str):
     if tensors is None:
         (tmp_path / FILE).write_bytes(b"no tensors")
     else:
@@ -104,7 +101,7 @@ def test_damaged_projections_are_refused(tmp_path: Path, tensors: dict[str, np.n
         projection.read(ProjectingEncoder(tmp_path))
 
 
-def test_it_is_the_module_that_is_trained(tmp_path: Path) -> None:
+def test_it_is_the_module_that_is_trained(tmp_path: Path):
     import torch
     from safetensors.torch import save_file as save_tensors
 
@@ -124,17 +121,7 @@ def test_it_is_the_module_that_is_trained(tmp_path: Path) -> None:
     np.testing.assert_allclose(similarity[1:], torch.sigmoid(4.0 - distance[1:]).numpy(), atol=1e-4)
 
 
-def test_a_damaged_record_of_training_is_told(tmp_path: Path) -> None:
-    write_projection(tmp_path)
-    (tmp_path / "training.json").write_text("{")
-    with pytest.raises(InputError, match="damaged record of training"):
-        projection.read(ProjectingEncoder(tmp_path))
-    (tmp_path / "training.json").write_text(json.dumps({"config": {"gamma": "wide"}}))
-    with pytest.raises(InputError, match="wide"):
-        projection.read(ProjectingEncoder(tmp_path))
-
-
-def test_vectors_are_those_of_training_not_scaled(tmp_path: Path) -> None:
+def test_vectors_are_those_of_training_not_scaled(tmp_path: Path):
     encoder = TermEncoder.load(tiny_model(tmp_path / "tiny"), precision="fp32")
     bare = projection.unscaled(encoder)
     strings = ["heart pain", "skin"]

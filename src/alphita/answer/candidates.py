@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index.encoding import Encoder
-from alphita.index.float16 import Vectors, full
-from alphita.index.neighbours import unit
+from alphita.index.neighbours import Vectors, full, unit
 from alphita.index.store import Index
 
 EXACT, LETTERS, VECTORS = 1, 2, 4

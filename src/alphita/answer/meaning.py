@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from alphita.answer.table import CandidateTable
 from alphita.index.encoding import Encoder
-from alphita.index.float16 import full
-from alphita.index.neighbours import unit
+from alphita.index.neighbours import full, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 

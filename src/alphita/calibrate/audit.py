@@ -15,7 +15,7 @@ from typing import Any
 
 from alphita import textio
 from alphita.artefact import atomic_file, hash_file
-from alphita.calibrate.limits import DELTA, finite_upper_limit
+from alphita.calibrate.risk_coverage import DELTA, finite_upper_limit
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 
@@ -23,15 +23,8 @@ ACCEPT = "accept"
 ANSWER = "right"
 # What the reviewer sees of a row.
 SHOWN = (
-    "row",
-    "mention_code",
-    "mention",
-    "concept_id",
-    "concept_name",
-    "matched_term",
-    "similarity",
-    "confidence",
-    "explanation",
+    *("row", "mention_code", "mention", "concept_id", "concept_name"),
+    *("matched_term", "similarity", "confidence", "explanation"),
 )
 # What ties the sample to its file; the same in every row, for a spreadsheet keeps nothing but rows.
 TIES = ("accepted_rows", "sample_rows", "output", "output_hash")
@@ -45,12 +38,7 @@ REMEDY = "draw a new sample with: alphita normalize … --audit N"
 
 @dataclass(frozen=True)
 class Sample:
-    """Accepted rows drawn at random.
-
-    Attributes:
-        mappings: the rows drawn, in the order of the output.
-        accepted: accepted rows of the output.
-    """
+    """Accepted rows drawn at random, in the order of the output, and how many rows of it are accepted."""
 
     mappings: list[Mapping]
     accepted: int
@@ -60,14 +48,8 @@ class Sample:
 class Audit:
     """What a review proves of one output file.
 
-    Attributes:
-        accepted: its accepted rows.
-        sampled: rows drawn from them.
-        wrong: rows of the sample that the reviewer says are wrong.
-        unanswered: rows of the sample left open, which count as wrong.
-        observed: share of the sample that is wrong or left open.
-        most_wrong: accepted rows that are wrong, at most.
-        bound: the same as a share of the accepted rows.
+    `unanswered` rows of the sample count as wrong, in the share `observed` too. At most `most_wrong` of the accepted
+    rows are wrong, `bound` as a share of them.
     """
 
     output: str
@@ -81,7 +63,6 @@ class Audit:
     level: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the certificate as JSON."""
         return asdict(self)
 
     def text(self) -> str:
@@ -172,8 +153,8 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
 
 
 def _answer(cell: str, path: Path, line: int) -> bool | None:
-    said = cell.strip().lower()
-    if said and said not in YES | NO:
+    answer = cell.strip().lower()
+    if answer and answer not in YES | NO:
         raise InputError(
             "an answer that is neither yes nor no",
             file=path,
@@ -182,7 +163,7 @@ def _answer(cell: str, path: Path, line: int) -> bool | None:
             value=cell,
             remedy="write yes, no, or nothing",
         )
-    return said in YES if said else None
+    return answer in YES if answer else None
 
 
 def _count(cell: str, path: Path, line: int, name: str) -> int:

@@ -21,10 +21,22 @@ from alphita.answer.meaning import encode_definitions
 from alphita.answer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
-from alphita.answer.table import CandidateTable, Languages, languages_of
+from alphita.answer.table import CandidateTable, languages_of
 from alphita.calibrate import examples, ranker_training, reliability, risk_coverage
-from alphita.calibrate.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples, Label
-from alphita.calibrate.held_out import divide, held_out, in_mixture, labelled
+from alphita.calibrate.examples import (
+    FOREIGN,
+    ITSELF,
+    LABELLED,
+    NOISE,
+    REMOVED,
+    SYNONYM,
+    Examples,
+    Label,
+    divide,
+    held_out,
+    in_mixture,
+    labelled,
+)
 from alphita.calibrate.ranker_training import Training
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.scored_examples import EXAMPLES_AT_ONCE, Seen, ask_each, see
@@ -75,7 +87,7 @@ def fit(
     estimated = _estimate(draft, crossed, tested, certificates)
     figures = {
         **figures_of(tested, certificates, draft.nil_threshold, known.origin),
-        "estimated": {f"{error:g}": _accepted(tested, threshold) for error, threshold in estimated.items()},
+        "estimated": {f"{error:g}": tested.accepted(threshold) for error, threshold in estimated.items()},
         "from_general": start_from is not None,
         "learned_from": counts_of(learned.examples),
         "rankings": _by_ranking(index, encoder, tested),
@@ -115,9 +127,7 @@ class Crossed(NamedTuple):
     """Answers of rankers that did not learn from the mention.
 
     Attributes:
-        evidence: (n, e) of the best candidate.
-        right: (n,) whether it is right.
-        top: (n,) its row.
+        evidence, right, top: (n, e) of the best candidate, (n,) whether it is right, (n,) its row.
         nil: (n,) probability that no concept fits.
         named: (n,) whether the mention names a concept of the index.
     """
@@ -137,20 +147,17 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
     asked = in_mixture(kinds, seed)
     crossed = together([one for _, one in cross_validate(learned, fold, asked, seed, start)])
-    languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
-    draft = calibrated(fitted, crossed, languages, seed)
+    languages = languages_of(pipeline.index.segment)
+    names = [*languages.names, None]
+    spoken = [names[number] for number in languages.of_term[learned.table.term[crossed.top]].tolist()]
+    draft = calibrated(fitted, crossed, spoken, seed)
     return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
 
 
 def cross_validate(
     seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
 ) -> Iterator[tuple[Ranker, Crossed]]:
-    """Yield for each fold the ranker fitted on the others, and what it answers to the fold's.
-
-    Args:
-        fold: (n,) the number of each one's fold, from 0.
-        asked: (n,) those that are answered.
-    """
+    """Yield for each fold (n,), from 0, the ranker fitted on the others, and its answers to those `asked`."""
     for number in range(int(fold.max()) + 1):
         fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
         yield fitted, _crossed(seen, fitted, (fold == number) & asked)
@@ -195,21 +202,11 @@ def _some(training: Training, rows: NDArray[np.int64]) -> Training:
     )
 
 
-def _languages(languages: Languages, terms: NDArray[np.int64]) -> list[str | None]:
-    names = [*languages.names, None]
-    return [names[number] for number in languages.of_term[terms].tolist()]
-
-
 # Testing: on the other concepts, from which neither ranker nor confidence learned.
 
 
 class Tested(NamedTuple):
-    """What is tested on, and what the calibrated ranker answers.
-
-    Attributes:
-        right: (n,) whether the best candidate is right.
-        nil: (n,) whether the answer is NIL.
-    """
+    """What is tested on, the calibrated ranker's answers, whether the best is right, and which are NIL, (n,)."""
 
     seen: Seen
     answers: RankedAnswers
@@ -220,6 +217,11 @@ class Tested(NamedTuple):
     def given(self) -> NDArray[np.float64]:
         """Confidence (n,) in what is answered: 0 where that is NIL, which no threshold accepts."""
         return np.where(self.nil, 0.0, self.answers.confidence)
+
+    def accepted(self, threshold: float) -> dict[str, float]:
+        """Return what is accepted from a confidence on, as JSON."""
+        taken = self.given >= threshold
+        return {"threshold": threshold, "share": float(taken.mean()), "wrong": int((taken & ~self.right).sum())}
 
 
 def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
@@ -234,9 +236,7 @@ def certify(
 ) -> dict[float, Certificate]:
     """Test thresholds for every allowed error, in an order fixed by what was learned from.
 
-    Args:
-        given: (n,) confidence in the answers that are tested, 0 for NIL.
-        right: (n,) whether they are right.
+    `given` (n,) is the confidence in the answers that are tested, 0 for NIL, `right` (n,) whether they are right.
     """
     expected = draft.calibrators[COMMON].apply(crossed.evidence)
     certificates = {}
@@ -256,16 +256,10 @@ def _estimate(
     found = {}
     for error, certificate in certificates.items():
         some = [risk_coverage.estimate(*half, error=error) for half in halves]
-        known = [one for one in some if one is not None]
+        known = [threshold for threshold in some if threshold is not None]
         if certificate.threshold is None and len(known) == len(halves):
             found[error] = max(known)
     return found
-
-
-def _accepted(tested: Tested, threshold: float) -> dict[str, float]:
-    """Return what is accepted of the tested answers from a confidence on, as JSON."""
-    taken = tested.given >= threshold
-    return {"threshold": threshold, "share": float(taken.mean()), "wrong": int((taken & ~tested.right).sum())}
 
 
 def figures_of(

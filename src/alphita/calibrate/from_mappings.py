@@ -41,7 +41,7 @@ LEAST = 20
 KS = (1, 5)
 # Of a table of triples, as scored sentences are read: a premise, what follows from it and what contradicts it.
 TRIPLE_COLUMNS = ("premise", "entailed", "contradicted")
-# How the concept stands to the mention -> how the mention, as a term, stands to the concept.
+# How the concept relates to the mention -> how the mention, as a term, relates to the concept.
 SCOPES = {"exact": "exact", "broad": "narrow", "narrow": "broad", "related": "related"}
 
 
@@ -51,7 +51,7 @@ class Reviewed:
 
     Attributes:
         concept_id: CURIE; None: no concept fits, or (then `label` is False) the right one is not known.
-        relation: how the concept stands to the mention; None without one.
+        relation: how the concept relates to the mention.
         wrong: matched terms of candidates that people passed over or rejected.
         language: of the term by which the concept was found; None if it was not among the candidates.
     """
@@ -73,7 +73,7 @@ class InTime(NamedTuple):
     left_out: dict[str, int]
 
 
-class Taught(NamedTuple):
+class TrainingInput(NamedTuple):
     """What a recipe learns from: the terminology, the file of hard negatives, and the decisions, also as counts."""
 
     terminology: Terminology
@@ -94,8 +94,8 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
             if _in_bulk(store, settling):
                 left_out["accepted in bulk"] += 1
                 continue
-            one = _reviewed(standing.row, settling)
-            by_mention.setdefault(clean(one.mention), []).append(one)
+            mention = _reviewed(standing.row, settling)
+            by_mention.setdefault(clean(mention.mention), []).append(mention)
     reviewed = []
     for same in by_mention.values():
         if len({mention.concept_id for mention in same if mention.label}) > 1:
@@ -179,7 +179,7 @@ def hard_negatives(
 
 
 def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
-    """Return mentions and what they mean, as `normalizer.fitting.fit` takes them."""
+    """Return mentions and what they mean, as `fitting.fit` takes them."""
     return [Label(mention.mention, mention.concept_id) for mention in reviewed if mention.label]
 
 
@@ -219,7 +219,7 @@ def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[st
     return figures
 
 
-def taught(
+def training_input(
     base: Terminology,
     decisions: InTime,
     out: Path,
@@ -227,13 +227,13 @@ def taught(
     exclude: frozenset[str] = frozenset(),
     force: bool = False,
     resume: bool = False,
-) -> Taught:
+) -> TrainingInput:
     """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv."""
     folder, triples, kept = (
         out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
     )
     if resume and folder.exists() and triples.exists() and kept.exists():
-        return Taught(load_terminology(folder), triples, *_kept(kept))
+        return TrainingInput(load_terminology(folder), triples, *_kept(kept))
     # Written last: where it lies, the others are of the same decisions.
     kept.unlink(missing_ok=True)
     counts: dict[str, Any] = {
@@ -245,11 +245,11 @@ def taught(
     }
     with artefact.atomic_file(kept, "w", private=True) as file:
         json.dump({"counts": counts, **decisions._asdict()}, file, default=asdict)
-    return Taught(load_terminology(folder), triples, decisions, counts)
+    return TrainingInput(load_terminology(folder), triples, decisions, counts)
 
 
 def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
-    """Read what `taught` has kept."""
+    """Read what `training_input` has kept."""
     try:
         content = textio.json_file(path)
         learned, held_out = (

@@ -13,101 +13,25 @@ KINDS: dict[str, Callable[[str, random.Random], str]] = {}
 # Shorter words are not misspelt: what is left of them could be anything.
 SHORTEST_MISSPELT = 4
 SECOND_NOISE = 0.25
-# What is put before and after a name in notes; of no meaning for the concept.
-LEAD_INS = (
-    "hx of",
-    "h/o",
-    "history of",
-    "c/o",
-    "complains of",
-    "s/p",
-    "dx:",
-    "diagnosis of",
-    "pt with",
-    "patient with",
-    "known",
-    "suspected",
-    "probable",
-    "possible",
-    "?",
-    "presenting with",
-    "new onset",
-    "ongoing",
-    "intermittent",
-    "persistent",
-    "some",
-    "rule out",
-    "r/o",
-    "recurrent",
-    "with",
-    "has",
+# What notes put before and after a name; of no meaning for the concept.
+_LEAD_INS = (
+    "hx of|h/o|history of|c/o|complains of|s/p|dx:|diagnosis of|pt with|patient with|known|suspected|probable|"
+    "possible|?|presenting with|new onset|ongoing|intermittent|persistent|some|rule out|r/o|recurrent|with|has"
 )
+LEAD_INS = tuple(_LEAD_INS.split("|"))
 TAILS = ("nos", "unspecified", "today", "since childhood", "(confirmed)", "noted", "on exam", "?", "for weeks")
-NEAR_KEYS = {
-    "a": "sqz",
-    "b": "vgn",
-    "c": "xvd",
-    "d": "sfe",
-    "e": "wrd",
-    "f": "dgr",
-    "g": "fht",
-    "h": "gjy",
-    "i": "uok",
-    "j": "hku",
-    "k": "jli",
-    "l": "ko",
-    "m": "n",
-    "n": "mb",
-    "o": "ipl",
-    "p": "o",
-    "q": "wa",
-    "r": "etf",
-    "s": "adw",
-    "t": "ryg",
-    "u": "yij",
-    "v": "cbf",
-    "w": "qes",
-    "x": "zc",
-    "y": "tuh",
-    "z": "xa",
-}
-# Sounds that are written in several ways.
-SOUNDS = (
-    ("ph", "f"),
-    ("f", "ph"),
-    ("y", "i"),
-    ("i", "y"),
-    ("ae", "e"),
-    ("oe", "e"),
-    ("c", "k"),
-    ("k", "c"),
-    ("rrh", "r"),
-    ("rh", "r"),
-    ("ea", "ee"),
-    ("ei", "ie"),
-    ("ie", "ei"),
-    ("ious", "eous"),
-    ("or", "er"),
-    ("er", "or"),
-    ("ss", "s"),
-    ("s", "ss"),
-    ("ll", "l"),
-    ("l", "ll"),
-    ("mm", "m"),
-    ("nn", "n"),
-    ("tt", "t"),
-    ("z", "s"),
-    ("s", "z"),
-    ("ch", "k"),
-    ("th", "t"),
-    ("a", "e"),
-    ("e", "a"),
-    ("o", "a"),
-    ("u", "o"),
-    ("x", "cs"),
-    ("qu", "k"),
-    ("our", "or"),
+# A key, and those near it.
+_KEYS = (
+    "asqz bvgn cxvd dsfe ewrd fdgr gfht hgjy iuok jhku kjli lko mn nmb oipl po qwa retf sadw tryg uyij vcbf wqes "
+    "xzc ytuh zxa"
 )
+NEAR_KEYS = {keys[0]: keys[1:] for keys in _KEYS.split()}
+# Sounds that are written in several ways.
+_SOUNDS = (
+    "ph>f f>ph y>i i>y ae>e oe>e c>k k>c rrh>r rh>r ea>ee ei>ie ie>ei ious>eous or>er er>or ss>s s>ss ll>l l>ll "
+    "mm>m nn>n tt>t z>s s>z ch>k th>t a>e e>a o>a u>o x>cs qu>k our>or"
+)
+SOUNDS = [sound.split(">") for sound in _SOUNDS.split()]
 
 
 def _kind(noise: Callable[[str, random.Random], str]) -> Callable[[str, random.Random], str]:

@@ -32,15 +32,12 @@ TINY = 1e-30
 
 
 class Training(NamedTuple):
-    """Mentions to learn from.
+    """Mentions to learn from, n of them with c candidates.
 
     Attributes:
-        candidates: (c, d) float32 features, mention by mention.
-        mentions: (n, e) float32 features.
-        offsets: (n + 1,) int64.
-        right: (c,) bool, whether the candidate is right.
-        nil: (n,) bool, whether no concept fits. What is neither NIL nor has a right candidate teaches nothing.
-        weight: (n,) float64, how much the mention counts.
+        candidates, mentions: (c, d) and (n, e) features; candidates mention by mention, from `offsets` (n + 1,).
+        right, nil: (c,) whether the candidate is right, (n,) whether no concept fits. What has neither teaches nothing.
+        weight: (n,) how much the mention counts.
     """
 
     candidates: NDArray[np.float32]
@@ -87,7 +84,14 @@ def train(
     candidates = _fit(inputs, initial, _teaching(data), _ranking_gradients(data), random, steps)
     inputs = about(mean_of_members(candidates, data.candidates), data.candidates, data.mentions, data.offsets)
     initial = _drawn(inputs, random, members) if start is None else _continued(start.mentions, inputs)
-    mentions = _fit(inputs, initial, np.arange(len(data.nil)), _nil_gradients(data), random, steps)
+    mentions = _fit(
+        inputs,
+        initial,
+        np.arange(len(data.nil)),
+        lambda some: (some, lambda odds: nil_loss(odds, data.nil[some], data.weight[some])[1]),
+        random,
+        steps,
+    )
     return Ranker(candidates, mentions)
 
 
@@ -116,18 +120,8 @@ def _ranking_gradients(data: Training) -> Gradients:
     return of
 
 
-def _nil_gradients(data: Training) -> Gradients:
-    return lambda some: (some, lambda odds: nil_loss(odds, data.nil[some], data.weight[some])[1])
-
-
 class Initial(NamedTuple):
-    """Where learning begins.
-
-    Attributes:
-        mean: (d,) of the inputs.
-        scale: (d,) their standard deviations.
-        weights: those of a `Network`, a member each row.
-    """
+    """Where learning begins: mean and standard deviation (d,) of the inputs, and a `Network`'s weights by member."""
 
     mean: Float
     scale: Float
@@ -146,7 +140,7 @@ def _fit(
     mean, scale, weights = initial
     epochs, highest = length
     values = standardised(inputs, mean.astype(np.float32), scale.astype(np.float32))
-    moments = {name: (np.zeros_like(one), np.zeros_like(one)) for name, one in weights.items()}
+    moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in weights.items()}
     n = len(mentions)
     size = min(BATCH, max(MIN_BATCH, -(-n // BATCHES)))
     steps = max(1, epochs * -(-n // size))
@@ -205,11 +199,7 @@ def _continued(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Ini
 def back(
     weights: Mapping[str, NDArray[Any]], values: NDArray[Any], by_output: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the gradients by the weights of m networks, given those by their outputs.
-
-    Args:
-        values: (n, d) standardised inputs.
-    """
+    """Return the gradients by the weights of m networks on inputs (n, d), given those by their outputs."""
     hidden = values @ weights["weight"]
     hidden += weights["bias"][:, None]
     np.maximum(hidden, 0.0, out=hidden)

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.answer.confidence import Bool, Float, losses
-from alphita.calibrate.drawing import Drawing
-from alphita.calibrate.limits import clopper_pearson
+from alphita.calibrate.risk_coverage import Drawing, clopper_pearson
 
 Equal = Literal["mass", "width"]
 
@@ -25,9 +24,7 @@ RESAMPLES = 1000
 class Bin(NamedTuple):
     """Answers of like confidence: a row of the reliability table.
 
-    Attributes:
-        right: the share of them that is right.
-        low: low end of the 95% Clopper-Pearson interval of that share.
+    `right` is the share of them that is right, `low` and `high` its 95% Clopper-Pearson interval.
     """
 
     least: float
@@ -40,12 +37,7 @@ class Bin(NamedTuple):
 
 
 def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equal = "mass") -> list[Bin]:
-    """Return the bins that hold any answer, from low confidence to high.
-
-    Args:
-        confidence: (n,) 0 to 1.
-        right: (n,).
-    """
+    """Return the bins that hold any answer, from low confidence to high."""
     table = []
     place = _places(confidence, bins, equal)
     for number in np.unique(place).tolist():
@@ -98,12 +90,7 @@ STATISTICS: dict[str, Callable[[Float, Bool], float]] = {
 
 
 def figures(confidence: Float, right: Bool, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
-    """Return n, the share right, the mean confidence, and every figure with its 95% interval, as JSON.
-
-    Args:
-        confidence: (n,) 0 to 1, n > 0.
-        right: (n,).
-    """
+    """Return n (above 0), the share right, the mean confidence, and every figure with its 95% interval, as JSON."""
     if not len(right):
         raise ValueError("no answers to measure")
     order = np.argsort(confidence, kind="stable")
@@ -135,11 +122,11 @@ def reliability_svg(confidence: Float, right: Bool) -> str:
     )
     drawing.line([(0, 0), (1, 1)], "perfect", colour="var(--s1)", dashes="6 3")
     drawing.dots(
-        [(one.confidence, one.right) for one in table],
-        [(one.low, one.high) for one in table],
+        [(row.confidence, row.right) for row in table],
+        [(row.low, row.high) for row in table],
         [
-            f"{one.answers:,} answers of confidence {one.least:.3f} to {one.greatest:.3f}: {100 * one.right:.1f}% right"
-            for one in table
+            f"{row.answers:,} answers of confidence {row.least:.3f} to {row.greatest:.3f}: {100 * row.right:.1f}% right"
+            for row in table
         ],
         "measured, with 95% interval",
     )

@@ -13,15 +13,71 @@ than allowed, however many were tested. It holds for mentions drawn like the cal
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.calibrate.drawing import Drawing
-from alphita.calibrate.limits import DELTA, ERROR, least_without_error, most_wrong, tail, upper_limit
+ERROR = 0.01
+DELTA = 0.05
+
+
+def tail(wrong: int, n: int, error: float) -> float:
+    """Return P(Bin(n, error) <= wrong)."""
+    from scipy.special import bdtr
+
+    return float(bdtr(wrong, n, error)) if n else 1.0
+
+
+def upper_limit(wrong: int, n: int, delta: float = DELTA) -> float:
+    """Return the upper Clopper-Pearson limit: the error at which P(Bin(n, error) <= wrong) is `delta`; 1 if n = 0."""
+    from scipy.special import betaincinv
+
+    return 1.0 if wrong >= n else float(betaincinv(wrong + 1, n - wrong, 1 - delta))
+
+
+def clopper_pearson(count: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the two-sided exact interval of a share (Clopper & Pearson 1934)."""
+    delta = (1 - level) / 2
+    return 1 - upper_limit(n - count, n, delta), upper_limit(count, n, delta)
+
+
+def least_without_error(error: float = ERROR, delta: float = DELTA) -> int:
+    """Return how many accepted, none of them wrong, certify an error: the least m with (1 - error)^m <= delta."""
+    return math.ceil(math.log(delta) / math.log1p(-error) - 1e-12)
+
+
+def most_wrong(n: int, error: float, delta: float) -> int:
+    """Return the greatest k with P(Bin(n, error) <= k) <= delta, delta below 0.5; -1 if there is none."""
+    from scipy.special import bdtr
+
+    # The median is at most n * error rounded up, so from there on the tail is a half and more.
+    tails = bdtr(np.arange(int(n * error) + 2), n, error) if n else np.ones(1)
+    return int((tails <= delta).sum()) - 1
+
+
+def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
+    """Return P(X <= wrong), X the wrong ones among n drawn without replacement where `all_wrong` are wrong."""
+    from scipy.stats import hypergeom
+
+    return float(hypergeom.cdf(wrong, population, all_wrong, n))
+
+
+def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:
+    """Return the greatest number of wrong ones in a finite population that n drawn, `wrong` of them wrong, allow."""
+    low, high = wrong, population - (n - wrong)
+    # The tail falls as K grows; at `low` it is 1.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if finite_tail(wrong, n, middle, population) > delta:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -36,13 +92,9 @@ MAX_POINTS = 400
 
 @dataclass(frozen=True)
 class Certificate:
-    """What testing says of one allowed error.
+    """The result of testing one allowed error: the confidence from which answers are accepted, or why there is none.
 
-    Attributes:
-        error: the allowed share of errors among the accepted.
-        threshold: the certified confidence from which answers are accepted; None: cannot certify.
-        bound: the upper 1 - delta Clopper-Pearson limit of the error at the threshold, at most `error`.
-        reason: why it cannot be certified, else None.
+    `bound` is the upper 1 - delta Clopper-Pearson limit of the error at the threshold, at most `error`.
     """
 
     error: float
@@ -59,14 +111,11 @@ class Certificate:
 def threshold_order(
     confidence: Float, right: Bool, *, error: float = ERROR, delta: float = DELTA, size: int | None = None
 ) -> Float:
-    """Return thresholds in the order in which `certify` is to test them, highest first.
+    """Return thresholds (t,), falling, in the order in which `certify` is to test them.
 
     Args:
-        confidence: (n,) of data that `certify` is not given.
-        right: (n,).
-
-    Returns:
-        (t,) float64, falling.
+        confidence: (n,) of data that `certify` is not given, with `right` (n,).
+        size: how many answers `certify` is given.
     """
     from scipy.special import bdtr
 
@@ -92,8 +141,7 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
     """Find the threshold at which at most `error` of the accepted answers are wrong, with probability 1 - delta.
 
     Args:
-        confidence: (n,) of calibration data on which nothing was fitted.
-        right: (n,).
+        confidence: (n,) of calibration data on which nothing was fitted, with `right` (n,).
         order: (t,) thresholds in an order fixed without these data, see `threshold_order`.
     """
     if not (0 < error < 1 and 0 < delta < 0.5):
@@ -113,22 +161,13 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
         if tail(wrong, accepted, error) > delta:
             break
         best = threshold, accepted, wrong
+    n = len(ordered)
     if best is not None:
         threshold, accepted, wrong = best
-        bound = upper_limit(wrong, accepted, delta)
-        return Certificate(error, delta, len(ordered), threshold, accepted, wrong, bound, tested)
+        return Certificate(error, delta, n, threshold, accepted, wrong, upper_limit(wrong, accepted, delta), tested)
     threshold, accepted, wrong = first or (0.0, 0, 0)
-    return Certificate(
-        error,
-        delta,
-        len(ordered),
-        None,
-        accepted,
-        wrong,
-        None,
-        tested,
-        _reason(threshold, accepted, wrong, error, delta) if first else "no answer has a confidence above 0",
-    )
+    reason = _reason(threshold, accepted, wrong, error, delta) if first else "no answer has a confidence above 0"
+    return Certificate(error, delta, n, None, accepted, wrong, None, tested, reason)
 
 
 def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: float) -> str:
@@ -140,24 +179,15 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
 
 
 def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
-    """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2); None: from none.
-
-    Args:
-        confidence: (n,).
-        right: (n,).
-    """
+    """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2), or None."""
     values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
     fitting = np.flatnonzero((values > 0) & ((wrong + 1) / (accepted + 2) <= error))
     return float(values[fitting[-1]]) if len(fitting) else None
 
 
 def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 0.05) -> float:
-    """Return the NIL probability above which a mention is NIL, the least that loses few of those that name a concept.
-
-    Args:
-        nil_probability: (n,) 0 to 1.
-        names_concept: (n,) whether the mention names a concept of the terminology.
-    """
+    """Return the least NIL probability above which no more than a share `lost` of the mentions (n,) that name a concept
+    is NIL."""
     named = np.sort(nil_probability[names_concept])[::-1]
     # With a guard for shares like 0.05 * 20, which floats put just below 1.
     allowed = int(lost * len(named) + 1e-9)
@@ -165,15 +195,7 @@ def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 
 
 
 class CoverageRow(NamedTuple):
-    """One allowed error of the table; shares are of all answers.
-
-    Attributes:
-        threshold: the certified confidence; None: cannot certify, and nothing is accepted.
-        accepted: share accepted.
-        review: share left for review.
-        nil: share NIL.
-        reason: why it cannot be certified, else None.
-    """
+    """One allowed error of the table: the certified threshold, if any, and shares of all answers."""
 
     error: float
     threshold: float | None
@@ -187,13 +209,9 @@ class CoverageRow(NamedTuple):
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The risk-coverage table.
+    """The risk-coverage table: it holds for mentions drawn like the `population`, each row with probability `level`.
 
-    Attributes:
-        population: what the calibration data are; the table holds for mentions drawn like them, and for no others.
-        level: 1 - delta, with which each row holds by itself.
-        nil_lost: share of the mentions that name a concept and are NIL; None where it is not known which do.
-        nil_found: share of the mentions that name none and are NIL; None likewise, or if there are none.
+    `nil_lost` is the share of the mentions naming a concept that are NIL, `nil_found` of the others; None: not known.
     """
 
     population: str
@@ -204,16 +222,13 @@ class RiskCoverage:
     nil_found: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the table as JSON."""
         return asdict(self) | {"rows": [row._asdict() for row in self.rows]}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> RiskCoverage:
-        """Return the table that `to_json` wrote."""
         return cls(**{**record, "rows": tuple(CoverageRow(**row) for row in record["rows"])})
 
     def text(self) -> str:
-        """Return the table as plain text."""
         lines = [
             f"Holds for: {self.population} ({self.n:,} answers), with {100 * self.level:g}% probability",
             f"{'allowed':>8} {'threshold':>10} {'accepted':>9} {'review':>8} {'NIL':>8} {'errors':>7} {'bound':>7}",
@@ -242,14 +257,7 @@ def table(
     nil: Bool | None = None,
     names_concept: Bool | None = None,
 ) -> RiskCoverage:
-    """Return the risk-coverage table of the data that the certificates were made on.
-
-    Args:
-        confidence: (n,).
-        right: (n,).
-        nil: (n,) answered NIL.
-        names_concept: (n,) whether the mention names a concept of the terminology, where that is known.
-    """
+    """Return the risk-coverage table of the data that the certificates were made on; all arrays (n,)."""
     n = len(right)
     refused = np.zeros(n, bool) if nil is None else np.asarray(nil, bool)
     rows = []
@@ -272,13 +280,7 @@ def table(
 
 
 class Curve(NamedTuple):
-    """The risk-coverage curve, one point a distinct score: answers of equal score are accepted together.
-
-    Attributes:
-        threshold: (p,) scores, falling.
-        coverage: (p,) share accepted at it.
-        risk: (p,) share of the accepted that is wrong.
-    """
+    """The risk-coverage curve: for each distinct score (p,), falling, the share accepted and the share of it wrong."""
 
     threshold: Float
     coverage: Float
@@ -300,8 +302,8 @@ def risk_coverage_svg(
     settled = drawn.coverage >= min(STEP, float(drawn.coverage[-1]))
     kept = np.flatnonzero(settled)
     kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MAX_POINTS)).astype(np.int64))]
-    passed = [one for one in (certificates or {}).values() if one.threshold is not None and one.bound is not None]
-    top = max([float(drawn.risk[kept].max()), *(one.bound or 0.0 for one in passed), 0.001])
+    passed = [certificate for certificate in (certificates or {}).values() if certificate.threshold is not None]
+    top = max([float(drawn.risk[kept].max()), *(certificate.bound or 0.0 for certificate in passed), 0.001])
     drawing = Drawing(
         "Risk and coverage",
         f"errors among the accepted, {len(right):,} answers, most confident first",
@@ -312,12 +314,12 @@ def risk_coverage_svg(
     drawing.line(list(zip(drawn.coverage[kept].tolist(), drawn.risk[kept].tolist(), strict=True)), "measured")
     if passed:
         drawing.dots(
-            [(one.accepted / one.n, one.wrong / one.accepted) for one in passed],
-            [(one.wrong / one.accepted, one.bound or 0.0) for one in passed],
+            [(it.accepted / it.n, it.wrong / it.accepted) for it in passed],
+            [(it.wrong / it.accepted, it.bound or 0.0) for it in passed],
             [
-                f"at most {one.error:g}: from confidence {one.threshold:.4g} on, {one.accepted:,} accepted, "
-                f"{one.wrong:,} wrong"
-                for one in passed
+                f"at most {it.error:g}: from confidence {it.threshold:.4g} on, {it.accepted:,} accepted, "
+                f"{it.wrong:,} wrong"
+                for it in passed
             ],
             "certified, up to its bound",
             colour="var(--s1)",
@@ -335,3 +337,90 @@ def _steps(score: Float, right: Bool) -> tuple[Float, NDArray[np.int64], NDArray
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
+
+
+WIDTH, HEIGHT = 460, 400
+LEFT, RIGHT, TOP, BOTTOM = 58, 18, 54, 84
+STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+STYLE = (
+    ".alphita-plot{--ink:#222;--paper:#fff;--s0:#0077bb;--s1:#c2410c}"
+    "@media (prefers-color-scheme:dark){.alphita-plot{--ink:#ddd;--paper:#161616;--s0:#66b2e6;--s1:#f28c50}}"
+    ".alphita-plot text{font:12px system-ui,sans-serif;fill:var(--ink)}"
+    ".alphita-plot .title{font-size:14px;font-weight:600}"
+    ".alphita-plot .grid{stroke:var(--ink);stroke-opacity:.18}"
+)
+
+Points = Sequence[tuple[float, float]]
+
+
+class Drawing:
+    """Axes, and what is drawn on them."""
+
+    def __init__(self, title: str, note: str, *, x_label: str, y_label: str, y_max: float = 1.0) -> None:
+        step = next((step for step in STEPS if y_max <= 6 * step), STEPS[-1])
+        self.y_max = min(1.0, max(1, np.ceil(y_max / step - 1e-9)) * step)
+        self.title = title
+        self._marks = [
+            f'<text class="title" x="14" y="22">{escape(title)}</text>',
+            f'<text x="14" y="41">{escape(note)}</text>',
+        ]
+        self._keys = 0
+        for share in np.linspace(0, 1, 6).tolist():
+            x = self._x(share)
+            self._marks += [
+                f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>',
+                f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{100 * share:.4g}%</text>',
+            ]
+        for tick in np.arange(0, self.y_max + step / 2, step).tolist():
+            y = self._y(tick)
+            self._marks += [
+                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>',
+                f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{round(100 * tick, 6):.4g}%</text>',
+            ]
+        middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+        self._marks += [
+            f'<text x="{middle}" y="{HEIGHT - BOTTOM + 37}" text-anchor="middle">{escape(x_label)}</text>',
+            f'<text transform="translate(14 {centre}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>',
+        ]
+
+    def line(self, points: Points, name: str, *, colour: str = "var(--s0)", dashes: str = "") -> None:
+        """Draw a curve through (x, y) shares, with an entry of the legend."""
+        look = f'fill="none" stroke="{colour}" stroke-width="2"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+        path = " ".join(f"{self._x(x):.2f},{self._y(y):.2f}" for x, y in points)
+        self._marks.append(f'<polyline points="{path}" {look}/>')
+        x, y = self._key(name)
+        self._marks.append(f'<polyline points="{x},{y} {x + 24},{y}" {look}/>')
+
+    def dots(self, points: Points, bars: Points, texts: Sequence[str], name: str, *, colour: str = "var(--s0)") -> None:
+        """Draw dots with vertical bars (low and high end of each) and the texts shown when pointed at."""
+        for (x, y), (low, high), text in zip(points, bars, texts, strict=True):
+            self._marks.append(
+                f'<g><title>{escape(text)}</title><path d="M{self._x(x):.2f} {self._y(low):.2f}V{self._y(high):.2f}" '
+                f'stroke="{colour}" stroke-width="1.5"/>{self._dot(self._x(x), self._y(y), colour)}</g>'
+            )
+        x, y = self._key(name)
+        self._marks.append(self._dot(x + 12, y, colour))
+
+    def svg(self) -> str:
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="alphita-plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-label="{escape(self.title)}"><style>{STYLE}</style>'
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="var(--paper)"/>\n' + "\n".join(self._marks) + "\n</svg>\n"
+        )
+
+    def _key(self, name: str) -> tuple[float, float]:
+        """Write the next entry of the legend; return where its sign goes."""
+        x, y = LEFT + 190 * self._keys, HEIGHT - 18
+        self._keys += 1
+        self._marks.append(f'<text x="{x + 30}" y="{y + 4}">{escape(name)}</text>')
+        return x, y
+
+    @staticmethod
+    def _dot(x: float, y: float, colour: str) -> str:
+        return f'<circle cx="{x:.2f}" cy="{y:.2f}" r="3.5" fill="{colour}"/>'
+
+    def _x(self, share: float) -> float:
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    def _y(self, share: float) -> float:
+        return HEIGHT - BOTTOM - share / self.y_max * (HEIGHT - TOP - BOTTOM)

@@ -18,8 +18,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import InputError
 from alphita.index.encoding import Encoder
-from alphita.index.float16 import full
-from alphita.index.neighbours import unit
+from alphita.index.neighbours import full, unit
 from alphita.index.store import Index
 from alphita.mention.abbreviations.expanding import Abbreviations
 
@@ -77,9 +76,9 @@ def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | Non
     return found
 
 
-def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
+def adapt(index: Index, source: Encoder, general: Path) -> Calibration:
     """Return the general calibration of another encoder for `index`."""
-    given = Calibration.load(general, index, encoder=lender.content_hash)
+    given = Calibration.load(general, index, encoder=source.content_hash)
     if len(index) < MIN_COMPARED:
         raise InputError(
             f"it has {len(index)} strings; at least {MIN_COMPARED} are needed to compare its encoder with another",
@@ -87,11 +86,11 @@ def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
             remedy="build the index with the model that the calibration came with",
         )
     rows = np.sort(np.random.default_rng(0).permutation(len(index))[:MAX_COMPARED])
-    theirs = unit(lender.encode([index.strings[row] for row in rows.tolist()]))
+    theirs = unit(source.encode([index.strings[row] for row in rows.tolist()]))
     fields = {
         "index_hash": index.content_hash,
         "carried_over_from": {
-            "model": lender.content_hash,
+            "model": source.content_hash,
             "calibration": given.fields["content_hash"],
             "population": given.figures["population"],
         },
@@ -100,7 +99,7 @@ def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
     return replace(given, figures={}, cosines=cosines, fields=fields, pictures={})
 
 
-def lend_where_missing(index: Index, *, threads: int | None = None) -> bool:
+def adapt_where_missing(index: Index, *, threads: int | None = None) -> bool:
     """Give an index that has no calibration, nor a model with one, that of the default model; tell whether it has
     one."""
     place = index.model_path / FOLDER
@@ -108,8 +107,8 @@ def lend_where_missing(index: Index, *, threads: int | None = None) -> bool:
         return True
     if len(index) < MIN_COMPARED:
         return False
-    lender = TermEncoder.load(DEFAULT, threads=threads)
-    lend(index, lender, resolve(DEFAULT) / FOLDER).save(place)
+    source = TermEncoder.load(DEFAULT, threads=threads)
+    adapt(index, source, resolve(DEFAULT) / FOLDER).save(place)
     return True
 
 

@@ -102,14 +102,14 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
 
 def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | None) -> Calibration:
     """Return the calibration of an index that was calibrated, or of a model, by folder or name."""
-    from alphita.calibrate.transfer import carry_over, lend
+    from alphita.calibrate.transfer import adapt, carry_over
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.encoding import CALIBRATION
     from alphita.index.store import Index
 
     if not source.is_dir() or (source / "config.json").is_file():
-        lender = TermEncoder.load(str(source), threads=threads)
-        return lend(index, lender, lender.folder / CALIBRATION)
+        other = TermEncoder.load(str(source), threads=threads)
+        return adapt(index, other, other.folder / CALIBRATION)
     return carry_over(index, lambda: encoder, Index.open(source))
 
 

@@ -77,10 +77,10 @@ def index(spec: IndexSpec) -> None:
         model = str(_trained(terminology, spec.exclude_split, spec.output))
         spec = replace(spec, model=model, given=replace(spec.given, learn="seconds"))
     built = _built(spec, terminology, threads)
-    from alphita.calibrate.transfer import MIN_COMPARED, lend_where_missing
+    from alphita.calibrate.transfer import MIN_COMPARED, adapt_where_missing
     from alphita.index.enrichment import say_given
 
-    if not lend_where_missing(built, threads=threads):
+    if not adapt_where_missing(built, threads=threads):
         progress.say(
             f"of fewer than {MIN_COMPARED} strings and another model than Alphita's own: its answers have no "
             "confidence until 'alphita calibrate --from' gives it one"

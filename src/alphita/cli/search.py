@@ -15,7 +15,7 @@ from alphita.errors import InputError, UsageError
 from alphita.options import Running, group, option
 
 if TYPE_CHECKING:
-    from alphita.search.routes import Product
+    from alphita.search.product_search import Product
 
 app = typer.Typer(help="Products ranked for a query, by their titles and attributes.", no_args_is_help=True)
 

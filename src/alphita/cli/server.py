@@ -48,7 +48,7 @@ def load(
 
     with connect(to, name) as server:
         from alphita.encoder.encoder import TermEncoder
-        from alphita.index.servers._content import IndexContent, probes_of
+        from alphita.index.servers import IndexContent, probes_of
         from alphita.index.store import Index
 
         opened = Index.open(index)
@@ -67,7 +67,7 @@ def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
     from alphita.index.servers import connect
 
     with connect(to, name) as server:
-        from alphita.index.servers._content import IndexContent
+        from alphita.index.servers import IndexContent
         from alphita.index.store import Index
 
         change = server.update(IndexContent(Index.open(index)), release=release)

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, machine, progress, registry
-from alphita.encoder import layout, learned
-from alphita.encoder.batches import Batch, by_token_budget
+from alphita.encoder import layout
 from alphita.encoder.head import FILE as head_file
 from alphita.encoder.head import Head
 from alphita.encoder.resolve import resolve, with_weights
-from alphita.encoder.term_tokenizer import TermTokenizer
+from alphita.encoder.term_tokenizer import Batch, TermTokenizer, by_token_budget
 from alphita.errors import AlphitaError, InputError, UsageError, require
 
 if TYPE_CHECKING:
@@ -33,32 +32,26 @@ EXAMPLES = 128
 
 
 class Runtime(Protocol):
-    """What runs a model over one batch."""
+    """What runs a model over one batch.
+
+    `precision` is fp32, bf16 or int8, `budget` the tokens to put into one batch; with `one_length` a batch must hold
+    rows of one length only; `exportable` tells whether it can be exported to ONNX.
+    """
 
     @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        ...
+    def dim(self) -> int: ...
 
     @property
-    def precision(self) -> str:
-        """fp32, bf16 or int8."""
-        ...
+    def precision(self) -> str: ...
 
     @property
-    def budget(self) -> int:
-        """Tokens to put into one batch."""
-        ...
+    def budget(self) -> int: ...
 
     @property
-    def one_length(self) -> bool:
-        """Whether a batch must hold rows of one length only."""
-        ...
+    def one_length(self) -> bool: ...
 
     @property
-    def exportable(self) -> bool:
-        """Whether it can be exported to ONNX."""
-        ...
+    def exportable(self) -> bool: ...
 
     def prepare(self) -> None:
         """Make ready for a row of batches: the weights may have changed since the last."""
@@ -68,13 +61,9 @@ class Runtime(Protocol):
         """Return (rows, dim) float32, not scaled to length 1."""
         ...
 
-    def weights_hash(self) -> str:
-        """Return the hash of the weights."""
-        ...
+    def weights_hash(self) -> str: ...
 
-    def save(self, folder: Path) -> None:
-        """Write the weights into a model folder."""
-        ...
+    def save(self, folder: Path) -> None: ...
 
 
 class TermEncoder:
@@ -279,7 +268,7 @@ class TermEncoder:
         path.mkdir(parents=True, exist_ok=True)
         self._runtime.save(path)
         self._tokenizer.save(path)
-        learned.copy(self.folder, path)
+        layout.copy_learned(self.folder, path)
         notes = {"weights_hash": self._runtime.weights_hash(), "tokenizer_hash": self.tokenizer_hash}
         if layout.int8_alone(path):
             notes["full_precision"] = layout.noted(self.folder, "full_precision")

@@ -35,14 +35,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The network's weights, all float32. Call it with vectors.
-
-    Attributes:
-        w1: (h, d).
-        b1: (h,).
-        w2: (d, h).
-        b2: (d,).
-    """
+    """The network's weights w1 (h, d), b1 (h,), w2 (d, h) and b2 (d,), all float32. Call it with vectors."""
 
     w1: Floats
     b1: Floats
@@ -50,7 +43,6 @@ class Head:
     b2: Floats
 
     def __post_init__(self) -> None:
-        """Make sure that the shapes fit and every number is finite."""
         shapes = {field.name: getattr(self, field.name).shape for field in fields(self)}
         hidden, dim = self.w1.shape if self.w1.ndim == 2 else (-1, -1)
         wanted = {"w1": (hidden, dim), "b1": (hidden,), "w2": (dim, hidden), "b2": (dim,)}
@@ -81,14 +73,7 @@ class Head:
         return digest.hexdigest()
 
     def __call__(self, vectors: Floats) -> Floats:
-        """Return the vectors that the head makes of an encoder's.
-
-        Args:
-            vectors: (n, d) float32 of length 1.
-
-        Returns:
-            (n, d) float32 of length 1.
-        """
+        """Return the vectors (n, d), of length 1, that the head makes of an encoder's, (n, d) of length 1."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dim:
             raise ValueError(f"the head takes vectors of {self.dim} numbers, (n, {self.dim}), not {vectors.shape}")
         made = np.empty(vectors.shape, np.float32)

@@ -12,12 +12,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from alphita import textio
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 
@@ -29,26 +33,16 @@ LEGACY_LENGTH = 32
 
 
 def cls(hidden: torch.Tensor) -> torch.Tensor:
-    """Return the first token's state, h_[CLS] (Yuan et al. 2022, §3.2).
-
-    Args:
-        hidden: (n, length, d) last hidden states.
-
-    Returns:
-        (n, d).
-    """
+    """Return the first token's state h_[CLS], (n, d), of hidden states (n, length, d) (Yuan et al. 2022, §3.2)."""
     return hidden[:, 0]
 
 
 def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return the mean over the real tokens (Yuan et al. 2022, §3.2).
+    """Return the mean over the real tokens, (n, d) (Yuan et al. 2022, §3.2).
 
     Args:
         hidden: (n, length, d) last hidden states.
         mask: (n, length), 1 at tokens and 0 at padding; None where nothing is padded.
-
-    Returns:
-        (n, d).
     """
     if mask is None:
         return hidden.mean(1)
@@ -57,15 +51,12 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 
 
 def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Return BERT's pooler output, tanh(W h_[CLS] + b): the term vector of the code released with Yuan et al. 2020.
+    """Return BERT's pooler output, tanh(W h_[CLS] + b), (n, d): the term vector of the code of Yuan et al. 2020.
 
     Args:
         hidden: (n, 32, d) last hidden states.
         weight: (d, d) of the pooler.
         bias: (d,) of the pooler.
-
-    Returns:
-        (n, d).
     """
     return (hidden[:, 0] @ weight.T + bias).tanh()
 
@@ -95,14 +86,8 @@ MASKED_LANGUAGE_HEAD = "masked_language_head"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
 # What a tokenizer needs beside tokenizer.json, under transformers.
 TOKENIZER_FILES = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json"),
+    *("merges.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
 
 
@@ -302,3 +287,36 @@ def fill(head: torch.nn.Module, saved: Mapping[str, torch.Tensor], file: Path, n
             file=file,
             remedy="take the encoder that it was trained with, or remove it",
         ) from None
+
+
+LEARNED = "learned.npy"
+
+
+def write_learned(folder: Path, strings: Iterable[str]) -> None:
+    """Note in a model's folder that it was trained on these cleaned strings."""
+    with artefact.atomic_file(folder / LEARNED) as file:
+        np.save(file, np.unique(_string_hashes(list(strings))))
+
+
+def copy_learned(source: Path, folder: Path) -> None:
+    """Copy the list of one model's folder, if there is one, into another's."""
+    if has_learned_list(source) and source.resolve() != folder.resolve():
+        shutil.copyfile(source / LEARNED, folder / LEARNED)
+
+
+def has_learned_list(folder: Path) -> bool:
+    """Tell whether the model of a folder has a list."""
+    return (folder / LEARNED).is_file()
+
+
+def has_learned(folder: Path, strings: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which cleaned strings the model of a folder was trained on, (n,); none where it has no list."""
+    if not has_learned_list(folder):
+        return np.zeros(len(strings), bool)
+    return np.isin(_string_hashes(strings), np.load(folder / LEARNED, allow_pickle=False))
+
+
+def _string_hashes(strings: Sequence[str]) -> NDArray[np.uint32]:
+    return np.fromiter(
+        (zlib.crc32(string.encode("utf-8", "surrogatepass")) for string in strings), np.uint32, len(strings)
+    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.encoder import layout
-from alphita.encoder.batches import Batch
+from alphita.encoder.term_tokenizer import Batch
 from alphita.errors import InputError, UsageError
 
 FILES = layout.ONNX_FILES
@@ -24,14 +24,9 @@ FEW_TOKENS = 48
 
 
 class OnnxRuntime:
-    """Runs an exported model over batches.
+    """Runs an exported model over batches; `precision` is "int8" or "fp32"."""
 
-    Attributes:
-        precision: "int8" or "fp32".
-        budget: tokens a batch; larger ones fall out of the processor's cache.
-        one_length: the graph has no mask, so a batch holds rows of one length.
-    """
-
+    # Tokens a batch: larger ones fall out of the processor's cache. The graph has no mask, so rows have one length.
     budget = 1024
     one_length = True
     exportable = False

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from alphita import artefact, shipped
-from alphita.encoder import layout, learned
+from alphita.encoder import layout
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.registry import unknown
 
@@ -27,7 +27,7 @@ MINILM_SHA256 = {
 }
 # Of a hub's model: what torch reads, and of one of ours in int8 alone what runs without it.
 WANTED = ["*.json", "*.txt", "*.safetensors", "*.model", "1_*/*", "2_*/*"]
-OURS_TOO = [layout.ONNX_FILES["int8"], learned.FILE, "calibration/*"]
+OURS_TOO = [layout.ONNX_FILES["int8"], layout.LEARNED, "calibration/*"]
 
 
 def resolve(name: str) -> Path:

@@ -6,48 +6,78 @@ import hashlib
 import importlib.util
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.encoder import layout
 from alphita.encoder.layout import legacy_coder_name
 from alphita.errors import InputError
 
+
+@dataclass(frozen=True)
+class Batch:
+    """Token lists laid end to end, longest first: `ids` (tokens,), and `runs` of equally long ones, (rows, length)."""
+
+    ids: NDArray[np.int64]
+    runs: list[tuple[int, int]]
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for rows, _ in self.runs)
+
+
+def by_token_budget(
+    token_lists: Sequence[Sequence[int]], budget: int, *, one_length: bool = False
+) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+    """Yield batches and the row numbers they hold, longest rows first: what is too large for the memory fails at
+    once."""
+    lengths = np.fromiter((len(row) for row in token_lists), np.int64, len(token_lists))
+    order = np.argsort(-lengths, kind="stable")
+    sizes = lengths[order]
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(order):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        if one_length:
+            stop = min(stop, int(np.searchsorted(-sizes, -sizes[start], side="right")))
+        rows = order[start:stop]
+        ids = np.fromiter((token for row in rows for token in token_lists[row]), np.int64, int(ends[stop - 1]) - before)
+        values, counts = np.unique(-sizes[start:stop], return_counts=True)
+        yield rows, Batch(ids, [(int(count), -int(value)) for value, count in zip(values, counts, strict=True)])
+        start = stop
+
+
 # Without these a masked language model's tokenizer has no [MASK] for transformers.
 SPECIAL = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "unk_token": "[UNK]"}
 
 
 class TermTokenizer:
-    """A tokenizer set to cut at a length.
-
-    Attributes:
-        hash: sha256 of the tokenizer, not of the length.
-        pad_id: the id of the padding token.
-    """
+    """A tokenizer set to cut at a length; its `hash`, sha256, does not depend on that length."""
 
     def __init__(self, folder: Path, settings: layout.ModelSettings) -> None:
         self.folder, self.settings = folder, settings
         self._tokenizer = _open(folder)
-        self._check_vocabulary()
-        # A saved tokenizer may be set to pad or cut; what it says of strings is the same.
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        text = self._tokenizer.to_str()
-        self.hash = hashlib.sha256(text.encode()).hexdigest()
-        self.pad_id = _pad_id(folder, self._tokenizer)
-        self._tokenizer.enable_truncation(settings.max_length)
-
-    def _check_vocabulary(self) -> None:
-        """Refuse a tokenizer with tokens that the model has no vector for: such a one is another model's."""
-        known, size = _noted(self.folder, "vocab_size"), self._tokenizer.get_vocab_size()
+        known, size = _noted(folder, "vocab_size"), self._tokenizer.get_vocab_size()
         if isinstance(known, int) and size > known:
             raise InputError(
                 f"the tokenizer has {size:,} tokens, the model {known:,}: they are of two models",
-                file=self.folder,
+                file=folder,
                 remedy="fetch the model again, all of its files",
             )
+        # A saved tokenizer may be set to pad or cut; what it says of strings is the same.
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self.hash = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
+        pads = (_noted(folder, "pad_token_id"), *map(self._tokenizer.token_to_id, ("[PAD]", "<pad>")))
+        self.pad_id = next((number for number in pads if isinstance(number, int)), 0)
+        self._tokenizer.enable_truncation(settings.max_length)
 
     def __call__(self, strings: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each string, special ones included, cut to the maximal length."""
@@ -129,10 +159,3 @@ def _noted(folder: Path, key: str) -> object:
         return textio.json_file(folder / "config.json").get(key)
     except (OSError, ValueError, AttributeError):
         return None
-
-
-def _pad_id(folder: Path, tokenizer: Any) -> int:  # noqa: ANN401 - a tokenizers.Tokenizer
-    for candidate in (_noted(folder, "pad_token_id"), tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<pad>")):
-        if isinstance(candidate, int):
-            return candidate
-    return 0

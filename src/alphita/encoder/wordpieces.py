@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,7 @@ COPIES = 10_000
 
 
 class TooSmall(UsageError):
-    """A vocabulary has no room for the characters of its texts.
-
-    Attributes:
-        characters: how many they are, those that go on in a word counted by themselves (a and ##a).
-    """
+    """A vocabulary has no room for the `characters` of its texts; those inside a word count too (a and ##a)."""
 
     def __init__(self, size: int, characters: int) -> None:
         super().__init__(f"size {size:,} is below the {characters:,} characters of the texts; take a larger one")
@@ -201,11 +197,7 @@ def new_ids(tokens: Sequence[str], like: Tokenizer) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Fertility:
-    """What becomes of words under a vocabulary.
-
-    Attributes:
-        tokens: their tokens, without special ones; an unknown word is one.
-    """
+    """How many words there are, their tokens under a vocabulary (an unknown word is one), and the unknown words."""
 
     words: int
     tokens: int
@@ -213,12 +205,10 @@ class Fertility:
 
     @property
     def tokens_a_word(self) -> float:
-        """Mean tokens a word; 0 without words."""
         return self.tokens / self.words if self.words else 0.0
 
     @property
     def unknown_share(self) -> float:
-        """Share of the words that are unknown, 0 to 1."""
         return self.unknown / self.words if self.words else 0.0
 
 
@@ -249,8 +239,7 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
     prefix, longest = like.model.continuing_subword_prefix, like.model.max_input_chars_per_word
     frequency: Counter[str] = Counter()
     for word, count in words.items():
-        for character in word:
-            frequency[character] += count
+        frequency.update({character: count * word.count(character) for character in set(word)})
     alphabet = {character for character, count in frequency.items() if count >= min_frequency}
     words = {word: count for word, count in words.items() if alphabet.issuperset(word) and len(word) <= longest}
     if not words:
@@ -269,13 +258,11 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
         continuing_subword_prefix=prefix,
         show_progress=False,
     )
-    trained.train_from_iterator(_copies(words), trainer)
+    copies = (
+        " ".join(itertools.repeat(word, min(COPIES, count - start)))
+        for word, count in words.items()
+        for start in range(0, count, COPIES)
+    )
+    trained.train_from_iterator(copies, trainer)
     ids = trained.get_vocab()
     return sorted(ids, key=ids.__getitem__)
-
-
-def _copies(words: Mapping[str, int]) -> Iterator[str]:
-    """Yield each word as often as it occurs, some at a time."""
-    for word, count in words.items():
-        for done in range(0, count, COPIES):
-            yield " ".join(itertools.repeat(word, min(COPIES, count - done)))

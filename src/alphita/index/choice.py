@@ -1,6 +1,4 @@
-"""What a user chooses for an index beside its terminology, what is chosen for who does not, and where what comes with
-Alphita for it lies.
-"""
+"""The options of an index beside its terminology, their defaults, and the folder of the names that Alphita brings."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ Learn = Literal["no", "seconds", "minutes"]
 LEARN: tuple[Learn, ...] = get_args(Learn)
 BACKENDS = "alphita.index.backends"
 GIVEN = "Model and external names of the index"
-# The table of names: the kind of its folder, and the folder.
+# The table of names: kind and place of its folder.
 KIND = "names"
-# The lender that stands for Alphita's own lists: one name may stand in several of its groups, and lends in each.
+# The source of Alphita's own lists: one name may be in several of its groups, and counts in each.
 OURS = "Alphita"
 FOLDER = "models/alphita-names"
 ENGLISH = "en"
-# What alphita-multi was taught, and all that strings are taken for.
-TAUGHT = (ENGLISH, "it", "de", "fr", "es", "nl", "pt", "cs", "tr", "zh", "ja")
+# The languages of alphita-multi, and all that are told apart.
+LANGUAGES = (ENGLISH, "it", "de", "fr", "es", "nl", "pt", "cs", "tr", "zh", "ja")
 # A terminology speaks a language in which so large a share of its names is.
 SPOKEN = 0.05
 # By so many different strings together, at least and at most, it is told in which language they are; of the first ones.
@@ -48,7 +46,7 @@ def shipped_folder() -> Path:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user chooses for an index; `names` are of any kind that `--to` takes, and go before what is borrowed."""
+    """What a user chooses for an index; `names` are of any kind that `--to` takes, and go before those of Alphita."""
 
     borrow: bool = option(
         True,
@@ -77,7 +75,6 @@ class Choice:
     )
 
     def check(self) -> None:
-        """Make sure that what is chosen exists."""
         if self.model not in (None, *SHIPPED):
             raise UsageError(
                 f"{unknown('model', str(self.model), SHIPPED)}; an index with another: "
@@ -89,11 +86,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Building:
-    """How an index is built.
-
-    Attributes:
-        rules: names of the cleaning rules, in order.
-    """
+    """How an index is built; `rules` names the cleaning rules, in order."""
 
     backend: str = option(
         "auto",
@@ -112,7 +105,6 @@ class Building:
     rules: Sequence[str] = DEFAULT_RULES
 
     def check(self) -> None:
-        """Make sure that the backend and the rules exist."""
         choices = ["auto", *registry.names(BACKENDS)]
         if self.backend not in choices:
             raise UsageError(unknown("backend", self.backend, choices))
@@ -132,26 +124,24 @@ def languages_of(terminology: Terminology) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = {
-        counted["values"]: counted["counts"] for counted in pc.value_counts(terminology.terms["language"]).to_pylist()
-    }
-    counts = {tag: count for tag, count in counts.items() if tag not in (None, "", "und")}
+    rows = pc.value_counts(terminology.terms["language"]).to_pylist()
+    counts = {row["values"]: row["counts"] for row in rows if row["values"] not in (None, "", "und")}
     least = SPOKEN * sum(counts.values())
     frequent = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])
-    rows = np.unique(np.linspace(0, terminology.n_terms - 1, LOOKED_AT).astype(np.int64))
-    seen = language_of(terminology.terms["string"].take(pa.array(rows)).to_pylist())
+    sample = np.unique(np.linspace(0, terminology.n_terms - 1, LOOKED_AT).astype(np.int64))
+    seen = language_of(terminology.terms["string"].take(pa.array(sample)).to_pylist())
     return frequent if seen is None or any(tag.partition("-")[0] == seen for tag in frequent) else [*frequent, seen]
 
 
 def language_of(strings: Iterable[str]) -> str | None:
-    """Return the language that most of the first strings are in, one of `TAUGHT`; None: they are too few to tell."""
+    """Return the language that most of the first strings are in, one of `LANGUAGES`; None: they are too few to tell."""
     some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
     if len(some) < MIN_STRINGS:
         return None
     import py3langid
 
-    py3langid.set_languages(list(TAUGHT))
+    py3langid.set_languages(list(LANGUAGES))
     text = "\n".join(some)
     scores = dict(py3langid.rank(text))
-    best = max(TAUGHT, key=lambda tag: scores[tag])
+    best = max(LANGUAGES, key=lambda tag: scores[tag])
     return best if scores[best] - scores[ENGLISH] > SURE * len(text) else ENGLISH

@@ -7,6 +7,9 @@ parent_offsets.npy   (n_concepts + 1,) int64
 known_ids.arrow      every CURIE that a concept answers to, sorted: its own, its aliases, those of retired concepts that
                      it replaces
 known_rows.npy       (n_ids,) int32, the concept of each
+codes.arrow          id: codes of other vocabularies that are no own id of a concept, sorted; concepts: rows of what
+                     each is, ascending (a list of int32), by an `EQUIVALENT` cross-reference, or as the code of an
+                     exact term
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.terminology import prefixes
+from alphita.terminology.prefixes import canonical
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from alphita.terminology.store import Terminology
 
 OMOP = "OMOP"
@@ -66,11 +72,7 @@ def replacements(terminology: Terminology) -> NDArray[np.int32]:
 
 
 def mapped(terminology: Terminology) -> NDArray[np.int64]:
-    """Return which standard concepts of OMOP's vocabularies the live non-standard ones map to.
-
-    Returns:
-        (m, 2): a non-standard concept and a standard one, each pair once, in order.
-    """
+    """Return pairs (m, 2), in order: live non-standard concepts of OMOP and the standard ones that they map to."""
     properties, xrefs = side(terminology, "properties"), side(terminology, "xrefs")
     if not len(properties) or not len(xrefs):
         return np.zeros((0, 2), np.int64)
@@ -86,11 +88,7 @@ def mapped(terminology: Terminology) -> NDArray[np.int64]:
 
 
 def gather(terminology: Terminology, used: NDArray[np.int64], stands_for: NDArray[np.int32]) -> Concepts:
-    """Gather what is stored of some concepts.
-
-    Args:
-        used: (n,) their rows there, ascending.
-    """
+    """Gather what is stored of some concepts, (n,) their rows in the terminology, ascending."""
     own = np.full(len(stands_for), -1, np.int32)
     own[used] = np.arange(len(used))
     parents, offsets = _parents(terminology, used, own)
@@ -260,3 +258,64 @@ def side(terminology: Terminology, name: str) -> pa.Table:
     """Return a side table; an empty one where the terminology keeps none."""
     side_table = getattr(terminology, "side_table", None)
     return side_table(name) if side_table is not None else pa.table({})
+
+
+# Predicates by which a terminology says that its concept is another vocabulary's.
+EQUIVALENT = ["exactmatch", "exact_match", "hasdbxref", "xref", "equivalentto", "equivalent_to", "equivalentclass"]
+EQUIVALENT += ["code"]
+
+
+def equivalents(terminology: Terminology) -> pl.DataFrame:
+    """Return concept (its row in the terminology) and other (CURIE): what the terminology says is the same."""
+    # Whoever opens an index needs no polars.
+    import polars as pl
+
+    table = side(terminology, "xrefs")
+    if not len(table):
+        return pl.DataFrame(schema={"concept": pl.Int32, "other": pl.String})
+    frame = pl.DataFrame(
+        {
+            "concept": table.column("concept").to_numpy().astype(np.int32),
+            "predicate": pl.Series(table.column("predicate").cast("string").to_pylist(), dtype=pl.String),
+            "other": pl.Series(table.column("object").cast("string").to_pylist(), dtype=pl.String),
+        }
+    )
+    kind = pl.col("predicate").str.split(":").list.last().str.to_lowercase()
+    return frame.filter(kind.is_in(EQUIVALENT)).select("concept", "other")
+
+
+def codes_of(terminology: Terminology, terms: pa.Table, kept: Concepts, own: NDArray[np.int32]) -> pa.Table:
+    """Return the codes of the concepts that an index keeps, see the module; `own` as in `gather`."""
+    import polars as pl
+
+    stated = equivalents(terminology)
+    stated = stated.with_columns(concept=pl.Series(own[stated["concept"].to_numpy()], dtype=pl.Int32))
+    found = pl.concat([stated.select("concept", id="other"), _of_terms(terms)])
+    known = pl.Series("id", kept.known_ids, dtype=pl.String)
+    found = found.filter((pl.col("concept") >= 0) & ~pl.col("id").is_in(known.implode()))
+    found = found.unique().sort("id", "concept").group_by("id", maintain_order=True).agg("concept")
+    concepts = found["concept"].to_arrow().cast(pa.list_(pa.int32()))
+    return pa.table({"id": found["id"].to_arrow().cast(pa.large_string()), "concepts": concepts})
+
+
+def _of_terms(terms: pa.Table) -> pl.DataFrame:
+    """Return concept and id of the codes that exact terms of concepts that are not retired bring along."""
+    import polars as pl
+
+    if not {"source", "code", "scope"} <= set(terms.column_names):
+        return pl.DataFrame(schema={"concept": pl.Int32, "id": pl.String})
+    frame = pl.DataFrame(
+        {
+            "concept": terms.column("concept").to_numpy(),
+            "retired": pl.Series(terms.column("retired_concept").is_valid().to_numpy()),
+            **{
+                name: pl.Series(name, terms.column(name).cast("string").combine_chunks(), dtype=pl.String)
+                for name in ("source", "code", "scope")
+            },
+        }
+    )
+    frame = frame.filter((pl.col("scope") == "exact") & ~pl.col("retired")).drop_nulls(["source", "code"])
+    spelt = {source: canonical(source) for source in frame["source"].unique().to_list()}
+    prefix = pl.col("source").replace(spelt) + ":"
+    code = pl.when(pl.col("code").str.starts_with(prefix)).then("code").otherwise(prefix + pl.col("code"))
+    return frame.select("concept", id=code)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from alphita import progress, textio
 from alphita.artefact import MANIFEST
 from alphita.errors import AlphitaError, InputError
-from alphita.index.float16 import Vectors
-from alphita.index.neighbours import unit
+from alphita.index.neighbours import Vectors, unit
 
 # Encoded together. What is batched with what decides the last bits of a vector: so these blocks are the same wherever
 # they are encoded, here or on many machines.
@@ -63,13 +62,18 @@ def encoded_here(strings: Any, encoder: Encoder) -> Iterator[NDArray[np.float32]
 
 def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
     """Return the vectors of some strings, (len(strings), dim) float32 of length 1."""
+    return unit(checked(strings, encoder))
+
+
+def checked(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
+    """Return what an encoder gives for strings, if its shape is right and all of it finite."""
     encoded = encoder.encode(strings)
     if encoded.shape != (len(strings), encoder.dim):
         raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(strings)} strings")
     if not np.isfinite(encoded).all():
         bad = strings[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
         raise InputError("the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?")
-    return unit(encoded)
+    return encoded
 
 
 FILE = "training.json"

@@ -1,4 +1,4 @@
-"""What an index is given beside its terminology: borrowed names, a head, short forms.
+"""What enriches an index beyond its terminology: external names, a head, short forms.
 
 Each part can be left out; all are on where a user makes an index.
 """
@@ -19,11 +19,10 @@ from alphita import progress
 from alphita.errors import InputError
 from alphita.index import backends, external_names, out_of_scope_names
 from alphita.index.choice import Learn
-from alphita.index.external_names import Borrowed, Lender, borrow
-from alphita.index.float16 import full
+from alphita.index.external_names import ExternalNames, NameSources
 from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
-from alphita.index.neighbours import unit
-from alphita.index.segment import BORROWED_STANDING, Content, Given
+from alphita.index.neighbours import full, unit
+from alphita.index.segment import EXTERNAL_STANDING, Content, Given
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from alphita.index.encoding import Encoder
 
 SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
-# A lender's short form says nothing of how often it is meant. The longer, the fewer others it stands for: by letters.
-LENT_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
+# A source does not say how often a short form is meant. The longer, the fewer others it stands for: by letters.
+ASSUMED_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
 ROWS_AT_ONCE = 65_536
 # Names that are misspelt for the head to learn from, and to be tried on.
 MISSPELT = 4_000
@@ -43,37 +42,32 @@ SETTINGS = {
 
 
 class Enrichment(NamedTuple):
-    """What an index is given.
+    """What enriches an index: sources of external names, and short forms (`SHORT_FORM_COLUMNS`); None for none."""
 
-    Attributes:
-        lender: what names are borrowed from; None: none are.
-        short_forms: short, long, share, language, english: see `read_short_forms`; None: none are known.
-    """
-
-    lender: Lender | None
+    sources: NameSources | None
     short_forms: pl.DataFrame | None
     learn: Learn
 
 
 def load(
-    names: Sequence[tuple[str, Path]], borrower: Terminology | None = None, *, borrow: bool, learn: Learn
+    names: Sequence[tuple[str, Path]], target: Terminology | None = None, *, borrow: bool, learn: Learn
 ) -> Enrichment:
-    """Return what an index is given."""
-    some, short = [], None
+    """Return what enriches an index: the user's names, and with `borrow` what comes with Alphita."""
+    several, short = [], None
     for called, folder in names:
-        lender = external_names.lender_of(load_terminology(folder), borrower)
-        if not len(lender.names):
+        sources = external_names.sources_of(load_terminology(folder), target)
+        if not len(sources.names):
             raise InputError(
                 "has no two names for one thing, nor an id of the terminology, so there is nothing to borrow",
                 file=called,
-                remedy="give a table with an id and a name a row; rows of one id are synonyms, and a row is enough "
+                remedy="give a table with an id and a name per row; rows of one id are synonyms, and one row is enough "
                 "where the id is the terminology's own",
             )
-        some.append(lender)
+        several.append(sources)
     if borrow:
-        some.append(external_names.shipped_lender())
+        several.append(external_names.shipped_names())
         short = read_short_forms(external_names.shipped_folder() / external_names.SHORT_FORMS)
-    return Enrichment(external_names.together(some) if some else None, short, learn)
+    return Enrichment(external_names.together(several) if several else None, short, learn)
 
 
 def read_short_forms(path: Path) -> pl.DataFrame:
@@ -88,36 +82,32 @@ def read_short_forms(path: Path) -> pl.DataFrame:
 def enrich(
     content: Content, terminology: Terminology, given: Enrichment, rules: Sequence[str]
 ) -> tuple[Content, Given, dict[str, Any]]:
-    """Return a segment's content with borrowed names, what else it is given, and what the manifest says of that."""
-    borrowed = (
-        Borrowed(pl.DataFrame(), [], {}) if given.lender is None else borrow(content, terminology, given.lender, rules)
-    )
-    if given.lender is not None:
-        content = extended(content, borrowed.names)
-    told: dict[str, Any] = {"borrowed": borrowed.report or None}
-    table, hashes = None, None
-    if given.lender is not None:
-        hashes = np.unique(
-            out_of_scope_names.hashed(out_of_scope_names.absent(given.lender.names, content.strings)["key"].to_list())
-        )
-        told["elsewhere"] = len(hashes)
-    if given.short_forms is not None or borrowed.short_forms:
-        table = _short_forms(content, given.short_forms, borrowed, rules)
-        told["short_forms"] = len(table)
-    return content, Given(table, hashes), told
+    """Return a segment's content with external names, what else it is given, and facts for the manifest."""
+    names, table, hashes = ExternalNames(pl.DataFrame(), [], {}), None, None
+    facts: dict[str, Any] = {"borrowed": None}
+    if given.sources is not None:
+        names = external_names.find(content, terminology, given.sources, rules)
+        content = extended(content, names.names)
+        absent = out_of_scope_names.absent(given.sources.names, content.strings)["key"].to_list()
+        hashes = np.unique(out_of_scope_names.hashed(absent))
+        facts = {"borrowed": names.report or None, "elsewhere": len(hashes)}
+    if given.short_forms is not None or names.short_forms:
+        table = short_forms_table(content, given.short_forms, names.short_forms, rules)
+        facts["short_forms"] = len(table)
+    return content, Given(table, hashes), facts
 
 
 def say_given(facts: Mapping[str, Any]) -> None:
-    """Tell what became of the names that a user gave, by an index's manifest."""
+    """Print what became of the names that a user gave, by an index's manifest."""
     for gave in (facts.get("borrowed") or {}).get("given") or []:
         progress.say(
-            f"names of {gave['source']}: {gave['names']:,} given, {gave['lent']:,} lent, {gave['conflicting']:,} left "
+            f"names of {gave['source']}: {gave['names']:,} given, {gave['lent']:,} added, {gave['conflicting']:,} left "
             f"out because they contradict their concept's own; ids of no concept: {gave['unknown']:,}"
         )
 
 
 def extended(content: Content, names: pl.DataFrame) -> Content:
-    """Return what a segment holds of its own with borrowed names, `Borrowed.names`, none of which is a string of it."""
+    """Return a segment's own content with external names (`ExternalNames.names`), none of which is a string of it."""
     if not len(names):
         return content
     keys = names["key"].unique().to_arrow().cast(pa.large_string())
@@ -144,14 +134,14 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
         columns[name] = both.dictionary_encode() if pa.types.is_dictionary(before.type) else both
     via = pa.array(names["via"], pa.large_string())
     columns["borrowed_as"] = pa.concat_arrays([pa.nulls(len(content.terms), pa.large_string()), via])
-    standing = np.concatenate([content.standing, np.full(len(names), BORROWED_STANDING, np.uint8)])
+    standing = np.concatenate([content.standing, np.full(len(names), EXTERNAL_STANDING, np.uint8)])
     order = np.argsort(string, kind="stable")
     offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
     terms = pa.table(columns).take(pa.array(order))
     return content._replace(strings=strings, offsets=offsets, terms=terms, standing=standing[order])
 
 
-def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
+def learn_head(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
     """Learn a head for an index, and change its vectors by it."""
     if getattr(encoder, "head", None) is not None:
         return encoder, {"reason": "the one of the index that was updated"}
@@ -180,13 +170,7 @@ def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[E
 
 
 class OwnNames(NamedTuple):
-    """The exact names that a terminology has itself, of live concepts.
-
-    Attributes:
-        string: (m,) int64 rows of strings.
-        concept: (m,) int64 rows of concepts.
-        preferred: (m,) bool, whether it is the concept's preferred name.
-    """
+    """The exact names that a terminology itself has for live concepts: (m,) rows of strings and of concepts."""
 
     string: NDArray[np.int64]
     concept: NDArray[np.int64]
@@ -202,17 +186,19 @@ def own_names(content: Content) -> OwnNames:
     return OwnNames(string.astype(np.int64), concept, np.asarray(content.standing)[rows] == 0)
 
 
-def lent_share(short: str) -> float:
-    """Return how often a lender's short form is taken to mean what the lender says, 0 to 1."""
-    return LENT_SHARES[min(sum(map(str.isalnum, short)), len(LENT_SHARES) - 1)]
+def assumed_share(short: str) -> float:
+    """Return how often a source's short form is assumed to mean what the source says, 0 to 1."""
+    return ASSUMED_SHARES[min(sum(map(str.isalnum, short)), len(ASSUMED_SHARES) - 1)]
 
 
-def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrowed, rules: Sequence[str]) -> pa.Table:
+def short_forms_table(
+    content: Content, listed: pl.DataFrame | None, external: Sequence[tuple[str, str, str]], rules: Sequence[str]
+) -> pa.Table:
     """Return short, long, share, language, source, and whether the long form is a name of the terminology."""
     kept = ["short", "long", "share", "language", "source"]
     types = [pl.String, pl.String, pl.Float32, pl.String, pl.String]
-    lent = [(short, long, lent_share(short), None, source) for short, long, source in borrowed.short_forms]
-    frames = [pl.DataFrame(lent, dict(zip(kept, types, strict=True)), orient="row")]
+    assumed = [(short, long, assumed_share(short), None, source) for short, long, source in external]
+    frames = [pl.DataFrame(assumed, dict(zip(kept, types, strict=True)), orient="row")]
     if listed is not None:
         own = listed.with_columns(source=pl.lit("list"))
         english = own.filter(pl.col("english").fill_null("") != "").with_columns(long="english")
@@ -223,7 +209,7 @@ def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrow
     frame = frame.with_columns(key=keys, known=keys.is_in(strings.implode()))
     same = [pl.col("short").str.to_lowercase(), "key"]
     frame = frame.reverse().unique([*same, "language"], keep="first", maintain_order=True).filter(pl.col("key") != "")
-    # The list knows how often; what a lender says beside it, in whatever language, says no more.
+    # The list knows how often; what a source says, in whatever language, adds nothing to it.
     is_listed = pl.col("source") == "list"
     frame = frame.filter(is_listed | ~is_listed.any().over(same))
     return frame.drop("key").to_arrow()

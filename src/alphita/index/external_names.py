@@ -1,23 +1,23 @@
-"""Names that an index borrows: what other vocabularies, the lenders, call the concepts of its terminology.
+"""External names: what other vocabularies call the concepts of an index's terminology.
 
-A concept and one of a lender are the same if an exact name of the one is, cleaned, a name of that one alone in the
-lender's vocabulary, or if their ids are the same, or the terminology or the lender says that they are equivalent. Then
-the concept gets the other names, unless a name is one of the terminology's own, or would come to two of its concepts.
-Left out too is what contradicts the concept's own names (see `contradicting`; not of codes, each a class of things),
+A concept and one of another vocabulary, a source, are the same if an exact name of the one, cleaned, names that one
+alone in the source, if their ids are equal, or if the terminology or the source says that they are equivalent. The
+concept then gets the other names, unless a name is one of the terminology's own or would come to two of its concepts.
+Left out too is what contradicts the concept's own names (`contradicted`; not names of codes, each a class of things),
 and what adds nothing: a plural, or the words of another name in another order. A short form among them ("DM") is no
-name, and joins nothing: it has other meanings. It becomes a meaning of a short form.
+name and joins nothing, for it has other meanings: it becomes a meaning of a short form.
 
 A disease is not its sign, though it may be called so. "Hydrophobia" is another name of rabies, and no vocabulary's
-first of anything: such a name alone does not make a concept that of a lender whose first name has no word like it. And
-what more vocabularies have as two things than as one ("Turner syndrome", "gonadal dysgenesis") is not lent.
+first of anything: such a name alone does not join a concept to that of a source whose first name has no word like it.
+What more vocabularies have as two things than as one ("Turner syndrome", "gonadal dysgenesis") is left out.
 
-A lender is any terminology (a licensed vocabulary, one's own synonyms, also by the concepts' own ids), or a folder as
+A source is any terminology (a licensed vocabulary, one's own synonyms, also by the concepts' own ids), or a folder like
 models/alphita-names:
 
 names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and what
                      `prepared` adds
 equivalents.parquet  id, other: two concepts that a vocabulary says are the same
-unlent.tsv           id, name: a concept and a name that it would be lent, though it is another's
+unlent.tsv           id, name: a concept and a name that it would get, though it is another's
 short_forms.tsv      short, long, share, language, english (see `normalizer.clinical`)
 """
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.errors import InputError
 from alphita.index.choice import KIND, OURS, shipped_folder
-from alphita.index.codes import equivalents
-from alphita.index.contradicting import contradicted
+from alphita.index.concepts import equivalents
 from alphita.index.segment import Content
+from alphita.terminology.rules import _ends, course, laterality, number, read, sex, stage
 from alphita.terminology.text import DEFAULT_RULES, clean, clean_many, plain_words
 
 if TYPE_CHECKING:
@@ -49,99 +49,94 @@ NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short
 EXCLUDED = "unlent.tsv"
 COLUMNS = ("source", "id", "name", "language")
 PREPARED = (*COLUMNS, "key", "alone", "first")
-# Of a lender whose names end so, they are those of codes, each a class of things: lent to these codes alone.
+# The names of a source that ends so are those of codes, each a class of things: given to these codes alone.
 OF_CODES = "index"
 MAX_CHARACTERS = 200
 
 
-class Lender(NamedTuple):
-    """What lends names.
+class NameSources(NamedTuple):
+    """Vocabularies that give names.
 
-    Attributes:
-        equivalents: columns id and other: the concept `id`, of any terminology, is the concept `other` of `names`.
-        given: sources that a user gives, each with the number of names that lend nothing, for nothing else has their
-            id: which of their names is the first need mean nothing.
-        unlent: the id of a concept, of any terminology, and a name that none but the user lends it.
+    `equivalents` says that the concept `id`, of any terminology, is the concept `other` of `names`. `given` counts, for
+    each source that a user gives, its names that are of no use, for nothing else has their id; which of its names is
+    first need mean nothing. `excluded` are the id of a concept and a name that only the user's sources give it.
     """
 
     names: pl.DataFrame
     equivalents: pl.DataFrame
     hash: str
     given: Mapping[str, int] = MappingProxyType({})
-    unlent: tuple[tuple[str, str], ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
 
 
-def shipped_lender() -> Lender:
+def shipped_names() -> NameSources:
     """Return the table of names that comes with Alphita."""
     folder = shipped_folder()
     manifest = artefact.verify(folder, KIND)
     try:
         names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
         names = names.with_columns(_FIRST).select(PREPARED)
-        unlent = pl.read_csv(folder / EXCLUDED, separator="\t", quote_char=None, infer_schema=False).select(
+        excluded = pl.read_csv(folder / EXCLUDED, separator="\t", quote_char=None, infer_schema=False).select(
             "id", "name"
         )
         equivalents = equivalents.select("id", "other")
-        return Lender(names, equivalents, str(manifest["content_hash"]), unlent=tuple(unlent.iter_rows()))
+        return NameSources(names, equivalents, str(manifest["content_hash"]), excluded=tuple(excluded.iter_rows()))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"damaged table of names: {error}", file=folder, remedy="install alphita again") from None
 
 
-def lender_of(terminology: Terminology, borrower: Terminology | None = None) -> Lender:
-    """Return a terminology as one that lends; to a borrower with the same ids, one name an id is enough."""
+def sources_of(terminology: Terminology, target: Terminology | None = None) -> NameSources:
+    """Return a terminology as a source; where `target` has the same ids, one name an id is enough."""
     source = str(terminology.manifest.get("sources", [{}])[0].get("name") or terminology.path.stem)
     names = names_of(terminology, source)
-    ids = [] if borrower is None else borrower.concept_ids.to_pylist()
-    lending = names.filter((pl.len().over("id") > 1) | pl.col("id").is_in(ids))
-    given = {source: len(names) - len(lending)}
-    return Lender(prepared(lending), _no_equivalents(), terminology.content_hash, given)
+    ids = [] if target is None else target.concept_ids.to_pylist()
+    useful = names.filter((pl.len().over("id") > 1) | pl.col("id").is_in(ids))
+    nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
+    return NameSources(prepared(useful), nothing, terminology.content_hash, {source: len(names) - len(useful)})
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
     """Return the exact names of the live concepts of a terminology: `COLUMNS`."""
     terms = terminology.terms
+
+    def text(name: str) -> pl.Series:
+        known = name in terms.column_names
+        values = terms.column(name).cast("large_string").to_pylist() if known else [None] * len(terms)
+        return pl.Series(values, dtype=pl.String)
+
     frame = pl.DataFrame(
         {
             "concept": terminology.term_concept,
-            "name": pl.Series(terms.column("string").cast("large_string").to_pylist(), dtype=pl.String),
-            "language": pl.Series(_text(terms, "language"), dtype=pl.String),
+            "name": text("string"),
+            "language": text("language"),
             "exact": pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
             "first": terms.column("preferred").to_numpy(zero_copy_only=False),
-            "made": pl.Series(_text(terms, "status"), dtype=pl.String),
+            "status": text("status"),
         }
     )
     live = ~pl.Series(terminology.retired).cast(pl.Boolean)
-    own = frame.filter(pl.col("exact") & (pl.col("made") != "machine").fill_null(True))
+    own = frame.filter(pl.col("exact") & (pl.col("status") != "machine").fill_null(True))
     own = own.filter(live.gather(own["concept"])).sort("concept", ~pl.col("first"), maintain_order=True)
     ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
     return own.select(source=pl.lit(source), id=ids.gather(own["concept"]), name="name", language="language")
 
 
 def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.DataFrame:
-    """Return names with what borrowing asks of them; those that no key is left of, or that are texts, are left out."""
+    """Return names with the columns `PREPARED`; those that are empty when cleaned, or too long, are left out."""
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
     keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MAX_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
     return keyed.with_columns(_FIRST, alone=alone & ~pl.col("source").str.ends_with(OF_CODES)).select(PREPARED)
 
 
-def _text(terms: object, name: str) -> list[str | None]:
-    column = terms.column(name) if name in terms.column_names else None  # type: ignore[attr-defined]
-    return column.cast("string").to_pylist() if column is not None else [None] * len(terms)  # type: ignore[arg-type]
-
-
-def _no_equivalents() -> pl.DataFrame:
-    return pl.DataFrame({"id": [], "other": []}, schema={"id": pl.String, "other": pl.String})
-
-
-def together(lenders: Sequence[Lender]) -> Lender:
+def together(several: Sequence[NameSources]) -> NameSources:
     """Return several as one."""
-    return Lender(
-        pl.concat([lender.names for lender in lenders]),
-        pl.concat([lender.equivalents for lender in lenders]),
-        artefact.hash_json([lender.hash for lender in lenders]),
-        dict(each for lender in lenders for each in lender.given.items()),
-        tuple(pair for lender in lenders for pair in lender.unlent),
+    return NameSources(
+        pl.concat([sources.names for sources in several]),
+        pl.concat([sources.equivalents for sources in several]),
+        artefact.hash_json([sources.hash for sources in several]),
+        {name: count for sources in several for name, count in sources.given.items()},
+        tuple(pair for sources in several for pair in sources.excluded),
     )
 
 
@@ -153,14 +148,11 @@ _ROOT = 4
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
 
 
-class Borrowed(NamedTuple):
-    """What is borrowed.
+class ExternalNames(NamedTuple):
+    """The names that the concepts get.
 
-    Attributes:
-        names: concept (row), key (the cleaned name), name, source, language, via (the concept's name that it stands
-            behind): at most one row for a concept and key.
-        short_forms: short, long, source: short forms that a lender has among a concept's names.
-        report: counts, for the manifest.
+    `names` has concept (row), key (the cleaned name), name, source, language and via (the concept's own name that it
+    accompanies), at most one row for a concept and key; `short_forms` are short, long and source.
     """
 
     names: pl.DataFrame
@@ -168,15 +160,15 @@ class Borrowed(NamedTuple):
     report: dict[str, Any]
 
 
-def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Sequence[str]) -> Borrowed:
-    """Find the names that a terminology's concepts can borrow."""
+def find(content: Content, terminology: Terminology, sources: NameSources, rules: Sequence[str]) -> ExternalNames:
+    """Find the names that a terminology's concepts get from the sources."""
     own = _own(content)
-    lent = lender.names if tuple(rules) == DEFAULT_RULES else prepared(lender.names.select(COLUMNS), rules)
-    lent = lent.with_row_index("order")
-    links = _links(content, terminology, lender, own, lent)
-    borrowed = links.join(lent, on=["source", "id"], how="inner")
+    offered = sources.names if tuple(rules) == DEFAULT_RULES else prepared(sources.names.select(COLUMNS), rules)
+    offered = offered.with_row_index("order")
+    links = _links(content, terminology, sources, own, offered)
+    borrowed = links.join(offered, on=["source", "id"], how="inner")
     borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
-    borrowed = _without_unlent(borrowed, content, lender, rules)
+    borrowed = _without_excluded(borrowed, content, sources, rules)
     refused = pl.Series(contradicted(borrowed, own.filter("exact").with_columns(leads=True)))
     refused &= ~borrowed["source"].str.ends_with(OF_CODES)
     conflicting, borrowed = borrowed.filter(refused), borrowed.filter(~refused)
@@ -185,31 +177,33 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     is_short = _are_short(borrowed["name"])
     short = borrowed.filter(is_short)
     borrowed = borrowed.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
-    borrowed = _adding(_not_told_apart(borrowed, own, lent), own)
+    borrowed = _adding(_not_told_apart(borrowed, own, offered), own)
     report = {
-        "hash": lender.hash,
+        "hash": sources.hash,
         "names": len(borrowed),
         "concepts": borrowed["concept"].n_unique(),
         "linked": links["concept"].n_unique(),
         "left_out": total - len(borrowed),
         "conflicting": len(conflicting),
         "by_source": dict(borrowed.group_by("source").len().sort("source").iter_rows()),
-        "given": _gave(lender, links, pl.concat([borrowed["source"], short["source"]]), conflicting["source"]),
+        "given": _gave(sources, links, pl.concat([borrowed["source"], short["source"]]), conflicting["source"]),
     }
     short_forms = list(short.select("name", "via", "source").iter_rows())
-    return Borrowed(borrowed.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
+    return ExternalNames(borrowed.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
 
 
-def _gave(lender: Lender, links: pl.DataFrame, lent: pl.Series, conflicting: pl.Series) -> list[dict[str, Any]]:
+def _gave(
+    sources: NameSources, links: pl.DataFrame, offered: pl.Series, conflicting: pl.Series
+) -> list[dict[str, Any]]:
     """Return what became of the names of each source that a user gives."""
     gave = []
-    for source, alone in lender.given.items():
-        mine = lender.names.filter(pl.col("source") == source)
+    for source, alone in sources.given.items():
+        mine = sources.names.filter(pl.col("source") == source)
         known = links.filter(pl.col("source") == source)["id"]
         unknown = alone + len(set(mine["id"]) - set(known))
         some = {
             "names": alone + len(mine),
-            "lent": (lent == source).sum(),
+            "lent": (offered == source).sum(),
             "conflicting": (conflicting == source).sum(),
         }
         gave.append({"source": source, **some, "unknown": unknown})
@@ -220,14 +214,14 @@ def _own(content: Content) -> pl.DataFrame:
     """Return concept, key, name, whether it is exact and the terminology's own, for each term; best standing first."""
     terms = content.terms
     string = np.repeat(np.arange(len(content.strings)), np.diff(content.offsets))
-    scope = terms.column("scope").cast("string") if "scope" in terms.column_names else None
-    exact = np.ones(len(terms), bool) if scope is None else _true(pc.equal(scope, "exact"))
-    exact &= _true(pc.is_null(terms.column("retired_concept")))
+    exact = pc.is_null(terms.column("retired_concept"))
+    if "scope" in terms.column_names:
+        exact = pc.and_(exact, pc.fill_null(pc.equal(terms.column("scope").cast("string"), "exact"), False))
     frame = pl.DataFrame(
         {
             "concept": terms.column("concept").to_numpy(),
             "string": string,
-            "exact": exact,
+            "exact": exact.to_numpy(zero_copy_only=False),
             "standing": content.standing,
             "key": pl.Series("key", content.strings.take(pa.array(string))),
             "name": pl.from_arrow(terms.column("string").combine_chunks()),
@@ -237,13 +231,13 @@ def _own(content: Content) -> pl.DataFrame:
 
 
 def _links(
-    content: Content, terminology: Terminology, lender: Lender, own: pl.DataFrame, lent: pl.DataFrame
+    content: Content, terminology: Terminology, sources: NameSources, own: pl.DataFrame, offered: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return which concept is which of the lender's: concept, source, id, via."""
+    """Return which concept is which of the sources': concept, source, id, via."""
     ids = pl.from_arrow(content.concepts.table.column("id").combine_chunks())
     name = pl.from_arrow(content.concepts.table.column("name").combine_chunks())
     concepts = pl.DataFrame({"concept": np.arange(len(ids), dtype=np.int32), "own_id": ids, "label": name})
-    leading = lent.filter("alone").select("key", "source", "id", "first")
+    leading = offered.filter("alone").select("key", "source", "id", "first")
     long = own.filter("exact").filter(~_are_short(own.filter("exact")["name"]))
     named = long.join(leading, on="key", how="inner")
     named = named.with_columns(
@@ -251,15 +245,19 @@ def _links(
     ).sort("concept", "strength", descending=[False, True], maintain_order=True)
     shared = pl.len().over("concept", "source", "id").alias("shared")
     named = named.with_columns(shared).unique(["concept", "source", "id"], keep="first", maintain_order=True)
-    named = _without_signs(named.join(concepts, on="concept", maintain_order="left"), lent, lender.given)
-    # Where a lender counts several of the concepts as one, the one that it is named for has its names.
+    named = _without_signs(named.join(concepts, on="concept", maintain_order="left"), offered, sources.given)
+    # Where a source counts several of the concepts as one, the one that it is named for has its names.
     best = pl.col("strength") == pl.col("strength").max().over("source", "id")
     named = named.filter(best).filter(pl.len().over("source", "id") == 1)
     named = named.select("concept", "source", "id", via="name")
-    of_ids = lent.select("source", "id").unique()
+    of_ids = offered.select("source", "id").unique()
+    stated = equivalents(terminology)
+    own_ids = pl.Series(
+        terminology.concept_ids.cast("large_string").to_pylist() if len(stated) else [], dtype=pl.String
+    )
     told = [
-        _stated(terminology),
-        lender.equivalents.rename({"id": "own_id"}),
+        stated.select(own_id=own_ids.gather(stated["concept"]), other="other"),
+        sources.equivalents.rename({"id": "own_id"}),
         concepts.select("own_id", other="own_id"),
     ]
     same = pl.concat(told).unique().rename({"other": "id"}).join(of_ids, on="id", how="inner")
@@ -267,7 +265,7 @@ def _links(
     # A statement by which one concept is two others, or two are one, says less than that they are the same; but a user
     # knows whose id it is.
     alone = (pl.len().over("concept", "source") == 1) & (pl.len().over("source", "id") == 1)
-    meant = pl.col("source").is_in(list(lender.given)) & (pl.col("own_id") == pl.col("id"))
+    meant = pl.col("source").is_in(list(sources.given)) & (pl.col("own_id") == pl.col("id"))
     same = same.filter(alone | meant).select("concept", "source", "id", via="label")
     links = pl.concat([named, same.cast({"concept": pl.Int32})]).unique(
         ["concept", "source", "id"], keep="first", maintain_order=True
@@ -279,15 +277,17 @@ def _links(
     return links.filter(~itself).select("concept", "source", "id", "via")
 
 
-def _without_unlent(borrowed: pl.DataFrame, content: Content, lender: Lender, rules: Sequence[str]) -> pl.DataFrame:
-    """Return the names but those that are not to be lent to a concept."""
+def _without_excluded(
+    borrowed: pl.DataFrame, content: Content, sources: NameSources, rules: Sequence[str]
+) -> pl.DataFrame:
+    """Return the names but those that are not to be offered to a concept."""
     ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
-    unlent = pl.DataFrame(lender.unlent, schema={"own_id": pl.String, "name": pl.String}, orient="row")
-    keys = pl.Series("key", clean_many(unlent["name"].to_list(), tuple(rules)), dtype=pl.String)
+    excluded = pl.DataFrame(sources.excluded, schema={"own_id": pl.String, "name": pl.String}, orient="row")
+    keys = pl.Series("key", clean_many(excluded["name"].to_list(), tuple(rules)), dtype=pl.String)
     told = borrowed.with_columns(
-        own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(list(lender.given))
+        own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(list(sources.given))
     )
-    refused = unlent.select("own_id", key=keys, given=pl.lit(value=False))
+    refused = excluded.select("own_id", key=keys, given=pl.lit(value=False))
     left = told.join(refused, on=["own_id", "key", "given"], how="anti", maintain_order="left")
     return left.drop("own_id", "given")
 
@@ -297,9 +297,9 @@ def _are_short(names: pl.Series) -> pl.Series:
     return pl.Series([_SHORT.fullmatch(name) is not None for name in names.to_list()], dtype=pl.Boolean)
 
 
-def _without_signs(named: pl.DataFrame, lent: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
+def _without_signs(named: pl.DataFrame, offered: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
     """Return the links but those of a sign to the disease that is called so, too; see the module."""
-    firsts = lent.filter("first")
+    firsts = offered.filter("first")
     called = firsts.select("source", "id", called="name")
     named = named.join(called, on=["source", "id"], how="left", maintain_order="left")
     others = firsts.join(named.select(id="own_id"), on="id", how="anti")
@@ -323,11 +323,11 @@ def _akin(name: str | None, other: str) -> bool:
     return not mine.isdisjoint(theirs)
 
 
-def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, lent: pl.DataFrame) -> pl.DataFrame:
+def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, offered: pl.DataFrame) -> pl.DataFrame:
     """Leave out names that more vocabularies have, and the concept's first name, as first names of two things than as
     names of one."""
     label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
-    told = lent.select("key", "source", "id", "first")
+    told = offered.select("key", "source", "id", "first")
     pairs = borrowed.select("concept", "key").join(label, on="concept")
     both = pairs.join(told, on="key").join(told.rename({"key": "label"}), on=["label", "source"], suffix="_of_label")
     by_source = both.group_by("concept", "key", "source").agg(
@@ -338,25 +338,56 @@ def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, lent: pl.DataFram
     return borrowed.join(found, on=["concept", "key"], how="anti", maintain_order="left")
 
 
-def _stated(terminology: Terminology) -> pl.DataFrame:
-    """Return own_id and other of what the terminology says is equivalent."""
-    frame = equivalents(terminology)
-    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist() if len(frame) else [], dtype=pl.String)
-    return frame.select(own_id=ids.gather(frame["concept"]), other="other")
-
-
 def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     """Leave out names whose words are those of another name of the concept, but for their order and number."""
-    some = own.filter(pl.col("concept").is_in(found["concept"].unique().to_list())).select("concept", "key")
-    known = some.select("concept", words=_words(some["key"])).unique()
-    told = found.with_columns(words=_words(found["key"]))
-    told = told.join(known, on=["concept", "words"], how="anti", maintain_order="left")
-    return told.unique(["concept", "words"], keep="first", maintain_order=True)
+    own = own.filter(pl.col("concept").is_in(found["concept"].unique().to_list()))
+
+    def with_words(frame: pl.DataFrame) -> pl.DataFrame:
+        words = [" ".join(sorted(plain_words(key))) for key in frame["key"].to_list()]
+        return frame.with_columns(words=pl.Series(words, dtype=pl.String))
+
+    left = with_words(found).join(
+        with_words(own).select("concept", "words").unique(), on=["concept", "words"], how="anti", maintain_order="left"
+    )
+    return left.unique(["concept", "words"], keep="first", maintain_order=True)
 
 
-def _words(keys: pl.Series) -> pl.Series:
-    return pl.Series("words", [" ".join(sorted(plain_words(key))) for key in keys.to_list()], dtype=pl.String)
+_RULES: dict[str, ModuleType] = {rule.__name__: rule for rule in (course, _ends, laterality, number, sex, stage)}
+_NUMBERS = (number.__name__, stage.__name__)
+# Each rule with the bits of its codes that are compared together.
+_AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "AXES", (-1,))]
 
 
-def _true(values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a boolean array, chunked or not
-    return np.array(pc.fill_null(values, False).to_numpy(zero_copy_only=False), bool)
+def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
+    """Tell which names contradict a name of their concept on something of which no leading one agrees with them."""
+    own = own.select("concept", "name", "leads").join(names, on="concept", how="semi")
+    said = _said(pl.concat([names["name"], own["name"]]).unique())
+    mine = names.select("concept", "name").with_row_index("row").join(said, on="name")
+    pairs = mine.join(own.join(said, on="name"), on="concept", suffix="_own")
+    rows, leads = pairs["row"].to_numpy(), pairs["leads"].to_numpy()
+    same = (pairs["rest"] == pairs["rest_own"]).to_numpy()
+    told = np.zeros(len(names), bool)
+    for name, bits in _AXES:
+        left, right = (pairs[column].to_numpy() & bits for column in (name, f"{name}_own"))
+        clash, agreed = _RULES[name].contradict(left, right), _RULES[name].agree(left, right) & leads
+        if name in _NUMBERS or (name, bits) == (_ends.__name__, _ends.WITH):
+            clash &= same
+        told[np.setdiff1d(rows[clash], rows[agreed])] = True
+    return told
+
+
+def _said(names: pl.Series) -> pl.DataFrame:
+    """Return name, what it says by each rule, and rest, its other words in order; of those that say anything."""
+    concerned: dict[str, list[str]] = {}
+    rows = []
+    for name in names.to_list():
+        text = read(name)
+        for word in text.words:
+            if word not in concerned:
+                concerned[word] = [one for one, rule in _RULES.items() if rule.concerns(word)]
+        found = {one: _RULES[one].find(text) for word in text.words for one in concerned[word]}
+        codes = [_RULES[one].code([each.value for each in found.get(one, [])]) for one in _RULES]
+        if any(codes):
+            used = {word for some in found.values() for each in some for word in each.words.split()}
+            rows.append((name, *codes, " ".join(sorted(set(text.shown) - used))))
+    return pl.DataFrame(rows, {"name": pl.String, **dict.fromkeys(_RULES, pl.Int64), "rest": pl.String}, orient="row")

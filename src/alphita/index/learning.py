@@ -1,6 +1,8 @@
-"""Learning the head of an index, in seconds, from the synonyms of its terminology.
+"""Learning the head of an index (`encoder.head`), in seconds, from the synonyms of its terminology.
 
-The vectors of the encoder stay as they are; `encoder.head` says what is learned on top.
+The vectors of the encoder stay as they are. Forward, loss, slopes and Adam are NumPy, in the type of the weights:
+float32, or float64 in tests. The loss is the multi-similarity loss (equation: `objectives.multi_similarity`) over all
+pairs of rows of a batch: S_ij = y_i . y_j, positive where the concepts are equal.
 """
 
 from __future__ import annotations
@@ -17,14 +19,144 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.encoder.head import HIDDEN, Head
-from alphita.index import head_steps
-from alphita.index.float16 import Vectors, blocks, full
-from alphita.index.neighbours import unit
+from alphita.encoder.head import HIDDEN, Head, gelu, gelu_slope, lengths
+from alphita.index.neighbours import Vectors, blocks, full, unit
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
+
+# float32, or float64 in tests.
+AnyFloats = NDArray[Any]
+# Of the loss: CODER's, but lambda, 0.5 there; on three terminologies 0.6 found more (bench/head.py of commit 0db22db).
+ALPHA, BETA, LAMBDA, EPSILON = 2.0, 50.0, 0.6, 0.1
+SPREAD = 2.0
+# Adam (Kingma and Ba 2015), as its authors have it.
+MEAN_KEPT, SQUARE_KEPT, SMALLEST = 0.9, 0.999, 1e-8
+
+
+class Weights(NamedTuple):
+    """What is learned, or its slopes; see `Head`."""
+
+    w1: AnyFloats
+    b1: AnyFloats
+    w2: AnyFloats
+    b2: AnyFloats
+
+    def head(self, strength: float = 1.0) -> Head:
+        # With strength 0 the head changes nothing.
+        scaled = (self.w1, self.b1, self.w2 * strength, self.b2 * strength)
+        return Head(*(np.array(weight, np.float32) for weight in scaled))
+
+
+class Forward(NamedTuple):
+    """What `backward` needs of `forward`: input x (n, d), hidden u (n, h) before gelu, its tanh and g = gelu(u), output
+    y (n, d) of length 1, and its length (n, 1) before that."""
+
+    x: AnyFloats
+    u: AnyFloats
+    tanh: AnyFloats
+    g: AnyFloats
+    y: AnyFloats
+    length: AnyFloats
+
+
+def initial_weights(dim: int, hidden: int, random: np.random.Generator) -> Weights:
+    """Return weights that change nothing: W1 random with rows of length `SPREAD` by expectation, the rest 0."""
+    w1 = random.standard_normal((hidden, dim), np.float32) * np.float32(SPREAD * dim**-0.5)
+    zeros = [np.zeros(shape, np.float32) for shape in ((hidden,), (dim, hidden), (dim,))]
+    return Weights(w1, *zeros)
+
+
+def forward(weights: Weights, x: AnyFloats) -> Forward:
+    """Return y = unit(x + W2 gelu(W1 x + b1) + b2) of each row of x (n, d), which may have any length."""
+    u = x @ weights.w1.T
+    u += weights.b1
+    g, tanh = gelu(u)
+    y = g @ weights.w2.T
+    y += x
+    y += weights.b2
+    length = lengths(y)
+    y /= length
+    return Forward(x, u, tanh, g, y, length)
+
+
+def backward(weights: Weights, seen: Forward, dy: AnyFloats) -> Weights:
+    """Return the slopes of the weights, from the slope of the loss by y, (n, d)."""
+    dv = dy - seen.y * np.einsum("ij,ij->i", dy, seen.y)[:, None]
+    dv /= seen.length
+    du = dv @ weights.w2
+    du *= gelu_slope(seen.u, seen.tanh)
+    return Weights(du.T @ seen.x, du.sum(0), dv.T @ seen.g, dv.sum(0))
+
+
+def multi_similarity(
+    y: AnyFloats,
+    concept: NDArray[np.int64],
+    *,
+    alpha: float = ALPHA,
+    beta: float = BETA,
+    lam: float = LAMBDA,
+    eps: float = EPSILON,
+) -> tuple[float, AnyFloats]:
+    """Return the loss of a batch, the mean over its rows, and its slope by y (n, d), of concepts (n,)."""
+    n = len(y)
+    one, other = _same(concept)
+    push = y @ y.T
+    pull = push[one, other]
+    push[one, other] = -np.inf
+    np.fill_diagonal(push, -np.inf)
+    lowest = np.full(n, np.inf, y.dtype)
+    np.minimum.at(lowest, one, pull)
+    highest = push.max(1)
+    np.copyto(push, -np.inf, where=push <= (lowest - eps)[:, None])
+    push -= lam
+    push *= beta
+    np.exp(push, out=push)
+    pushed = push.sum(1)
+    pulls = np.where(pull < highest[one] + eps, np.exp(-alpha * (pull - lam)), 0).astype(y.dtype)
+    pulled = np.bincount(one, pulls, n).astype(y.dtype)
+    loss = float((np.log1p(pulled) / alpha + np.log1p(pushed) / beta).mean())
+    # alpha and beta cancel: each pair's slope is its share of its sum.
+    push /= (n * (1 + pushed))[:, None]
+    push[one, other] = -pulls / (n * (1 + pulled[one]))
+    return loss, (push + push.T) @ y
+
+
+def _same(concept: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of all ordered pairs of two rows of one concept."""
+    order = np.argsort(concept, kind="stable")
+    _, first, place, count = np.unique(concept[order], return_index=True, return_inverse=True, return_counts=True)
+    size = count[place]
+    one = np.repeat(np.arange(len(order)), size)
+    other = np.arange(len(one)) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first[place], size)
+    apart = one != other
+    return order[one[apart]], order[other[apart]]
+
+
+class Adam:
+    """Adam over weights, which it changes in place."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights, self.steps = weights, 0
+        self.mean = [np.zeros_like(weight) for weight in weights]
+        self.square = [np.zeros_like(weight) for weight in weights]
+
+    def step(self, slopes: Weights, rate: float) -> None:
+        self.steps += 1
+        scale = rate / (1 - MEAN_KEPT**self.steps)
+        correction = 1 / (1 - SQUARE_KEPT**self.steps)
+        for weight, slope, mean, square in zip(self.weights, slopes, self.mean, self.square, strict=True):
+            mean *= MEAN_KEPT
+            mean += (1 - MEAN_KEPT) * slope
+            square *= SQUARE_KEPT
+            square += (1 - SQUARE_KEPT) * slope**2
+            below = np.sqrt(square * correction)
+            below += SMALLEST
+            np.divide(mean, below, out=below)
+            below *= scale
+            weight -= below
+
 
 QUESTIONS, CANDIDATES = 3_000, 60_000
 # While it learns it is looked at more briefly.
@@ -38,38 +170,25 @@ Floats = NDArray[np.float32]
 
 
 class Scores(NamedTuple):
-    """Which questions were answered rightly.
-
-    Attributes:
-        right: (q,) bool.
-        noisy_right: (r,) bool.
-    """
+    """Which questions (q,), and which noisy ones (r,), were answered rightly."""
 
     right: NDArray[np.bool_]
     noisy_right: NDArray[np.bool_]
 
     def figures(self) -> dict[str, float | None]:
-        """Return the shares, for JSON; None where nothing was asked."""
-        asked = {"accuracy_at_1": self.right, "noisy_accuracy_at_1": self.noisy_right}
-        return {name: round(float(found.mean()), 4) if len(found) else None for name, found in asked.items()}
+        """Return the shares, for JSON; None where there were no questions."""
+        columns = {"accuracy_at_1": self.right, "noisy_accuracy_at_1": self.noisy_right}
+        return {name: round(float(right.mean()), 4) if len(right) else None for name, right in columns.items()}
 
     def against(self, before: Scores, *, noisy: bool = False) -> tuple[int, int]:
         """Return how many questions these have right and `before` wrong, and the other way round."""
-        new, old = (marks.noisy_right if noisy else marks.right for marks in (self, before))
+        new, old = (scores.noisy_right if noisy else scores.right for scores in (self, before))
         return int((new & ~old).sum()), int((old & ~new).sum())
 
 
 class HeldOut(NamedTuple):
-    """The questions; see the module.
-
-    Attributes:
-        candidates: (c, d) vectors of names, and the concept of each.
-        concept: (c,).
-        questions: (q, d) vectors of held-back names.
-        wanted: (q,) the concept of each.
-        noisy: (r, d) vectors of noisy names.
-        noisy_wanted: (r,).
-    """
+    """Questions that a head must answer: held-back names (q, d) and noisy names (r, d), each with the concept wanted;
+    the answer is the concept of the nearest candidate, names (c, d) with their concepts."""
 
     candidates: Floats
     concept: Rows
@@ -87,13 +206,7 @@ class HeldOut(NamedTuple):
         noised: tuple[Floats, Rows] | None,
         random: np.random.Generator,
     ) -> HeldOut:
-        """Draw an exam.
-
-        Args:
-            x: (n, d) vectors of names.
-            concept: (n,) the concept of each.
-            held: (n,) bool, whether it is held back.
-        """
+        """Draw the questions from vectors (n, d) of names, the concept of each, and whether it is held back."""
         known = np.flatnonzero(~held)
         asked = np.flatnonzero(held & np.isin(concept, concept[known]))
         asked = np.sort(random.permutation(asked)[:QUESTIONS])
@@ -111,7 +224,7 @@ class HeldOut(NamedTuple):
         return cls(x[candidates], concept[candidates], x[asked], concept[asked], noisy, wanted)
 
     def brief(self, random: np.random.Generator) -> HeldOut:
-        """Return a smaller exam of the same kind, without noisy strings."""
+        """Return fewer questions and candidates, without noisy names."""
         asked = random.permutation(len(self.questions))[:BRIEF_QUESTIONS]
         own = np.isin(self.concept, self.wanted[asked])
         others = random.permutation(np.flatnonzero(~own))
@@ -125,16 +238,16 @@ class HeldOut(NamedTuple):
             self.noisy_wanted[:0],
         )
 
-    def marks(self, head: Head | None) -> Scores:
+    def scores(self, head: Head | None) -> Scores:
         """Return what is right with a head, or with the vectors as they are."""
 
-        def seen(vectors: Floats) -> Floats:
+        def mapped(vectors: Floats) -> Floats:
             return vectors if head is None else head(vectors)
 
-        candidates = seen(self.candidates)
+        candidates = mapped(self.candidates)
         return Scores(
-            self._right(seen(self.questions), self.wanted, candidates),
-            self._right(seen(self.noisy), self.noisy_wanted, candidates),
+            self._right(mapped(self.questions), self.wanted, candidates),
+            self._right(mapped(self.noisy), self.noisy_wanted, candidates),
         )
 
     def _right(self, questions: Floats, wanted: Rows, candidates: Floats) -> NDArray[np.bool_]:
@@ -161,20 +274,15 @@ STRENGTHS = (1.0, 0.7, 0.4)
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """How it is learned.
+    """How a head is learned.
 
     Attributes:
-        batch: pairs of rows in a step.
-        bunch: concepts that come together because they lie near each other.
+        batch, bunch: pairs of rows in a step; concepts that come together because they lie near each other.
         variants: share of the pairs that are of a name and a variant of it, where there are any.
-        most_steps: steps at most.
-        rounds: times that each concept is drawn, if that makes fewer steps.
-        fewest_steps: steps at least.
-        rate: greatest step size of Adam.
-        warm_up: share of the steps in which it grows from 0; then it falls to 0 as a cosine.
+        most_steps, rounds, fewest_steps: each concept is drawn `rounds` times, within these limits.
+        rate, warm_up: greatest step size of Adam; share of the steps in which it grows, before it falls as a cosine.
         noise: expected length of the noise added to an input of length 1.
-        gain: share of the questions that must be won, at least.
-        harm: share of noisy strings that may be lost.
+        gain, harm: share of the questions that must be won, and of noisy strings that may be lost.
     """
 
     hidden: int = HIDDEN
@@ -193,24 +301,14 @@ class HeadSettings:
 
 
 class Learned(NamedTuple):
-    """What came of it.
-
-    Attributes:
-        head: None where none helps.
-        report: for JSON: what was learned from, seconds, shares of right answers before and after, the reason.
-    """
+    """The head, None where none helps, and a report for JSON: shares of right answers before and after, the reason."""
 
     head: Head | None
     report: dict[str, Any]
 
 
 class Variants(NamedTuple):
-    """Vectors of misspelt or shortened variants of strings.
-
-    Attributes:
-        vectors: (m, d) of length 1.
-        of: (m,) the row of the string that each is made of.
-    """
+    """Vectors (m, d), of length 1, of misspelt or shortened variants of strings, and the row of each string (m,)."""
 
     vectors: Vectors
     of: Rows
@@ -227,7 +325,7 @@ def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
 
 
 def held_back_of(terminology: Terminology) -> frozenset[str]:
-    """Return a terminology's cleaned strings that must not train an encoder, for no head is taught them either."""
+    """Return a terminology's cleaned strings that must not train an encoder, for no head learns from them either."""
     strings = clean_many(terminology.terms["string"].to_pylist())
     return frozenset(itertools.compress(strings, is_held_back(strings)))
 
@@ -277,25 +375,25 @@ def _learn(
         return None, report | {"reason": f"concepts with two names to learn from: {len(names.start)}"}
     x = full(vectors[string])
     spoilt, to_ask = _parted(noised, string, concept, held, random)
-    exam = HeldOut.of(x, concept, held, to_ask, random)
-    if len(exam.questions) < FEWEST_QUESTIONS:
-        return None, report | {"reason": f"held-back synonyms to try a head on: {len(exam.questions)}"}
-    lessons = _lessons(x[~held], concept[~held], [*spoilt])
-    steps = math.ceil(settings.rounds * len(lessons.members.start) / settings.batch)
+    held_out = HeldOut.of(x, concept, held, to_ask, random)
+    if len(held_out.questions) < FEWEST_QUESTIONS:
+        return None, report | {"reason": f"held-back synonyms to try a head on: {len(held_out.questions)}"}
+    examples = _examples(x[~held], concept[~held], [*spoilt])
+    steps = math.ceil(settings.rounds * len(examples.members.start) / settings.batch)
     steps = min(settings.most_steps, max(settings.fewest_steps, steps))
-    weights = _teach(lessons, steps, exam.brief(random), random, settings)
-    before = exam.marks(None)
+    weights = _train(examples, steps, held_out.brief(random), random, settings)
+    before = held_out.scores(None)
     report |= {
         "steps": steps,
-        "questions": len(exam.questions),
-        "candidates": len(exam.candidates),
-        "noisy_questions": len(exam.noisy),
+        "questions": len(held_out.questions),
+        "candidates": len(held_out.candidates),
+        "noisy_questions": len(held_out.noisy),
         "before": before.figures(),
     }
     reason = ""
     for strength in STRENGTHS:
         head = weights.head(strength)
-        after = exam.marks(head)
+        after = held_out.scores(head)
         report |= {"after": after.figures(), "strength": strength}
         reason = _objection(before, after, settings)
         if not reason:
@@ -351,16 +449,9 @@ def _several(concept: Rows) -> _Members:
     return _Members(start[kept].astype(np.int64), count[kept].astype(np.int64))
 
 
-class _Lessons(NamedTuple):
-    """What is learned from.
-
-    Attributes:
-        x: (n, d) vectors: of names, then of variants of them.
-        order: (n,) rows of names, sorted by concept.
-        members: of each concept with several names, places in `order`.
-        concept: (n,) of each row of x.
-        pairs: (p, 2) rows of a name and of a variant.
-    """
+class _Examples(NamedTuple):
+    """What is learned from: vectors x (n, d) of names, then of variants, with the concept of each; the rows of names in
+    order of their concepts, of which `members` are those with several; and pairs (p, 2) of a name and a variant."""
 
     x: Floats
     order: Rows
@@ -369,11 +460,11 @@ class _Lessons(NamedTuple):
     pairs: Rows
 
 
-def _lessons(x: Floats, concept: Rows, variants: list[tuple[Floats, Rows]]) -> _Lessons:
-    """Gather lessons from names and from variants, each with the row of its name."""
+def _examples(x: Floats, concept: Rows, variants: list[tuple[Floats, Rows]]) -> _Examples:
+    """Gather examples from names, and from variants with the rows of their names."""
     of = np.concatenate([np.zeros(0, np.int64), *(of for _, of in variants)])
     pairs = np.stack([of, len(x) + np.arange(len(of))], axis=1)
-    return _Lessons(
+    return _Examples(
         np.concatenate([x, *(part for part, _ in variants)]),
         np.argsort(concept, kind="stable"),
         _several(concept),
@@ -396,28 +487,28 @@ def _parted(
     return [(full(noised.vectors[learned]), row[place[learned]])], (full(noised.vectors[kept]), concept[place[kept]])
 
 
-def _teach(
-    lessons: _Lessons, steps: int, exam: HeldOut, random: np.random.Generator, settings: HeadSettings
-) -> head_steps.Weights:
+def _train(
+    examples: _Examples, steps: int, held_out: HeldOut, random: np.random.Generator, settings: HeadSettings
+) -> Weights:
     """Return the weights that were best when the head was looked at."""
-    dim = lessons.x.shape[1]
-    weights = head_steps.start(dim, settings.hidden, random)
-    adam = head_steps.Adam(weights)
-    batches = _batches(lessons, settings, random)
+    dim = examples.x.shape[1]
+    weights = initial_weights(dim, settings.hidden, random)
+    adam = Adam(weights)
+    batches = _batches(examples, settings, random)
     sigma = np.float32(settings.noise * dim**-0.5)
     looks = {round(steps * (look + 1) / settings.checks) for look in range(settings.checks)}
     best, best_right = weights, -1
     for step in range(1, steps + 1):
         rows, concept = next(batches)
-        x = lessons.x[rows]
+        x = examples.x[rows]
         x += sigma * random.standard_normal(x.shape, np.float32)
-        seen = head_steps.forward(weights, unit(x))
-        _, slope = head_steps.multi_similarity(seen.y, concept)
-        adam.step(head_steps.backward(weights, seen, slope), _rate(step, steps, settings))
+        seen = forward(weights, unit(x))
+        _, slope = multi_similarity(seen.y, concept)
+        adam.step(backward(weights, seen, slope), _rate(step, steps, settings))
         if step in looks:
-            right = int(exam.marks(weights.head()).right.sum())
+            right = int(held_out.scores(weights.head()).right.sum())
             if right >= best_right:
-                best, best_right = head_steps.Weights(*(weight.copy() for weight in weights)), right
+                best, best_right = Weights(*(weight.copy() for weight in weights)), right
     return best
 
 
@@ -426,20 +517,20 @@ def _rate(step: int, steps: int, settings: HeadSettings) -> float:
     return settings.rate * warm * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
 
 
-def _batches(lessons: _Lessons, settings: HeadSettings, random: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
+def _batches(examples: _Examples, settings: HeadSettings, random: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
     """Yield the rows of a batch and the concept of each, without end: two names a concept, then names with variants."""
-    start, size = lessons.members
-    others = min(round(settings.batch * settings.variants), len(lessons.pairs))
-    names = _in_turn(lessons.x, lessons.order[start], settings.batch - others, settings.bunch, random)
-    variants = _in_turn(lessons.x, lessons.pairs[:, 0], others, settings.bunch, random)
+    start, size = examples.members
+    others = min(round(settings.batch * settings.variants), len(examples.pairs))
+    names = _in_turn(examples.x, examples.order[start], settings.batch - others, settings.bunch, random)
+    variants = _in_turn(examples.x, examples.pairs[:, 0], others, settings.bunch, random)
     while True:
         drawn = next(names)
         one = random.integers(0, size[drawn])
         other = (one + random.integers(1, size[drawn])) % size[drawn]
-        rows = lessons.order[np.concatenate([start[drawn] + one, start[drawn] + other])]
+        rows = examples.order[np.concatenate([start[drawn] + one, start[drawn] + other])]
         if others:
-            rows = np.concatenate([rows, lessons.pairs[next(variants)].ravel()])
-        yield rows, lessons.concept[rows]
+            rows = np.concatenate([rows, examples.pairs[next(variants)].ravel()])
+        yield rows, examples.concept[rows]
 
 
 def _in_turn(x: Floats, rows: Rows, taken: int, bunch: int, random: np.random.Generator) -> Iterator[Rows]:

@@ -1,24 +1,79 @@
-"""Nearest vectors, whichever backend finds them: checks, limits and a fixed order."""
+"""Nearest vectors, whichever backend finds them: checks, limits, a fixed order; half precision; the k greatest values.
+
+A number stored in half precision keeps 11 significant bits. In a vector of length 1 that moves an inner product by at
+most 1 / 2048, typically by 0.00001. All arithmetic is float32: stored vectors are widened block by block.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
-from alphita.index.backends import Backend
-from alphita.index.float16 import Vectors, full
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+# Vectors as an index stores them.
+Vectors = NDArray[np.float32] | NDArray[np.float16]
+ROWS_AT_ONCE = 16_384
+# A half's bits moved to where float32 has them make a number 2^-112 times its size; its sign lands one bit too low,
+# where the bits that fill up a negative whole number set the right one.
+MOVED, TIMES = 13, np.float32(2.0**112)
+KEPT = np.uint32(0x8FFFE000).astype(np.int32)
+NUMBERS_AT_ONCE = 2**19
+# Of so many values only the greatest is looked at first, and all only where that is great enough.
+GROUP = 32
+# For `powers`: brings any value above 1.
+EVERY_VALUE = np.float32(2.0**-40)
+
+
+class Backend(Protocol):
+    """Finds the vectors with the greatest inner product."""
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the k nearest rows of each query, in any order.
+
+        Args:
+            queries: (q, d) float32, C-contiguous, q >= 1.
+            k: 1 <= k <= n.
+
+        Returns:
+            Inner products (q, k) float32 and rows (q, k) int64.
+        """
+        ...
+
+
+def full(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return half-precision vectors, all finite, as float32; others as they are, not copied."""
+    if vectors.dtype != np.float16:
+        return vectors
+    widened = np.empty(vectors.shape, np.float32)
+    bits, numbers = np.ascontiguousarray(vectors).reshape(-1).view(np.int16), widened.reshape(-1)
+    for start in range(0, len(bits), NUMBERS_AT_ONCE):
+        part = slice(start, start + NUMBERS_AT_ONCE)
+        moved = numbers[part].view(np.int32)
+        np.left_shift(bits[part], MOVED, out=moved, dtype=np.int32)
+        np.bitwise_and(moved, KEPT, out=moved)
+        np.multiply(numbers[part], TIMES, out=numbers[part])
+    return widened
+
+
+def blocks(
+    vectors: NDArray[Any], rows: int | None = None, chosen: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yield the vectors (n, d), or the `chosen` rows, as float32, `rows` at a time, with the first row of each."""
+    rows = rows or ROWS_AT_ONCE
+    for start in range(0, len(vectors) if chosen is None else len(chosen), rows):
+        part = slice(start, start + rows)
+        yield start, full(vectors[part if chosen is None else chosen[part]])
 
 
 def unit(vectors: Vectors) -> NDArray[np.float32]:
-    """Return the rows at length 1, so that an inner product is a cosine; a zero row stays zero.
-
-    Args:
-        vectors: (n, d) float32, or as an index stores them.
-
-    Returns:
-        (n, d) float32, C-contiguous.
-    """
+    """Return the rows at length 1, (n, d) float32, C-contiguous; a zero row stays zero."""
     vectors = full(vectors)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.maximum(length, np.float32(1e-12)), dtype=np.float32)
@@ -27,12 +82,7 @@ def unit(vectors: Vectors) -> NDArray[np.float32]:
 def nearest(
     backend: Backend, shape: tuple[int, int], queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the nearest rows of each query, most similar first; equals by row number.
-
-    Args:
-        shape: (n, d) of the vectors it searches.
-        queries: (q, d) float32.
-    """
+    """Return the nearest rows of each query (q, d), most similar first, equals by row; the vectors are (n, d)."""
     n, dim = shape
     if queries.ndim != 2 or queries.shape[1] != dim:
         raise UsageError(
@@ -46,3 +96,76 @@ def nearest(
     similarity, rows = backend.search(np.ascontiguousarray(queries, dtype=np.float32), k)
     order = np.lexsort((rows, -similarity), axis=1)
     return np.take_along_axis(similarity, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+
+class Reached(NamedTuple):
+    """Values that are great enough: their lines (p,), ascending, columns (p,) and values (p,), bf16 as float32.
+
+    `bound` (q,) is what k values of each line reach, at least.
+    """
+
+    line: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value: NDArray[Any]
+    bound: NDArray[Any]
+
+
+def reaching(
+    values: Any,  # noqa: ANN401 - an array, or a torch tensor
+    k: int,
+    limit: Callable[[NDArray[Any]], NDArray[Any]] = lambda bound: bound,
+    *,
+    group: int = GROUP,
+    most: int | None = None,
+) -> Reached:
+    """Return the k greatest of each line of `values` (q, n), their equals, and a few more; or all from a limit."""
+    q, n = values.shape
+    group = group if n % group == 0 and n // group >= k else 1
+    width = n // group
+    given = values
+    if not isinstance(values, np.ndarray):
+        import torch
+
+        # NumPy lacks bf16. The bits of numbers above 0, read as whole numbers, have their order.
+        values = (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()
+    grouped = values.reshape(q, group, width)
+    # Of k groups the greatest are at least this, so the k-th of all is.
+    greatest = _numbers(grouped.max(axis=1))
+    bound = np.partition(greatest, width - k, axis=1)[:, width - k]
+    least = limit(bound)
+    if values.dtype == np.int16 and not least.min(initial=1) > 0:
+        return reaching(given.float().numpy(), k, limit, group=group, most=most)
+    near = greatest >= least[:, None]
+    if most is not None:
+        near[near.sum(axis=1) > most] = False
+    line, place = np.divmod(np.flatnonzero(near), width)
+    members = _numbers(grouped[line, :, place])
+    some, member = np.divmod(np.flatnonzero(members >= least[line, None]), group)
+    return Reached(line[some], member * width + place[some], members[some, member], bound)
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values, or those whose bits in bf16 are given as int16."""
+    return values if values.dtype != np.int16 else (values.astype(np.int32) << 16).view(np.float32)
+
+
+def powers(products: csr_matrix, depth: int) -> NDArray[np.float32]:
+    """Return for each row a power of two that brings the last of its `depth` values to between 1 and 2."""
+    last = np.full(products.shape[0], EVERY_VALUE, np.float32)
+    filled = np.flatnonzero(np.diff(products.indptr) == depth)
+    last[filled] = products.data[products.indptr[filled][:, None] + np.arange(depth)].min(axis=1)
+    powers: NDArray[np.float32] = np.ldexp(np.float32(1), 1 - np.frexp(last)[1])
+    return powers
+
+
+def greatest(
+    query: NDArray[np.int64], string: NDArray[Any], value: NDArray[np.float32], n: int, k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the k greatest values of each of n queries, and their strings; equals by row."""
+    similarity, rows = np.zeros((n, k), np.float32), np.full((n, k), -1, np.int64)
+    order = np.lexsort((string, -value, query))
+    query = query[order]
+    place = np.arange(len(query)) - np.searchsorted(query, query)
+    order, query, place = order[place < k], query[place < k], place[place < k]
+    similarity[query, place], rows[query, place] = value[order], string[order]
+    return similarity, rows

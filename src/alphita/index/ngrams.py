@@ -30,20 +30,109 @@ ends.npy        (shards, g + 1) int32, where in its shard the strings of each n-
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index.strings import SortedStrings, blocks, cut, distinct
-from alphita.index.topk import GROUP, Reached, greatest, powers, reaching
+from alphita.index.neighbours import GROUP, Reached, greatest, powers, reaching
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+# Up to so many strings a hash table is made, in some 20 ms, when the first is looked up.
+BY_HASH = 131_072
+
+
+class SortedStrings:
+    """A read-only list of distinct strings in the order of their UTF-8 bytes.
+
+    It reads the Arrow buffers in place: a hash table over millions of strings would take seconds and gigabytes to make
+    at each start, binary search takes some microseconds a look-up and no memory. Up to `BY_HASH` strings there is one.
+    """
+
+    def __init__(self, array: pa.LargeStringArray) -> None:
+        self.array = array
+        _, offsets, data = array.buffers()
+        self._offsets = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, row: int) -> str:
+        string: str = self.array[int(row)].as_py()
+        return string
+
+    def __iter__(self) -> Iterator[str]:
+        return (string.as_py() for string in self.array)
+
+    def _bytes(self, row: int) -> bytes:
+        return bytes(self._data[self._offsets[row] : self._offsets[row + 1]])
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {string: row for row, string in enumerate(self.array.to_pylist())}
+
+    def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each string, -1 where there is none: (len(strings),) int64."""
+        count = len(self)
+        if count <= BY_HASH:
+            return np.array([self._places.get(string, -1) for string in strings], np.int64)
+        every = range(count)
+        rows = np.full(len(strings), -1, dtype=np.int64)
+        for place, string in enumerate(strings):
+            wanted = string.encode("utf-8", "surrogatepass")
+            row = bisect_left(every, wanted, key=self._bytes)
+            if row < count and self._bytes(row) == wanted:
+                rows[place] = row
+        return rows
+
+
+STRINGS_AT_ONCE = 65_536
+# Where one character is a syllable or a word.
+DENSE_SCRIPTS = 0x2E80
+BITS = 21  # of a code point
+TWO = np.uint64(1 << 63)  # marks a 2-gram; three code points leave that bit free
+
+
+def cut(strings: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the n-grams (m,) of all strings, repeated ones too, as packed code points, and the string of each."""
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings)) + 2
+    text = " " + "  ".join(strings) + " "
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)[: lengths.sum()]
+    owner = np.repeat(np.arange(len(strings)), lengths)
+    shift = np.uint64(BITS)
+    within = owner[:-2] == owner[2:]
+    threes = (((points[:-2] << shift) | points[1:-1]) << shift) | points[2:]
+    if points.max(initial=0) < DENSE_SCRIPTS:
+        return threes[within], owner[:-2][within]
+    two = (owner[:-1] == owner[1:]) & (np.maximum(points[:-1], points[1:]) >= DENSE_SCRIPTS)
+    twos = TWO | (points[:-1] << shift) | points[1:]
+    return np.concatenate([threes[within], twos[two]]), np.concatenate([owner[:-2][within], owner[:-1][two]])
+
+
+def blocks(strings: Iterable[str]) -> Iterator[list[str]]:
+    """Return the strings, `STRINGS_AT_ONCE` together."""
+    every = iter(strings)
+    return iter(lambda: list(itertools.islice(every, STRINGS_AT_ONCE)), [])
+
+
+def distinct(
+    row: NDArray[np.int64], column: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct pairs, sorted by row and column."""
+    keys = np.sort(row * width + column)
+    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+    return np.divmod(keys, width)
+
 
 # Products that are looked at: query, ascending, string, and value.
 Found = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
@@ -143,7 +232,6 @@ class Ngrams:
         return np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
 
     def __len__(self) -> int:
-        """Return the number of strings."""
         return len(self.scale)
 
     def vectorize(self, strings: Sequence[str], without: Sequence[Sequence[str]] | None = None) -> csr_matrix:
@@ -192,11 +280,7 @@ class Ngrams:
         return column[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
 
     def search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k strings most similar to each query, most similar first; equals by row.
-
-        Args:
-            queries: (q, len(codes)), as `vectorize` gives.
-        """
+        """Return the k strings most similar to each query, a row of `vectorize`, most similar first; equals by row."""
         if k < 0:
             raise UsageError(f"k must be 0 or more, not {k}")
         similarity, rows = np.zeros((queries.shape[0], k), np.float32), np.full((queries.shape[0], k), -1, np.int64)
@@ -319,16 +403,7 @@ class Ngrams:
     def pairwise(
         self, queries: csr_matrix, query_rows: NDArray[np.int64], string_rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the similarity of pairs of a query and a string, by all n-grams.
-
-        Args:
-            queries: (q, len(codes)), as `vectorize` gives.
-            query_rows: (p,) rows of `queries`; fastest when ascending.
-            string_rows: (p,) rows of the strings.
-
-        Returns:
-            (p,) float32, 0 to 1.
-        """
+        """Return the similarity (p,), 0 to 1, by all n-grams, of rows of queries (fastest ascending) and strings."""
         similarity = np.empty(len(query_rows), np.float32)
         order = np.argsort(query_rows, kind="stable")
         asked, starts = np.unique(query_rows[order], return_index=True)

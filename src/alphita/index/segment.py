@@ -7,7 +7,7 @@ terms.arrow     what is shown of each term; within a string: exact scope first, 
 standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
                 from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement, and
                 those of OMOP's non-standard ones, which stand for what these map to, beside themselves; the column
-                `retired_concept` names either; from `BORROWED_STANDING` on names of other vocabularies (`borrowing`);
+                `retired_concept` names either; from `EXTERNAL_STANDING` on names of other vocabularies (`borrowing`);
                 the column `borrowed_as` holds the own name that each stands behind
 short_forms.arrow   what the clinic's short forms and borrowed ones may mean (see `enrichment`), if it has any
 codes.arrow         codes of other vocabularies, and which concepts they are (see `codes`)
@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from alphita.errors import InputError
 from alphita.index import concepts
 from alphita.index.concepts import Concepts
-from alphita.index.float16 import Vectors
-from alphita.index.strings import SortedStrings
+from alphita.index.neighbours import Vectors
+from alphita.index.ngrams import SortedStrings
 from alphita.terminology import prefixes
 from alphita.terminology.text import clean_many
 
@@ -47,7 +47,7 @@ STATUSES = ("official", "candidate", "machine")
 # What a term brings along, beside its string and its concept.
 TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
-BORROWED_STANDING = 2 * RETIRED_STANDING
+EXTERNAL_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
 # What every segment has today, and those of earlier builds may lack.
 ADDED = {
@@ -66,18 +66,15 @@ class Segment:
         self.path = path
         try:
             self.strings = SortedStrings(_read(path / "strings.arrow").column("string").chunk(0))
-            self.vectors: Vectors = np.asarray(np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False))
-            self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy", mmap_mode="r", allow_pickle=False)
-            self.standing: NDArray[np.uint8] = np.load(path / "standing.npy", mmap_mode="r", allow_pickle=False)
+            self.vectors: Vectors = np.asarray(self._load("vectors"))
+            self.offsets: NDArray[np.int64] = self._load("offsets")
+            self.standing: NDArray[np.uint8] = self._load("standing")
             self.terms = _read(path / "terms.arrow")
             self.concepts = _read(path / "concepts.arrow")
             self.term_concept: NDArray[np.int32] = self.terms.column("concept").chunk(0).to_numpy()
-            kept = path / SHORT_FORMS
-            self.short_forms: pa.Table | None = _read(kept) if kept.exists() else None
-            kept = path / ELSEWHERE
-            self.elsewhere: NDArray[np.uint64] = (
-                np.load(kept, mmap_mode="r", allow_pickle=False) if kept.exists() else np.zeros(0, np.uint64)
-            )
+            self.short_forms: pa.Table | None = _read(path / SHORT_FORMS) if (path / SHORT_FORMS).exists() else None
+            has_elsewhere = (path / ELSEWHERE).exists()
+            self.elsewhere: NDArray[np.uint64] = self._load("elsewhere") if has_elsewhere else np.zeros(0, np.uint64)
             self._open_concepts()
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as error:
             raise InputError(f"damaged index segment: {error}", file=path, remedy="build the index again") from None
@@ -94,18 +91,20 @@ class Segment:
                 "the files of this index segment do not fit together", file=path, remedy="build the index again"
             )
 
+    def _load(self, name: str) -> NDArray[Any]:
+        array: NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return array
+
     def _open_concepts(self) -> None:
         """Open the graph and the ids, which an index of an earlier version lacks."""
         self.parents: NDArray[np.int32] | None = None
         self.parent_offsets: NDArray[np.int64] | None = None
         if (self.path / "parents.npy").exists():
-            self.parents = np.load(self.path / "parents.npy", mmap_mode="r", allow_pickle=False)
-            self.parent_offsets = np.load(self.path / "parent_offsets.npy", mmap_mode="r", allow_pickle=False)
+            self.parents = self._load("parents")
+            self.parent_offsets = self._load("parent_offsets")
         if (self.path / "known_ids.arrow").exists():
             ids = _read(self.path / "known_ids.arrow").column("id").chunk(0)
-            self._known_rows: NDArray[np.int32] = np.load(
-                self.path / "known_rows.npy", mmap_mode="r", allow_pickle=False
-            )
+            self._known_rows: NDArray[np.int32] = self._load("known_rows")
         else:
             ids = concepts.text(self.concepts.column("id"))
             order = pc.sort_indices(ids)
@@ -122,7 +121,7 @@ class Segment:
     @functools.cached_property
     def borrowed(self) -> NDArray[np.bool_]:
         """Whether each term is another vocabulary's name, (n_terms,)."""
-        return np.asarray(self.standing) >= BORROWED_STANDING
+        return np.asarray(self.standing) >= EXTERNAL_STANDING
 
     def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64."""
@@ -143,11 +142,7 @@ class Segment:
         """Return how many of the other concepts of a string have it by a mapping from or to this concept alone.
 
         Args:
-            string: (n,) rows of strings.
-            concept: (n,) rows of concepts, each with a term of that string.
-
-        Returns:
-            (n,) int64.
+            string, concept: (n,) rows; each concept has a term of that string.
         """
         known, counts = self._mapped_homonyms
         keys = string * len(self.concepts) + concept
@@ -224,20 +219,23 @@ NOTHING_GIVEN = Given()
 
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
     """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for."""
-    # Polars, which a ready index does without.
-    from alphita.index import codes
 
     stands_for = concepts.replacements(terminology)
     own = np.asarray(terminology.term_concept)
-    cleaned = _clean(terminology.terms.column("string"), rules)
+    written = terminology.terms.column("string")
+    blocks = [
+        pa.array(clean_many(written.slice(start, STRINGS_AT_ONCE).to_pylist(), tuple(rules)), pa.large_string())
+        for start in range(0, len(written), STRINGS_AT_ONCE)
+    ]
+    cleaned = pa.concat_arrays(blocks) if blocks else pa.array([], pa.large_string())
     kept = (stands_for[own] >= 0) & pc.not_equal(cleaned, "").to_numpy(zero_copy_only=False)
     if exclude:
         excluded = pc.is_in(cleaned, value_set=pa.array(sorted(exclude), pa.large_string()))
         kept &= ~excluded.to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(kept)
     rows, concept = _with_mapped(rows, own, stands_for, concepts.mapped(terminology))
-    said = _not_said_already(cleaned.take(pa.array(rows)), own[rows], concept)
-    rows, concept = rows[said], concept[said]
+    new = _not_named_already(cleaned.take(pa.array(rows)), own[rows], concept)
+    rows, concept = rows[new], concept[new]
     if len(rows) == 0:
         raise InputError("no terms of live concepts are left to index")
     strings, string_row = _distinct(cleaned.take(pa.array(rows)))
@@ -260,9 +258,7 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     known = concepts.gather(terminology, used.astype(np.int64), stands_for)
     place_of = np.full(len(stands_for), -1, np.int32)
     place_of[used] = np.arange(len(used))
-    # Where indexes are made; whoever only opens one needs no polars.
-
-    of_others = codes.gather(terminology, terms, known, place_of)
+    of_others = concepts.codes_of(terminology, terms, known, place_of)
     return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others)
 
 
@@ -285,7 +281,7 @@ def _with_mapped(
     return np.concatenate([rows, again]), np.concatenate([stands_for[own[rows]], targets])
 
 
-def _not_said_already(
+def _not_named_already(
     cleaned: pa.LargeStringArray, own: NDArray[np.int32], concept: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     """Return which terms to keep: one of another concept is left out if the concept has the same string itself."""
@@ -309,19 +305,15 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
     _write(path / "concepts.arrow", content.concepts.table)
     _write(path / CODES, content.codes)
     _write(path / "known_ids.arrow", pa.table({"id": content.concepts.known_ids}))
-    np.save(path / "offsets.npy", content.offsets, allow_pickle=False)
-    np.save(path / "standing.npy", content.standing, allow_pickle=False)
-    np.save(path / "parents.npy", content.concepts.parents, allow_pickle=False)
-    np.save(path / "parent_offsets.npy", content.concepts.parent_offsets, allow_pickle=False)
-    np.save(path / "known_rows.npy", content.concepts.known_rows, allow_pickle=False)
-
-
-def _clean(strings: pa.ChunkedArray, rules: Sequence[str]) -> pa.LargeStringArray:
-    blocks = [
-        pa.array(clean_many(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), tuple(rules)), pa.large_string())
-        for start in range(0, len(strings), STRINGS_AT_ONCE)
-    ]
-    return pa.concat_arrays(blocks) if blocks else pa.array([], pa.large_string())
+    parts = content.concepts
+    arrays: dict[str, NDArray[Any]] = {
+        "offsets": content.offsets,
+        "standing": content.standing,
+        "parents": parts.parents,
+    }
+    arrays |= {"parent_offsets": parts.parent_offsets, "known_rows": parts.known_rows}
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array, allow_pickle=False)
 
 
 def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]:

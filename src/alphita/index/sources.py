@@ -30,7 +30,7 @@ from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
 from alphita.index.encoding import CALIBRATION, STRINGS_A_BLOCK, Blocks, Encoder, encode_block
-from alphita.index.float16 import Vectors, full
+from alphita.index.neighbours import Vectors, full
 from alphita.index.store import Index, build
 from alphita.progress import say
 from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
@@ -61,7 +61,7 @@ def index_of(
     if is_index(to):
         if choice not in (None, Choice()):
             raise UsageError(
-                f"{to} is an index already, and has what it was made with; make another: "
+                f"{to} is already an index; its options are fixed. Build a new one with: "
                 "alphita index SOURCE -o OUT.index"
             )
         return Index.open(Path(to).expanduser(), verify=verify)
@@ -97,10 +97,17 @@ def terminology_of(source: Path | str) -> Path:
         return Path(source).expanduser()
     if kind is not None:
         raise UsageError(f"{source} is an {kind}; give the terminology that it was made from")
-    source_found = _found(source)
-    content = [_content(path) for path in source_found.paths]
-    key = artefact.hash_json([_made_by(TERMINOLOGY), source_found.format, source_found.settings, content])
-    return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(source_found, out, str(source)))
+    path = Path(source).expanduser()
+    # A file or folder of this name goes before a name that comes with Alphita.
+    if path.exists():
+        detected = detect(path)
+    elif str(source) in PACKAGED:
+        detected = DetectedSource(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
+    else:
+        raise _unknown(source)
+    content = [_content(path) for path in detected.paths]
+    key = artefact.hash_json([_made_by(TERMINOLOGY), detected.format, detected.settings, content])
+    return _kept(TERMINOLOGY, key, _verified_terminology, lambda out: _import(detected, out, str(source)))
 
 
 def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enrichment:
@@ -130,15 +137,7 @@ def located(source: Path | str) -> str:
         return str(artefact.absolute(path))
     if str(source) in PACKAGED:
         return str(source)
-    raise _no_such(source)
-
-
-def _no_such(source: Path | str) -> AlphitaError:
-    text = str(source)
-    if "/" in text or "." in text:
-        return InputError("no such file or folder", file=text)
-    known = registry.unknown("terminology", text, PACKAGED)
-    return UsageError(f"{known}, or give a terminology's file or folder: {text} is none")
+    raise _unknown(source)
 
 
 def _kind(source: Path | str) -> str | None:
@@ -156,14 +155,12 @@ def _kind(source: Path | str) -> str | None:
     return str(kind)
 
 
-def _found(source: Path | str) -> DetectedSource:
-    """Return how a source is read: a file or folder of this name goes before a name that comes with Alphita."""
-    path = Path(source).expanduser()
-    if path.exists():
-        return detect(path)
-    if str(source) in PACKAGED:
-        return DetectedSource(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
-    raise _no_such(source)
+def _unknown(source: Path | str) -> AlphitaError:
+    text = str(source)
+    if "/" in text or "." in text:
+        return InputError("no such file or folder", file=text)
+    known = registry.unknown("terminology", text, PACKAGED)
+    return UsageError(f"{known}, or give a terminology's file or folder: {text} is none")
 
 
 def _made_by(kind: str) -> list[Any]:
@@ -211,7 +208,7 @@ def _index(terminology: Path, out: Path, what: str, choice: Choice, threads: int
     build(terms, encoder, out, enrichment=enrichment_of(choice, terms))
 
 
-def _intact_terminology(path: Path) -> Path:
+def _verified_terminology(path: Path) -> Path:
     artefact.verify(path, TERMINOLOGY)
     return path
 
@@ -220,8 +217,8 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
     """Return what the cache keeps under a key, opened; made if it is missing or damaged."""
     name = f"{key[:32]}.{kind}"
     target = machine.cache_dir() / kind / name
-    if (found := _opened(target, open_)) is not None:
-        return found
+    if (ready := _opened(target, open_)) is not None:
+        return ready
     try:
         folder = machine.cache_folder(kind)
         drafts.remove_abandoned(folder)
@@ -232,9 +229,9 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
         if not target.exists():
             make(target)
         return open_(target)
-    with _alone(lock):
-        if (found := _opened(target, open_)) is not None:
-            return found
+    with _locked(lock):
+        if (ready := _opened(target, open_)) is not None:
+            return ready
         if target.is_symlink():
             target.unlink()
         elif target.exists():
@@ -243,9 +240,9 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
             make(target)
         except UsageError:
             # Where files cannot be locked, another process may have made it meanwhile.
-            if (found := _opened(target, open_)) is None:
+            if (ready := _opened(target, open_)) is None:
                 raise
-            return found
+            return ready
         _remove_unused(target, kind)
         return open_(target)
 
@@ -279,7 +276,7 @@ def _opened(target: Path, open_: Callable[[Path], T]) -> T | None:
 
 
 @contextlib.contextmanager
-def _alone(lock: Any) -> Iterator[None]:  # noqa: ANN401 - an open file
+def _locked(lock: Any) -> Iterator[None]:  # noqa: ANN401 - an open file
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

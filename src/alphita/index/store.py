@@ -24,11 +24,9 @@ from alphita.index.backends import AUTO, EVERY, choose
 from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import BACKENDS, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
-from alphita.index.float16 import Vectors
-from alphita.index.neighbours import nearest, unit
-from alphita.index.ngrams import Ngrams
+from alphita.index.neighbours import Vectors, nearest, unit
+from alphita.index.ngrams import Ngrams, SortedStrings
 from alphita.index.segment import Segment
-from alphita.index.strings import SortedStrings
 from alphita.terminology.text import CLEANING_VERSION, RULES
 
 if TYPE_CHECKING:
@@ -67,9 +65,9 @@ def build(
         encoded = (blocks or encoded_here)(content.strings, encoder)
         _write_vectors(encoded, shape, np.float16 if how.half else np.float32, folder / "vectors.npy")
         if enrichment is not None and enrichment.learn != "no":
-            from alphita.index.enrichment import teach
+            from alphita.index.enrichment import learn_head
 
-            encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
+            encoder, added["head"] = learn_head(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
         try:
             search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
@@ -87,52 +85,34 @@ def build(
         facts = {
             "backend": backend,
             "search": search,
-            **_facts(terminology, encoder, how, trained, exclude, content),
+            "letters": ngrams.SETTINGS if how.letters else None,
+            "dim": encoder.dim,
+            "vectors": "float16" if how.half else "float32",
+            "cleaning_rules": list(how.rules),
+            "cleaning_rules_hash": _rules_hash(how.rules),
+            "terminology_hash": terminology.content_hash,
+            "model_hash": encoder.content_hash,
+            "base_model_hash": getattr(encoder, "base_hash", encoder.content_hash),
+            "tokenizer_hash": encoder.tokenizer_hash,
+            "trained": trained,
+            "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
+            "counts": {
+                "strings": len(content.strings),
+                "terms": len(content.terms),
+                "concepts": len(content.concepts.table),
+            },
             **added,
         }
         # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
-        (draft.path / "facts.json").write_text(_facts_text(facts), encoding="utf-8")
+        (draft.path / "facts.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         draft.fields.update(facts)
         manifest = terminology.manifest
         draft.fields.update({name: manifest[name] for name in ("sources", "licence", "licences") if name in manifest})
     return Index.open(out)
 
 
-def _facts(
-    terminology: Terminology,
-    encoder: Encoder,
-    how: Building,
-    trained: dict[str, Any] | None,
-    exclude: frozenset[str],
-    content: segments.Content,
-) -> dict[str, Any]:
-    """Return what an index was made of and how; a reader is held to the hashes."""
-    return {
-        "letters": ngrams.SETTINGS if how.letters else None,
-        "dim": encoder.dim,
-        "vectors": "float16" if how.half else "float32",
-        "cleaning_rules": list(how.rules),
-        "cleaning_rules_hash": _rules_hash(how.rules),
-        "terminology_hash": terminology.content_hash,
-        "model_hash": encoder.content_hash,
-        "base_model_hash": getattr(encoder, "base_hash", encoder.content_hash),
-        "tokenizer_hash": encoder.tokenizer_hash,
-        "trained": trained,
-        "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
-        "counts": {
-            "strings": len(content.strings),
-            "terms": len(content.terms),
-            "concepts": len(content.concepts.table),
-        },
-    }
-
-
 class IndexedConcept(NamedTuple):
-    """A concept as the index shows it; what an index of an earlier version lacks is None or empty.
-
-    Attributes:
-        id: CURIE.
-    """
+    """A concept as the index shows it; what an index of an earlier version lacks is None or empty."""
 
     id: str
     name: str
@@ -182,17 +162,14 @@ class Index:
 
     @property
     def model_path(self) -> Path:
-        """The folder of the encoder that made the vectors."""
         return self.path / "model"
 
     @property
     def dim(self) -> int:
-        """Numbers in a vector."""
         return int(self.segment.vectors.shape[1])
 
     @property
     def strings(self) -> SortedStrings:
-        """The distinct cleaned strings, sorted by their UTF-8 bytes."""
         return self.segment.strings
 
     @property
@@ -205,7 +182,6 @@ class Index:
 
     @property
     def findable(self) -> int:
-        """How many strings a search can find: all of them here."""
         return len(self)
 
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
@@ -249,15 +225,7 @@ class Index:
         return str(self.manifest.get("base_model_hash", self.manifest["model_hash"]))
 
     def check_encoder(self, encoder: Encoder, remedy: str = REBUILD) -> None:
-        """Make sure that `encoder` is the one that made the vectors.
-
-        Args:
-            encoder: any.
-            remedy: what is told to do where it is not.
-
-        Raises:
-            InputError: it has another dimension, other weights or another tokenizer.
-        """
+        """Make sure that `encoder` is the one that made the vectors; else raise an `InputError` with `remedy`."""
         facts = (
             ("dimension", encoder.dim, self.manifest["dim"]),
             ("model hash", encoder.content_hash, self.manifest["model_hash"]),
@@ -291,8 +259,7 @@ def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Pat
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
 
     def varied() -> NDArray[np.float32]:
-        drawn = [strings[row] for row in backends.rows(len(strings), encoder.content_hash)]
-        return unit(encoder.encode(backends.vary(drawn)))
+        return unit(encoder.encode(backends.probes(strings, encoder.content_hash)))
 
     settings: dict[str, Any] = registry.load(BACKENDS, backend).build(vectors, folder, varied)
     return settings
@@ -300,10 +267,6 @@ def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Pat
 
 def _rules_hash(rules: Sequence[str]) -> str:
     return artefact.hash_json([CLEANING_VERSION, list(rules)])
-
-
-def _facts_text(facts: dict[str, Any]) -> str:
-    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 
 
 def _check_facts(path: Path, manifest: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from alphita import artefact, progress
 from alphita.errors import InputError, UsageError
 from alphita.index import encoding, store
 from alphita.index.choice import Building
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 from alphita.index.store import Index
 from alphita.jobs.engines.engine import Engine, Receipt, SameVersion
 from alphita.jobs.parts import JOB, Parts

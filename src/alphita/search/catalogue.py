@@ -28,12 +28,9 @@ REMEDY = "import a table of products: alphita terminology import products TABLE.
 
 
 class Owned(NamedTuple):
-    """The distinct cleaned names of some concepts, called owners.
+    """The n distinct cleaned names, sorted by their UTF-8 bytes, of some concepts, called owners.
 
-    Attributes:
-        strings: the n distinct strings, sorted by their UTF-8 bytes.
-        offsets: (owners + 1,) int64; owner o has the names rows[offsets[o]] up to rows[offsets[o + 1]] of `strings`,
-            one or more, the preferred one first.
+    Owner o has the names rows[offsets[o]] up to rows[offsets[o + 1]] of `strings`, one or more, the preferred first.
     """
 
     strings: pa.LargeStringArray
@@ -45,11 +42,8 @@ class Catalogue(NamedTuple):
     """Products with their attributes, by rows of their own.
 
     Attributes:
-        product_ids: (p,) CURIEs.
-        titles: (p,) their preferred names (where these do not train, their first names that do), as written.
-        value_ids: (v,) CURIEs.
-        values: (v,) so their names.
-        attributes: a names of attributes, sorted.
+        titles, values: preferred names (where these do not train, the first that do), as written.
+        attributes: their names, sorted.
         triples: (m, 3) int32 product, attribute, value; sorted and distinct.
         unnamed: triples left out because product or value has no name to be found by: none in the languages, none that
             a split does not hold out, or the concept is retired.
@@ -80,7 +74,10 @@ def collect(
     from alphita.terminology.model import PRODUCT
 
     labels = attribute_labels(terminology, attributes)
-    _check_languages(terminology, languages)
+    known = set(filter(None, terminology.terms.column("language").unique().to_pylist()))
+    for tag in languages:
+        if not among(known, [tag]):
+            raise UsageError(unknown("language", tag, known))
     rows, offsets = terminology.training_terms(
         exclude=frozenset() if split is None else split.cleaned, languages=languages or None
     )
@@ -90,7 +87,8 @@ def collect(
     triples = every[usable[every[:, 0]] & usable[every[:, 2]]]
     if not len(triples):
         raise _nothing(terminology, len(every), languages)
-    named = _of_type(terminology, PRODUCT)
+    types = terminology.side_table("semantic_types")
+    named = types["concept"].filter(pc.equal(types["semantic_type"], PRODUCT)).to_numpy().astype(np.int64)
     products = np.union1d(triples[:, 0], named[usable[named]])
     product = np.searchsorted(products, triples[:, 0])
     values, value = np.unique(triples[:, 2], return_inverse=True)
@@ -141,22 +139,6 @@ def _nothing(terminology: Terminology, unnamed: int, languages: Collection[str])
         file=terminology.path,
         remedy="take other attributes or languages, or a split that holds out less",
     )
-
-
-def _check_languages(terminology: Terminology, languages: Collection[str]) -> None:
-    known = set(filter(None, terminology.terms.column("language").unique().to_pylist()))
-    for tag in languages:
-        if not among(known, [tag]):
-            raise UsageError(unknown("language", tag, known))
-
-
-def _of_type(terminology: Terminology, name: str) -> NDArray[np.int64]:
-    """Return the rows of the concepts of a semantic type."""
-    types = terminology.side_table("semantic_types")
-    rows: NDArray[np.int64] = (
-        types["concept"].filter(pc.equal(types["semantic_type"], name)).to_numpy().astype(np.int64)
-    )
-    return rows
 
 
 def _held_out(terminology: Terminology, triples: NDArray[np.int32], split: Split) -> NDArray[np.bool_]:

@@ -30,13 +30,7 @@ LACKING = 100
 
 
 class Projection(NamedTuple):
-    """f, and what it was trained with.
-
-    Attributes:
-        weight: (d', d) float32.
-        bias: (d',) float32.
-        gamma: the margin, above 0.
-    """
+    """f: weight (d', d) and bias (d',), and the margin gamma, above 0, that it was trained with."""
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
@@ -54,16 +48,7 @@ class Projection(NamedTuple):
     def similarities(
         self, query: NDArray[np.float32], projected: NDArray[np.float32], squares: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return sigma(gamma - distance) of a projected query to projected texts.
-
-        Args:
-            query: (d',).
-            projected: (n, d').
-            squares: (n,) of each its squared length.
-
-        Returns:
-            (n,) float32, 0 to 1.
-        """
+        """Return sigma(gamma - distance) (n,) of a projected query (d',) to projected texts (n, d')."""
         distance = np.sqrt(np.maximum(squares + query @ query - 2 * (projected @ query), 0))
         similarity: NDArray[np.float32] = (1 / (1 + np.exp(np.minimum(distance - self.gamma, 80)))).astype(np.float32)
         return similarity

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,19 +24,104 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from alphita import artefact, textio
+from alphita import artefact, progress, textio
 from alphita.errors import InputError
-from alphita.index import encoding
+from alphita.index import encoding, ngrams
 from alphita.index.encoding import Encoder
-from alphita.search import catalogue, names, projection
-from alphita.search.catalogue import Catalogue
-from alphita.search.names import Names
+from alphita.index.neighbours import unit
+from alphita.index.ngrams import Ngrams, SortedStrings
+from alphita.search import catalogue, projection
+from alphita.search.catalogue import Catalogue, Owned
 from alphita.search.projection import Projection
 from alphita.terminology.text import CLEANING_VERSION, clean
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+
+STRINGS_AT_ONCE = 65_536
+
+
+def write_names(folder: Path, names: Owned, encoder: Encoder) -> None:
+    """Write names into a new folder."""
+    folder.mkdir(parents=True)
+    table = pa.table({"string": names.strings})
+    with pa.OSFile(str(folder / "strings.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    np.save(folder / "offsets.npy", names.offsets, allow_pickle=False)
+    np.save(folder / "rows.npy", names.rows, allow_pickle=False)
+    strings = names.strings.to_pylist()
+    vectors = np.lib.format.open_memmap(
+        folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(len(strings), encoder.dim)
+    )
+    for start, block in encoded(strings, encoder, f"Encoding {folder.name}"):
+        vectors[start : start + len(block)] = unit(block)
+    vectors.flush()
+    ngrams.build(SortedStrings(names.strings), folder / "ngrams")
+
+
+def encoded(strings: Sequence[str], encoder: Encoder, label: str) -> Any:  # noqa: ANN401 - an iterator
+    """Yield the vectors of strings block by block, checked: (place of the first, (block, dim) float32)."""
+    with progress.bar(label, total=len(strings), unit="strings") as bar:
+        for start in range(0, len(strings), STRINGS_AT_ONCE):
+            block = strings[start : start + STRINGS_AT_ONCE]
+            yield start, encoding.checked(block, encoder)
+            bar.advance(len(block))
+
+
+class Names:
+    """The names of some owners: titles of products, or values."""
+
+    def __init__(self, folder: Path) -> None:
+        table = pa.ipc.open_file(pa.memory_map(str(folder / "strings.arrow"))).read_all()
+        self.strings = SortedStrings(table.column("string").chunk(0))
+        self.vectors: NDArray[np.float32] = self._array(folder, "vectors")
+        self.offsets: NDArray[np.int64] = self._array(folder, "offsets")
+        self.rows: NDArray[np.int32] = self._array(folder, "rows")
+        self.ngrams = Ngrams.open(folder / "ngrams")
+        n = len(self.strings)
+        if not len(self.vectors) == len(self.ngrams) == n or int(self.offsets[-1]) != len(self.rows):
+            raise ValueError("the files of its names do not fit together")
+
+    @staticmethod
+    def _array(folder: Path, name: str) -> NDArray[Any]:
+        return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def similarities(self, queries: Sequence[str], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near each query is to each string, (q, n) from 0 to 1, for query vectors (q, dim) of length 1.
+
+        It is the mean of cosine (0 where negative) and n-gram similarity.
+        """
+        similarity: NDArray[np.float32] = np.maximum(vectors @ self.vectors.T, 0)
+        grams = self.ngrams.vectorize(queries)
+        every = np.arange(len(self.strings))
+        for row in range(len(queries)):
+            similarity[row] += self.ngrams.pairwise(grams[row], np.zeros_like(every), every)
+        similarity /= 2
+        equal = self.strings.rows(queries)
+        equal_rows = np.flatnonzero(equal >= 0)
+        np.minimum(similarity, 1, out=similarity)
+        similarity[equal_rows, equal[equal_rows]] = 1
+        return similarity
+
+    def of_owners(self, similarity: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the greatest similarity of each owner's names: (n strings,) -> (owners,)."""
+        greatest: NDArray[np.float32] = np.maximum.reduceat(similarity[self.rows], self.offsets[:-1])
+        return greatest
+
+    def best(self, owner: int, similarity: NDArray[np.float32]) -> int:
+        """Return the row of the owner's nearest name, the earlier of equals."""
+        own = self.rows[self.offsets[owner] : self.offsets[owner + 1]]
+        return int(own[int(np.argmax(similarity[own]))])
+
+    def named(self, string: int) -> NDArray[np.int64]:
+        """Return the owners, ascending, that a string names; none for the row -1."""
+        entries = np.flatnonzero(self.rows == string)
+        return np.unique(np.searchsorted(self.offsets, entries, side="right") - 1)
+
 
 KIND = "product_search"
 REBUILD = "build it again: alphita search build --model MODEL -t TERMINOLOGY -o X.search --force"
@@ -64,8 +149,8 @@ def build(
         _write_table(folder / "products.arrow", {"id": collected.product_ids, "title": collected.titles})
         _write_table(folder / "values.arrow", {"id": collected.value_ids, "name": collected.values})
         np.save(folder / "triples.npy", collected.triples, allow_pickle=False)
-        names.write(folder / "titles", collected.title_names, encoder)
-        names.write(folder / "values", collected.value_names, encoder)
+        write_names(folder / "titles", collected.title_names, encoder)
+        write_names(folder / "values", collected.value_names, encoder)
         auc = None if projected is None else _write_predicted(folder, collected, encoder, projected)
         encoder.save(folder / "model")
         counts = {
@@ -109,7 +194,7 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
     flat = written.reshape(-1, shape[2])
     bare, label = projection.unscaled(encoder), "Encoding titles with attributes"
     texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
-    for start, block in names.encoded(texts, bare, label):
+    for start, block in encoded(texts, bare, label):
         flat[start : start + len(block)] = projected(block)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
@@ -120,14 +205,7 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened search folder.
-
-    Attributes:
-        triples: (m, 3) int32 product, attribute, value; sorted.
-        product_triples: (products + 1,) int64, where in `triples` those of each product begin.
-        predicted: (products, attributes, d') float32, or None.
-        projection: or None.
-    """
+    """An opened search folder: see the module; `product_triples` (products + 1,) is where the triples of each begin."""
 
     path: Path
     facts: dict[str, Any]
@@ -143,7 +221,6 @@ class Opened:
 
     @property
     def model_path(self) -> Path:
-        """The folder of the encoder that made the vectors."""
         return self.path / "model"
 
     @property
@@ -152,7 +229,6 @@ class Opened:
         return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= MIN_AUC
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Make sure that `encoder` is the one that made the vectors."""
         pairs = (
             ("dimension", encoder.dim, self.facts["dim"]),
             ("model hash", encoder.content_hash, self.facts["model_hash"]),

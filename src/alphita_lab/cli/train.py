@@ -39,9 +39,9 @@ class Decisions:
 
     def prepare(self, *, force: bool, resume: bool) -> tuple[Terminology, Path | None]:
         """Write the terminology to learn from; return it, and the file of hard negatives, if there are any."""
-        from alphita.calibrate.from_mappings import taught
+        from alphita.calibrate.from_mappings import training_input
 
-        learned, negatives, self.found, self.counts = taught(
+        learned, negatives, self.found, self.counts = training_input(
             self.base, self.found, self.out, exclude=self.exclude, force=force, resume=resume
         )
         say(f"{self.counts['learned']:,} decisions to learn from, {self.counts['held_out']:,} newer ones held out")

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from alphita.encoder.batches import Batch
+from alphita.encoder.term_tokenizer import Batch
 
 SUPPORTED = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel")
 FROM_ZERO = ("BertModel", "ElectraModel")

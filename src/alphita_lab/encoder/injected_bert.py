@@ -23,8 +23,8 @@ import torch
 from torch.nn import functional
 
 from alphita import textio
-from alphita.encoder.batches import Batch
 from alphita.encoder.layout import INJECTED
+from alphita.encoder.term_tokenizer import Batch
 from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita_lab.encoder import bert
 

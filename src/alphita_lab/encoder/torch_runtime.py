@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.encoder import layout
-from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import ModelSettings
+from alphita.encoder.term_tokenizer import Batch, by_token_budget
 from alphita.errors import InputError, UsageError, require
 from alphita_lab.encoder import bert, injected_bert
 

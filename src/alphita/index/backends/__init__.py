@@ -7,10 +7,9 @@ Each module has
     attach(vectors, folder, settings) -> IndexBackend
                                                      opens it; must not copy the vectors
 
-The vectors are float32 or, of an index that stores them so, float16 (see `alphita.index.float16`).
-
-The settings are plain JSON and stand in the index's manifest. A backend that does not compare every vector measures in
-`build` how often it finds the nearest one (see `_approximate`), and says so in them.
+The vectors are float32, or float16 where the index stores them so (`alphita.index.neighbours`). The settings are plain
+JSON in the index's manifest. A backend that does not compare every vector measures its recall@1 in `build`, and records
+it there.
 """
 
 from __future__ import annotations
@@ -19,17 +18,21 @@ import hashlib
 import random
 import string as characters
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.neighbours import Backend
 from alphita.registry import Group
+
+if TYPE_CHECKING:
+    from alphita.index.ngrams import SortedStrings
 
 PLUGINS = Group("alphita.backends", ("DESCRIPTION", "build", "attach"))
 
 AUTO = "auto"
-# What compares every vector.
+# Compares every vector.
 EVERY = "faiss"
 # `auto` chooses by the number of strings. Comparing all of them needs no preparation and misses nothing, but takes a
 # time that grows with their number. Measured on 100,000 real strings of 384 numbers, one core, 1,000 misspelt queries:
@@ -39,25 +42,10 @@ EVERY = "faiss"
 # A misspelt string's nearest neighbour is seldom near, and a graph must be searched widely to be sure of it: so `auto`
 # never takes hnsw, which is there for who has measured otherwise on vectors of their own.
 FLAT_UP_TO = 100_000
+PROBES = 1000
 
 # Gives the vectors (p, d) of strings like the real ones but not indexed, to measure recall with.
 Probes = Callable[[], NDArray[np.float32]]
-
-
-class Backend(Protocol):
-    """Finds the vectors with the greatest inner product."""
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k nearest rows of each query, in any order.
-
-        Args:
-            queries: (q, d) float32, C-contiguous, q >= 1.
-            k: 1 <= k <= n.
-
-        Returns:
-            Inner products (q, k) float32 and rows (q, k) int64.
-        """
-        ...
 
 
 class IndexBackend(Backend, Protocol):
@@ -66,8 +54,8 @@ class IndexBackend(Backend, Protocol):
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
         """Return a search among the rows that are allowed, (n,) bool; rows are numbered as before.
 
-        A search that does not compare every vector looks at more of those that are allowed than it would of all. Its
-        recall there is not measured: a part's nearest may be far from a query.
+        A search that does not compare every vector looks at more of the allowed ones than it would of all. Its recall
+        there is not measured: a part's nearest may be far from a query.
         """
         ...
 
@@ -79,12 +67,10 @@ class Among:
         self._backend, self._rows = backend, rows
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products (q, k) and rows (q, k); see `Backend`."""
         similarity, places = self._backend.search(queries, k)
         return similarity, self._rows[places]
 
     def only(self, allowed: NDArray[np.bool_]) -> Among:
-        """Return a search among fewer rows; see `Backend`."""
         return Among(self._backend.only(allowed[self._rows]), self._rows)
 
 
@@ -93,12 +79,14 @@ def choose(n: int) -> str:
     return EVERY if n <= FLAT_UP_TO else "ivf_pq"
 
 
-PROBES = 1000
-
-
 def rows(n: int, seed: str) -> list[int]:
     """Return the rows of up to `PROBES` of n strings, drawn by a seed."""
     return sorted(random.Random(seed).sample(range(n), min(n, PROBES)))
+
+
+def probes(strings: Sequence[str] | SortedStrings, seed: str) -> list[str]:
+    """Return some of the strings, drawn by a seed, each with a mistake in it."""
+    return vary([strings[row] for row in rows(len(strings), seed)])
 
 
 def vary(strings: Sequence[str]) -> list[str]:

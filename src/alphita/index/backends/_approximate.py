@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index import float16
+from alphita.index import neighbours
 from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import faiss as flat
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 
 RECALL = 0.99
 # Two cosines this close are equally near: the vectors are float32.
@@ -58,18 +58,11 @@ class Refined:
         among: SearchAmong | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Search, and score at least `scored_again` rows again.
-
-        Args:
-            vectors: (n, d).
-            allowed: (n,) the only rows that `search` finds.
-        """
         self.vectors, self._search, self._scored_again, self._among = vectors, search, scored_again, among
         self._allowed = allowed
         self._n = len(vectors) if allowed is None else int(allowed.sum())
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products (q, k) and rows (q, k); see `Backend`."""
         depth = max(self._scored_again, 2 * k)
         if depth > PART_WANTED * self._n:
             return self._exact.search(queries, k)
@@ -81,7 +74,6 @@ class Refined:
         return similarity, rows
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
-        """Return a search among the rows that are allowed, (n,) bool; see `Backend`. Few are all compared."""
         both = allowed if self._allowed is None else allowed & self._allowed
         if self._among is None or flat.is_small(int(both.sum()), self.vectors.shape[1]):
             return flat.only(self.vectors, both)
@@ -127,7 +119,7 @@ def _products(queries: NDArray[np.float32], vectors: Vectors, rows: NDArray[np.i
 
     def compare(start: int) -> None:
         part = slice(start, start + at_once)
-        np.einsum("qd,qkd->qk", queries[part], float16.full(vectors[rows[part]]), out=products[part])
+        np.einsum("qd,qkd->qk", queries[part], neighbours.full(vectors[rows[part]]), out=products[part])
 
     starts = range(0, len(rows), at_once)
     if len(starts) == 1:
@@ -146,11 +138,7 @@ def calibrate(
     attach: Callable[[dict[str, Any]], Refined],
     steps: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the first step whose recall@1 on the probes is enough, with that recall.
-
-    Args:
-        vectors: (n, d).
-    """
+    """Return the first step whose recall@1 on the probes is enough, with that recall."""
     queries = probes()
     nearest = flat.attach(vectors).search(queries, 1)[0][:, 0]
     recall = 0.0
@@ -169,21 +157,14 @@ def calibrate(
 def attach(
     vectors: Vectors, file: Path | None, name: str, search: Callable[[Any], Refined]
 ) -> flat.FaissBackend | Refined:
-    """Open what was built for some vectors; too few of them are all compared.
-
-    Args:
-        vectors: (n, d), which may be mapped.
-    """
-    return flat.attach(vectors) if len(vectors) < FEWEST else search(read(file, name))
-
-
-def read(file: Path | None, name: str) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Open what FAISS wrote, mapped."""
+    """Open what FAISS wrote for vectors (n, d), mapped; too few of them are all compared."""
+    if len(vectors) < FEWEST:
+        return flat.attach(vectors)
     import faiss
 
     if file is None or not file.exists():
         raise UsageError(f"this index was not built for {name}; build it again with --backend {name}")
     try:
-        return faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
+        return search(faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC))
     except RuntimeError as error:
         raise InputError(f"damaged: {error}", file=file, remedy="build the index again") from None

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.index import float16
-from alphita.index.float16 import Vectors
-from alphita.index.topk import GROUP, reaching
+from alphita.index import neighbours
+from alphita.index.neighbours import GROUP, Vectors, reaching
 
 GREATEST = 127
 # A step for vectors that are all zero.
@@ -44,12 +43,9 @@ Way = Literal["faiss", "int8", "bf16"]
 
 
 class Candidates(NamedTuple):
-    """What may be among the nearest of q queries.
+    """Queries (c,), in order, with rows (c,) that may be among their nearest.
 
-    Attributes:
-        query: (c,) int64, in order.
-        row: (c,) int64 of the vectors.
-        unsure: (q,) bool: the query has to be compared with all vectors; it has no candidates here.
+    A query that is `unsure` (q,) has none: it must be compared with all vectors.
     """
 
     query: NDArray[np.int64]
@@ -63,12 +59,12 @@ class Rounded:
     def __init__(self, vectors: Vectors, way: Way) -> None:
         self.n, dim = vectors.shape
         self.way = way
-        greatest = max(float(np.abs(block).max()) for _, block in float16.blocks(vectors))
+        greatest = max(float(np.abs(block).max()) for _, block in neighbours.blocks(vectors))
         self.step = np.float32(1 if way == "bf16" else max(greatest / GREATEST, TINY))
         self.groups = -(-self.n // GROUP)
         numbers = _zeros(GROUP * self.groups, dim, way)
         self.longest = self.error = 0.0
-        for start, block in float16.blocks(vectors):
+        for start, block in neighbours.blocks(vectors):
             rounded = self._round(block / self.step)
             numbers[start : start + len(block)] = rounded if way == "faiss" else _in_torch(rounded)
             self.longest = max(self.longest, _longest(block))
@@ -194,8 +190,8 @@ def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     made = faiss.IndexScalarQuantizer(
         numbers.shape[1], faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
     )
-    for start in range(0, len(numbers), float16.ROWS_AT_ONCE):
-        made.add(numbers[start : start + float16.ROWS_AT_ONCE].astype(np.float32))
+    for start in range(0, len(numbers), neighbours.ROWS_AT_ONCE):
+        made.add(numbers[start : start + neighbours.ROWS_AT_ONCE].astype(np.float32))
     return made
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.index import float16
+from alphita.index import neighbours
 from alphita.index.backends import Among, Probes
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 
 DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
 
@@ -25,30 +25,24 @@ class ExactBackend:
         self.vectors = vectors
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products (q, k) and rows (q, k); see `Backend`."""
         similarity = np.empty((len(queries), k), dtype=np.float32)
         rows = np.empty((len(queries), k), dtype=np.int64)
         for start in range(0, len(queries), QUERY_BLOCK):
-            block = slice(start, start + QUERY_BLOCK)
-            similarity[block], rows[block] = self._search_block(queries[block], k)
+            part = slice(start, start + QUERY_BLOCK)
+            best, best_rows = np.empty((len(queries[part]), 0), np.float32), np.empty((len(queries[part]), 0), np.int64)
+            for first, block in neighbours.blocks(self.vectors, VECTOR_BLOCK):
+                products = queries[part] @ block.T
+                block_rows = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
+                best = np.concatenate([best, products], axis=1)
+                best_rows = np.concatenate([best_rows, block_rows], axis=1)
+                if best.shape[1] > k:
+                    best, best_rows = _keep_greatest(best, best_rows, k)
+            similarity[part], rows[part] = best, best_rows
         return similarity, rows
 
     def only(self, allowed: NDArray[np.bool_]) -> Among:
-        """Return a search among the rows that are allowed, (n,) bool; see `Backend`."""
         rows = np.flatnonzero(allowed)
         return Among(ExactBackend(self.vectors[rows]), rows)
-
-    def _search_block(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        best = np.empty((len(queries), 0), dtype=np.float32)
-        best_rows = np.empty((len(queries), 0), dtype=np.int64)
-        for start, block in float16.blocks(self.vectors, VECTOR_BLOCK):
-            products = queries @ block.T
-            block_rows = np.broadcast_to(np.arange(start, start + products.shape[1]), products.shape)
-            best = np.concatenate([best, products], axis=1)
-            best_rows = np.concatenate([best_rows, block_rows], axis=1)
-            if best.shape[1] > k:
-                best, best_rows = _keep_greatest(best, best_rows, k)
-        return best, best_rows
 
 
 def _keep_greatest(
@@ -67,7 +61,7 @@ def _keep_greatest(
 
 
 def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
-    """Nothing is prepared."""
+    """Prepare nothing."""
     return {}
 
 

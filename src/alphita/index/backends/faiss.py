@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.index import float16
+from alphita.index import neighbours
 from alphita.index.backends import Among, IndexBackend, Probes, _rounded
 from alphita.index.backends._rounded import Rounded, Way
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 
 DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
 
@@ -52,7 +52,6 @@ class FaissBackend:
         self._in_vain = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products (q, k) and rows (q, k); see `Backend`."""
         n, dim = self.vectors.shape
         if n < ROUNDED_FROM or n * dim > ROUNDED_UP_TO_BYTES:
             return _compare(queries, self.vectors, k)
@@ -71,7 +70,6 @@ class FaissBackend:
         return similarity, rows
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
-        """Return a search among the rows that are allowed, (n,) bool; see `Backend`."""
         return only(self.vectors, allowed)
 
     def _copy(self, queries: int) -> Rounded:
@@ -87,20 +85,17 @@ class FaissBackend:
         self, rounded: Rounded, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of queries (q, d), scored on the vectors themselves."""
-        nearest_rows = rounded.candidates(queries, k)
-        products = np.einsum("cd,cd->c", float16.full(self.vectors[nearest_rows.row]), queries[nearest_rows.query])
-        order = np.lexsort((nearest_rows.row, -products, nearest_rows.query))
-        starts = np.searchsorted(nearest_rows.query, np.flatnonzero(~nearest_rows.unsure))
-        best = order[starts[:, None] + np.arange(k)]
+        query, row, unsure = rounded.candidates(queries, k)
+        products = np.einsum("cd,cd->c", neighbours.full(self.vectors[row]), queries[query])
+        order = np.lexsort((row, -products, query))
+        best = order[np.searchsorted(query, np.flatnonzero(~unsure))[:, None] + np.arange(k)]
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        similarity[~nearest_rows.unsure], rows[~nearest_rows.unsure] = products[best], nearest_rows.row[best]
+        similarity[~unsure], rows[~unsure] = products[best], row[best]
         # Of vectors that lie anywhere, hundreds are about as near as the nearest. So it is with all of them, then.
-        unsure = int(nearest_rows.unsure.sum())
-        self._in_vain = max(0, self._in_vain + unsure - (len(queries) - unsure))
-        if unsure:
-            similarity[nearest_rows.unsure], rows[nearest_rows.unsure] = _compare(
-                queries[nearest_rows.unsure], self.vectors, k
-            )
+        count = int(unsure.sum())
+        self._in_vain = max(0, self._in_vain + count - (len(queries) - count))
+        if count:
+            similarity[unsure], rows[unsure] = _compare(queries[unsure], self.vectors, k)
         return similarity, rows
 
 
@@ -111,12 +106,10 @@ class Scattered:
         self.vectors, self._rows = vectors, rows
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products (q, k) and rows (q, k); see `Backend`."""
-        similarity, places = _compare_blocks(queries, float16.blocks(self.vectors, chosen=self._rows), k)
+        similarity, places = _compare_blocks(queries, neighbours.blocks(self.vectors, chosen=self._rows), k)
         return similarity, self._rows[places]
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
-        """Return a search among fewer rows; see `Backend`."""
         both = np.zeros(len(self.vectors), bool)
         both[self._rows] = allowed[self._rows]
         return only(self.vectors, both)
@@ -139,11 +132,9 @@ def only(vectors: Vectors, allowed: NDArray[np.bool_]) -> IndexBackend:
 
 def _compare(queries: NDArray[np.float32], vectors: Vectors, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the k nearest rows of each query, all compared; `vectors` (n, d) float32 are not copied."""
-    return (
-        _nearest(queries, vectors, k)
-        if vectors.dtype == np.float32
-        else _compare_blocks(queries, float16.blocks(vectors), k)
-    )
+    if vectors.dtype == np.float32:
+        return _nearest(queries, vectors, k)
+    return _compare_blocks(queries, neighbours.blocks(vectors), k)
 
 
 def _nearest(
@@ -169,7 +160,7 @@ def _compare_blocks(
 
 
 def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
-    """Nothing is prepared."""
+    """Prepare nothing."""
     return {}
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.index import float16
+from alphita.index import neighbours
 from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import _approximate as approximate
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 
 DESCRIPTION = "approximate search by a graph of neighbours (FAISS HNSW) with exact scoring; for up to some millions"
 
@@ -40,9 +40,9 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     kind: Any = faiss.ScalarQuantizer.QT_8bit
     graph = faiss.IndexHNSWSQ(dim, kind, NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
-    graph.train(float16.full(vectors[:: -(-len(vectors) // TRAINED_ON)]))
+    graph.train(neighbours.full(vectors[:: -(-len(vectors) // TRAINED_ON)]))
     with progress.bar("Linking vectors", total=len(vectors), unit="vectors") as bar:
-        for _, block in float16.blocks(vectors, ADDED_AT_ONCE):
+        for _, block in neighbours.blocks(vectors, ADDED_AT_ONCE):
             graph.add(block)
             bar.advance(len(block))
     faiss.write_index(graph, str(folder / FILE))

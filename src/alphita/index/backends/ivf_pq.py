@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.index import float16
+from alphita.index import neighbours
 from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import _approximate as approximate
-from alphita.index.float16 import Vectors
+from alphita.index.neighbours import Vectors
 
 DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) with exact scoring; for many millions"
 
@@ -34,25 +34,12 @@ ADDED_AT_ONCE = 100_000
 MORE_IN_PART = 2
 # Queries whose lists are put in order together: 256 by 8,192 lists take some 60 MB.
 LISTED_AT_ONCE = 256
+# nprobe: scored_again, fewest first.
+WIDTHS = "16:128 32:128 64:256 128:256 128:512 256:256 256:512 512:256 512:512 512:1024 1024:512 1024:1024 2048:512 \
+2048:1024 4096:2048"
 STEPS = [
-    {"nprobe": lists, "scored_again": again}
-    for lists, again in (
-        (16, 128),
-        (32, 128),
-        (64, 256),
-        (128, 256),
-        (128, 512),
-        (256, 256),
-        (256, 512),
-        (512, 256),
-        (512, 512),
-        (512, 1024),
-        (1024, 512),
-        (1024, 1024),
-        (2048, 512),
-        (2048, 1024),
-        (4096, 2048),
-    )
+    {"nprobe": int(lists), "scored_again": int(again)}
+    for lists, again in (width.split(":") for width in WIDTHS.split())
 ]
 
 
@@ -68,8 +55,8 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     inverted: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
     inverted.cp.niter = ROUNDS
     with progress.bar("Compressing vectors", total=n, unit="vectors") as bar:
-        inverted.train(np.ascontiguousarray(float16.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
-        for _, block in float16.blocks(vectors, ADDED_AT_ONCE):
+        inverted.train(np.ascontiguousarray(neighbours.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
+        for _, block in neighbours.blocks(vectors, ADDED_AT_ONCE):
             inverted.add(block)
             bar.advance(len(block))
     faiss.write_index(inverted, str(folder / FILE))

@@ -1,129 +1,26 @@
-"""Connections to PostgreSQL, rows copied there in binary, and refusals in our words: no message holds a password."""
+"""PostgreSQL: connections, and filling a schema or taking it from one release to the next, in one transaction each.
+
+Errors are reported in our words: no message holds a password.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import AlphitaError, InputError, UsageError, require
-from alphita.index.servers import Content
-from alphita.index.servers._content import hash_of
+from alphita.index.backends._approximate import EQUAL, RECALL
+from alphita.index.neighbours import unit
+from alphita.index.servers import Change, Content, Probes, check_release, check_same, hash_of
 
 if TYPE_CHECKING:
-    import psycopg
-    from psycopg import Connection, Error, sql
-
-
-STRINGS_AT_ONCE = 16_384
-STRING_COLUMNS = ("id", "string", "vector")
-TERM_COLUMNS = ("string", "place", "hash", "concept_id", "concept_name", "term", "scope", "source", "language", "types")
-TERM_TYPES = ("int8", "int4", "bytea", "text", "text", "text", "text", "text", "text", "text[]")
-
-
-def _copy(
-    connection: psycopg.Connection,
-    table: sql.Composable,
-    columns: tuple[str, ...],
-    types: tuple[str, ...],
-    rows: Iterable[tuple[Any, ...]],
-) -> int:
-    from psycopg import sql
-
-    names = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(table, names)
-    count = 0
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(types)
-        for row in rows:
-            copy.write_row(row)
-            count += 1
-    return count
-
-
-def strings(
-    connection: psycopg.Connection, schema: str, content: Content, ids: Iterable[tuple[int, int]], bar: progress.Bar
-) -> None:
-    """Write the strings of some rows, (row, id) each."""
-    from pgvector import HalfVector
-    from psycopg import sql
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        start, stop, strings = 0, 0, []
-        for row, number in ids:
-            if row >= stop:
-                start, stop = row, min(row + STRINGS_AT_ONCE, len(content.vectors))
-                strings = content.strings(start, stop)
-                vectors = np.asarray(content.vectors[start:stop], np.float16)
-            yield number, strings[row - start], HalfVector(vectors[row - start])
-            bar.advance()
-
-    _copy(connection, sql.Identifier(schema, "strings"), STRING_COLUMNS, ("int8", "text", "halfvec"), rows())
-
-
-def terms(connection: psycopg.Connection, schema: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    from psycopg import sql
-
-    return _copy(connection, sql.Identifier(schema, "terms"), TERM_COLUMNS, TERM_TYPES, rows)
-
-
-def probes(connection: psycopg.Connection, schema: str, queries: NDArray[np.float32]) -> None:
-    from pgvector import HalfVector
-    from psycopg import sql
-
-    _copy(connection, sql.Identifier(schema, "probes"), ("vector",), ("halfvec",), ((HalfVector(q),) for q in queries))
-
-
-def _blocks(content: Content) -> Iterator[tuple[int, int]]:
-    n = len(content.vectors)
-    return ((start, min(start + STRINGS_AT_ONCE, n)) for start in range(0, n, STRINGS_AT_ONCE))
-
-
-def all_terms(content: Content, bar: progress.Bar) -> Iterator[tuple[Any, ...]]:
-    for start, stop in _blocks(content):
-        strings = content.strings(start, stop)
-        for row, term in content.terms(start, stop):
-            place, *shown, types = term
-            yield row, place, hash_of(strings[row - start], term), *shown, list(types)
-        bar.advance(stop - start)
-
-
-def some_terms(content: Content, wanted: list[tuple[int, bytes, int]]) -> Iterator[tuple[Any, ...]]:
-    """Return the terms of the hashes that are wanted, (row, hash, id of the string) each, by row."""
-    ids = {hashed: number for _, hashed, number in wanted}
-    starts = sorted({row - row % STRINGS_AT_ONCE for row, _, _ in wanted})
-    for start in starts:
-        stop = min(start + STRINGS_AT_ONCE, len(content.vectors))
-        strings = content.strings(start, stop)
-        for row, term in content.terms(start, stop):
-            hashed = hash_of(strings[row - start], term)
-            if hashed in ids:
-                place, *shown, types = term
-                yield ids[hashed], place, hashed, *shown, list(types)
-
-
-def incoming(connection: psycopg.Connection, content: Content) -> None:
-    """Write all strings, and the hashes of all terms, into tables of this transaction."""
-    from psycopg import sql
-
-    connection.execute('CREATE TEMPORARY TABLE incoming_strings (row bigint, string text COLLATE "C") ON COMMIT DROP')
-    connection.execute("CREATE TEMPORARY TABLE incoming_terms (row bigint, hash bytea) ON COMMIT DROP")
-    strings = (
-        (start + place, string)
-        for start, stop in _blocks(content)
-        for place, string in enumerate(content.strings(start, stop))
-    )
-    _copy(connection, sql.Identifier("incoming_strings"), ("row", "string"), ("int8", "text"), strings)
-    with progress.bar("Comparing", total=len(content.vectors), unit="strings") as bar:
-        terms = ((row, hashed) for row, _, hashed, *_ in all_terms(content, bar))
-        _copy(connection, sql.Identifier("incoming_terms"), ("row", "hash"), ("int8", "bytea"), terms)
-    connection.execute("ANALYZE incoming_strings, incoming_terms")
-
+    from psycopg import Connection, Cursor, Error, sql
 
 EXTRA = "postgres"
 EXTENSION = "vector"
@@ -131,14 +28,50 @@ EXTENSION = "vector"
 OLDEST = (0, 8)
 SECONDS_TO_CONNECT = 10
 INSTALL = "on Debian: apt install postgresql-17-pgvector; elsewhere see github.com/pgvector/pgvector"
+STRINGS_AT_ONCE = 16_384
+VECTORS_AT_ONCE = 65_536
+QUERIES_AT_ONCE = 64
+
+STRING_COLUMNS = {"id": "int8", "string": "text", "vector": "halfvec"}
+TERM_COLUMNS = {
+    **{"string": "int8", "place": "int4", "hash": "bytea"},
+    **dict.fromkeys(("concept_id", "concept_name", "term", "scope", "source", "language"), "text"),
+    "types": "text[]",
+}
+TABLES: tuple[LiteralString, ...] = (
+    "CREATE TABLE {schema}.releases (number bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, "
+    "release text NOT NULL UNIQUE, loaded timestamptz NOT NULL DEFAULT clock_timestamp(), strings bigint NOT NULL, "
+    "terms bigint NOT NULL, facts jsonb NOT NULL)",
+    "CREATE TABLE {schema}.strings (id bigint GENERATED BY DEFAULT AS IDENTITY, "
+    'string text COLLATE "C" NOT NULL, vector halfvec({dim}) NOT NULL)',
+    "CREATE TABLE {schema}.terms (string bigint NOT NULL, place integer NOT NULL, hash bytea NOT NULL, "
+    "concept_id text NOT NULL, concept_name text NOT NULL, term text NOT NULL, scope text NOT NULL, "
+    "source text NOT NULL, language text NOT NULL, types text[] NOT NULL)",
+    "CREATE TABLE {schema}.probes (vector halfvec({dim}) NOT NULL)",
+)
+# A hash index takes strings of any length, a tree only up to 2,700 bytes.
+KEYS: tuple[LiteralString, ...] = (
+    "ALTER TABLE {schema}.strings ADD PRIMARY KEY (id)",
+    "CREATE INDEX ON {schema}.strings USING hash (string)",
+    "ALTER TABLE {schema}.terms ADD PRIMARY KEY (string, place)",
+)
+# Of the graph (pgvector's m and ef_construction). Misspelt strings lie far from their neighbours, which a sparser graph
+# often misses: of 150,000 vectors the second finds as many with half the looking, of a million the first too few. The
+# second takes three times as long to link.
+SPARSE = {"neighbours": 32, "ef_construction": 120}
+DENSE = {"neighbours": 64, "ef_construction": 200}
+DENSE_FROM = 200_000
+# How many are looked at in a search, and how many of these are taken at least, the fewest first. 1,000 is pgvector's
+# limit of the first; where more are taken it goes on walking the graph.
+STEPS = ((40, 1), (100, 1), (200, 1), (300, 1), (400, 1), (700, 1), (1000, 1), (1000, 2000), (1000, 4000), (1000, 8000))
+# Memory for building the graph: what it takes to hold all of it, for pgvector is many times slower otherwise; beyond
+# this only what the server's administrator has set.
+MAX_MEMORY_KB = 8 << 20
+BYTES_A_NEIGHBOUR = 24
 
 
 class Database:
-    """A connection with what is needed to speak about it.
-
-    Attributes:
-        where: user, host and database, for messages.
-    """
+    """A connection; `where` is user, host and database, for messages."""
 
     def __init__(self, address: str) -> None:
         require("pgvector", EXTRA)
@@ -160,14 +93,9 @@ class Database:
                 "@ : / % in the user or password written %40 %3A %2F %25"
             )
         self._password = parts.get("password", "")
-        self.where = "".join(
-            [
-                f"{parts['user']}@" if "user" in parts else "",
-                parts.get("host", "local socket"),
-                f":{parts['port']}" if "port" in parts else "",
-                f"/{parts['dbname']}" if "dbname" in parts else "",
-            ]
-        )
+        shown = (("user", "{}@"), ("host", "{}"), ("port", ":{}"), ("dbname", "/{}"))
+        known = {"host": "local socket"} | parts
+        self.where = "".join(form.format(known[name]) for name, form in shown if name in known)
         parts.setdefault("connect_timeout", str(SECONDS_TO_CONNECT))
         parts.setdefault("application_name", "alphita")
         try:
@@ -178,7 +106,7 @@ class Database:
                 "the server running and the password set (in the address, PGPASSWORD or ~/.pgpass)?"
             ) from None
         try:
-            with self.speaking():
+            with self.errors_translated():
                 self.ready = False
                 self.prepare()
         except BaseException:
@@ -200,7 +128,16 @@ class Database:
             raise AlphitaError(f"PostgreSQL at {self.where} has pgvector {version}; 0.8.0 or later is needed: {remedy}")
         self.ready = row[1] is not None
         if self.ready:
-            self._read_types()
+            from pgvector.psycopg import register_vector
+
+            # Wherever the extension was put, its types and operators are found.
+            schema = self.connection.execute(
+                "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = %s",
+                [EXTENSION],
+            ).fetchone()
+            assert schema is not None
+            self.connection.execute("SELECT set_config('search_path', quote_ident(%s), false)", schema)
+            register_vector(self.connection)
 
     def create_extension(self) -> None:
         """Install pgvector in this database if it is not there."""
@@ -217,40 +154,327 @@ class Database:
             ) from None
         self.prepare()
 
-    def _read_types(self) -> None:
-        from pgvector.psycopg import register_vector
-
-        # Wherever the extension was put, its types and operators are found.
-        schema = self.connection.execute(
-            "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = %s",
-            [EXTENSION],
-        ).fetchone()
-        assert schema is not None
-        self.connection.execute("SELECT set_config('search_path', quote_ident(%s), false)", schema)
-        register_vector(self.connection)
-
     def cleaned(self, text: str) -> str:
-        """Return what the server or libpq said, on one line and without the password."""
+        """Return a message of the server or libpq on one line and without the password."""
         text = " ".join(text.split())
         return text.replace(self._password, "***") if self._password else text
 
     @contextlib.contextmanager
-    def speaking(self, missing: str = "") -> Iterator[None]:
-        """Turn psycopg's errors into ours."""
+    def errors_translated(self, missing: str = "") -> Iterator[None]:
+        """Turn psycopg's errors into ours; `missing` is the message where the index is not there."""
         import psycopg
         from psycopg import errors
 
         try:
             yield
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
-            raise InputError(missing or self._said(error)) from None
+            raise InputError(missing or self._message(error)) from None
         except errors.InsufficientPrivilege as error:
             raise AlphitaError(
-                f"PostgreSQL at {self.where} does not allow it: {self._said(error)}; to load, a user needs "
+                f"PostgreSQL at {self.where} does not allow it: {self._message(error)}; to load, a user needs "
                 "GRANT CREATE ON DATABASE, to search GRANT USAGE ON SCHEMA and SELECT ON ALL TABLES IN SCHEMA"
             ) from None
         except psycopg.Error as error:
-            raise AlphitaError(f"PostgreSQL at {self.where}: {self._said(error)}") from None
+            raise AlphitaError(f"PostgreSQL at {self.where}: {self._message(error)}") from None
 
-    def _said(self, error: Error) -> str:
+    def _message(self, error: Error) -> str:
         return self.cleaned(error.diag.message_primary or str(error) or type(error).__name__)
+
+
+class Schema:
+    """A schema of a database: `run` executes SQL in which {schema} stands for it."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.connection, self.name = connection, name
+
+    def run(
+        self, text: LiteralString, values: Sequence[Any] | None = None, *, dim: int = 0, to: str = ""
+    ) -> Cursor[Any]:
+        return self.connection.execute(self.statement(text, dim=dim, to=to), values)
+
+    def statement(self, text: LiteralString, *, dim: int = 0, to: str = "") -> sql.Composed:
+        from psycopg import sql
+
+        parts = {"schema": sql.Identifier(self.name), "to": sql.Identifier(to or self.name), "dim": sql.Literal(dim)}
+        return sql.SQL(text).format(**parts)
+
+    def lock(self) -> None:
+        """Make sure that nothing else changes this index until the transaction ends."""
+        locked = self.run("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [self.name]).fetchall()
+        if not locked[0][0]:
+            raise AlphitaError(f"the index {self.index_name!r} is being loaded, updated or dropped by another; wait")
+
+    @property
+    def index_name(self) -> str:
+        return self.name.split("_", 1)[1]
+
+    def drop(self) -> None:
+        # Readers take the releases first too, so that nobody waits for another in a circle.
+        self.run("LOCK TABLE {schema}.releases")
+        self.run("DROP SCHEMA {schema} CASCADE")
+
+    def copy(
+        self, table: str, columns: dict[str, str], rows: Iterable[tuple[Any, ...]], *, temporary: bool = False
+    ) -> int:
+        """Copy rows into a table, in binary; return how many."""
+        from psycopg import sql
+
+        names = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
+        place = sql.Identifier(table) if temporary else sql.Identifier(self.name, table)
+        count = 0
+        with (
+            self.connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(place, names)) as copy,
+        ):
+            copy.set_types(list(columns.values()))
+            for row in rows:
+                copy.write_row(row)
+                count += 1
+        return count
+
+    def copy_strings(self, content: Content, ids: Iterable[tuple[int, int]], label: str, n: int) -> None:
+        """Write the strings of n rows, (row, id) each."""
+        from pgvector import HalfVector
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            start, stop, strings = 0, 0, []
+            for row, number in ids:
+                if row >= stop:
+                    start, stop = row, min(row + STRINGS_AT_ONCE, len(content.vectors))
+                    strings = content.strings(start, stop)
+                    vectors = np.asarray(content.vectors[start:stop], np.float16)
+                yield number, strings[row - start], HalfVector(vectors[row - start])
+                bar.advance()
+
+        with progress.bar(label, total=n, unit="strings") as bar:
+            self.copy("strings", STRING_COLUMNS, rows())
+
+
+def _blocks(content: Content, starts: Iterable[int] | None = None) -> Iterator[tuple[int, int, list[str]]]:
+    for start in range(0, len(content.vectors), STRINGS_AT_ONCE) if starts is None else starts:
+        stop = min(start + STRINGS_AT_ONCE, len(content.vectors))
+        yield start, stop, content.strings(start, stop)
+
+
+def _term_rows(content: Content, blocks: Iterable[tuple[int, int, list[str]]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `terms`, with the string's row for its id."""
+    for start, stop, strings in blocks:
+        for row, term in content.terms(start, stop):
+            place, *shown, types = term
+            yield row, place, hash_of(strings[row - start], term), *shown, list(types)
+
+
+def _with_bar(content: Content, bar: progress.Bar) -> Iterator[tuple[int, int, list[str]]]:
+    for block in _blocks(content):
+        yield block
+        bar.advance(block[1] - block[0])
+
+
+class Measure:
+    """The nearest of vectors (n, d) to queries (p, d), found by comparing all; the vectors are read once, by blocks."""
+
+    def __init__(self, vectors: NDArray[Any], queries: NDArray[np.float32]) -> None:
+        self.vectors, self.queries = vectors, unit(queries)
+        self._nearest = np.full(len(queries), -np.inf, np.float32)
+        for start in range(0, len(vectors), VECTORS_AT_ONCE):
+            block = np.asarray(vectors[start : start + VECTORS_AT_ONCE], np.float32)
+            np.maximum(self._nearest, (self.queries @ block.T).max(axis=1), out=self._nearest)
+
+    def recall(self, rows: NDArray[np.int64]) -> float:
+        """Return the share of queries for which the row found, (p,), is as near as the nearest; -1 is none found."""
+        vectors = np.asarray(self.vectors[np.maximum(rows, 0)], np.float32)
+        similarity = np.where(rows >= 0, np.einsum("pd,pd->p", self.queries, vectors), -np.inf)
+        return float((similarity >= self._nearest - EQUAL).mean())
+
+
+def load(connection: Connection, schema: str, content: Content, release: str, probes: Probes, *, force: bool) -> None:
+    """Write all tables into a schema aside, and let it take its place at the end; see `ServerIndex.load`."""
+    from pgvector import HalfVector
+
+    old, new = Schema(connection, schema), Schema(connection, f"{schema}__loading")
+    n = len(content.vectors)
+    with connection.transaction():
+        old.lock()
+        there = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is not None
+        if there and not force:
+            raise UsageError(
+                f"there is an index {old.index_name!r} already; choose another name, 'alphita server update' it, or "
+                "--force to replace it"
+            )
+        new.run("CREATE SCHEMA {schema}")
+        for table in TABLES:
+            new.run(table, dim=int(content.facts["dim"]))
+        new.copy_strings(content, ((row, row) for row in range(n)), "Copying strings", n)
+        with progress.bar("Copying terms", total=n, unit="strings") as bar:
+            terms = new.copy("terms", TERM_COLUMNS, _term_rows(content, _with_bar(content, bar)))
+        connection.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [f"{new.name}.strings", n])
+        for key in KEYS:
+            new.run(key)
+        graph = _graph_for(n)
+        link(new, content, graph)
+        new.run("ANALYZE {schema}.strings, {schema}.terms")
+        measure = Measure(content.vectors, probes())
+        new.copy("probes", {"vector": "halfvec"}, ((HalfVector(query),) for query in measure.queries))
+        search = _calibrate(new, measure, lambda ids: ids, graph)
+        _record(new, content, release, search, (n, terms))
+        if there:
+            old.drop()
+        new.run("ALTER SCHEMA {schema} RENAME TO {to}", to=schema)
+
+
+def update(connection: Connection, schema: str, content: Content, release: str) -> Change:
+    """Delete what is gone, write what is new or changed; see `ServerIndex.update`."""
+    old, n = Schema(connection, schema), len(content.vectors)
+    with connection.transaction():
+        old.lock()
+        before = old.run("SELECT release, facts FROM {schema}.releases ORDER BY number").fetchall()
+        check_release(release, [name for name, _ in before])
+        check_same(before[-1][1], content.facts, old.index_name)
+        _copy_incoming(old, content)
+        terms_removed = old.run(
+            "DELETE FROM {schema}.terms t WHERE NOT EXISTS (SELECT FROM incoming_terms i WHERE i.hash = t.hash)"
+        ).rowcount
+        strings_removed = old.run(
+            "DELETE FROM {schema}.strings s WHERE NOT EXISTS (SELECT FROM incoming_strings i WHERE i.string = s.string)"
+        ).rowcount
+        added = old.run(
+            "SELECT i.row FROM incoming_strings i WHERE NOT EXISTS "
+            "(SELECT FROM {schema}.strings s WHERE s.string = i.string) ORDER BY i.row"
+        ).fetchall()
+        first = old.run("SELECT coalesce(max(id), 0) + 1 FROM {schema}.strings").fetchall()[0][0]
+        ids = ((row, first + number) for number, (row,) in enumerate(added))
+        old.copy_strings(content, ids, "Copying new strings", len(added))
+        wanted = old.run(
+            "SELECT i.row, i.hash, s.id FROM incoming_terms i JOIN incoming_strings USING (row) "
+            "JOIN {schema}.strings s USING (string) "
+            "WHERE NOT EXISTS (SELECT FROM {schema}.terms t WHERE t.hash = i.hash) ORDER BY i.row"
+        ).fetchall()
+        id_of = {hashed: number for _, hashed, number in wanted}
+        starts = sorted({row - row % STRINGS_AT_ONCE for row, _, _ in wanted})
+        rows = _term_rows(content, _blocks(content, starts))
+        terms_added = old.copy("terms", TERM_COLUMNS, ((id_of[row[2]], *row[1:]) for row in rows if row[2] in id_of))
+        old.run("ANALYZE {schema}.strings, {schema}.terms")
+        total = old.run("SELECT count(*) FROM {schema}.terms").fetchall()[0][0]
+        # Measured again with the probes of its loading, and linked as it was.
+        probes = old.run("SELECT vector FROM {schema}.probes").fetchall()
+        queries = np.array([probe.to_numpy() for (probe,) in probes], np.float32)
+
+        def rows_of(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+            found = old.run(
+                "SELECT i.row FROM unnest(%s::bigint[]) WITH ORDINALITY q (id, number) "
+                "JOIN {schema}.strings USING (id) JOIN incoming_strings i USING (string) ORDER BY q.number",
+                [ids.tolist()],
+            ).fetchall()
+            return np.array(found, np.int64)[:, 0]
+
+        graph = {name: before[-1][1]["search"][name] for name in SPARSE}
+        search = _calibrate(old, Measure(content.vectors, queries), rows_of, graph)
+        _record(old, content, release, search, (n, total))
+    return Change(len(added), strings_removed, terms_added, terms_removed, total - terms_added)
+
+
+def drop(connection: Connection, schema: str) -> None:
+    """Remove an index."""
+    with connection.transaction():
+        Schema(connection, schema).lock()
+        Schema(connection, schema).drop()
+
+
+def search_as(connection: Connection, settings: dict[str, Any]) -> None:
+    """Set how many vectors a search looks at, until it is set again."""
+    # A search goes on past what is filtered out, and past what an update adds or deletes before readers see it; what it
+    # finds then may be nearer than what it found before, so the search puts it in order.
+    connection.execute(
+        "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', false), set_config('hnsw.ef_search', %s, false)",
+        [str(settings["ef_search"])],
+    )
+
+
+def _copy_incoming(schema: Schema, content: Content) -> None:
+    """Write all strings, and the hashes of all terms, into tables of this transaction."""
+    run = schema.connection.execute
+    run('CREATE TEMPORARY TABLE incoming_strings (row bigint, string text COLLATE "C") ON COMMIT DROP')
+    run("CREATE TEMPORARY TABLE incoming_terms (row bigint, hash bytea) ON COMMIT DROP")
+    strings = ((start + place, string) for start, _, some in _blocks(content) for place, string in enumerate(some))
+    schema.copy("incoming_strings", {"row": "int8", "string": "text"}, strings, temporary=True)
+    with progress.bar("Comparing", total=len(content.vectors), unit="strings") as bar:
+        terms = ((row, hashed) for row, _, hashed, *_ in _term_rows(content, _with_bar(content, bar)))
+        schema.copy("incoming_terms", {"row": "int8", "hash": "bytea"}, terms, temporary=True)
+    run("ANALYZE incoming_strings, incoming_terms")
+
+
+def _graph_for(n: int) -> dict[str, int]:
+    return DENSE if n >= DENSE_FROM else SPARSE
+
+
+def link(schema: Schema, content: Content, graph: dict[str, int]) -> None:
+    """Build the graph, with several processes of the server if their memory can be shared."""
+    from psycopg import errors
+
+    n, dim = content.vectors.shape
+    links = 2 * graph["neighbours"] * BYTES_A_NEIGHBOUR
+    memory = min(int(n * (2 * dim + links + 200) * 1.25) >> 10, MAX_MEMORY_KB)
+    connection = schema.connection
+    connection.execute(
+        "SELECT set_config(name, greatest(setting::bigint, %s) || unit, true) FROM pg_settings "
+        "WHERE name = 'maintenance_work_mem'",
+        [memory],
+    )
+    statement = schema.statement(
+        "CREATE INDEX vectors ON {schema}.strings USING hnsw (vector halfvec_ip_ops) "
+        f"WITH (m = {graph['neighbours']}, ef_construction = {graph['ef_construction']})"
+    )
+    progress.say(f"linking {n:,} vectors")
+    try:
+        with connection.transaction():
+            connection.execute(statement)
+    except (errors.DiskFull, errors.OutOfMemory):
+        # Containers are often given 64 MB of shared memory.
+        connection.execute("SET LOCAL max_parallel_maintenance_workers = 0")
+        connection.execute(statement)
+
+
+def _calibrate(
+    schema: Schema, measure: Measure, rows_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], graph: dict[str, int]
+) -> dict[str, Any]:
+    """Return the first step whose recall@1 is enough, with that recall."""
+    recall, settings = 0.0, {}
+    for ef, taken in STEPS:
+        settings = {"ef_search": ef, "taken": taken, **graph}
+        search_as(schema.connection, settings)
+        recall = measure.recall(rows_of(_nearest(schema, measure.queries, taken)))
+        if recall >= RECALL:
+            return {"search": settings, "recall_at_1": round(recall, 4), "probes": len(measure.queries)}
+    remedy = "use the embedded index, which compares all or is measured too"
+    if graph["neighbours"] < _graph_for(len(measure.vectors))["neighbours"]:
+        remedy = "load the index anew with --force: so many strings are then linked more densely"
+    raise InputError(
+        f"the server finds the nearest string for only {recall:.1%} of {len(measure.queries):,} misspelt strings, even "
+        f"with {settings}; {RECALL:.0%} are needed",
+        remedy=f"nothing was changed; {remedy}",
+    )
+
+
+def _nearest(schema: Schema, queries: NDArray[np.float32], taken: int) -> NDArray[np.int64]:
+    """Return the id of the string that a search finds for each query, (p,)."""
+    from pgvector import HalfVector
+
+    ids: list[int] = []
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        rows = schema.run(
+            "SELECT s.id FROM unnest(%s) WITH ORDINALITY q (vector, number) CROSS JOIN LATERAL "
+            "(SELECT id FROM (SELECT id, -(s.vector <#> q.vector) AS similarity FROM {schema}.strings s "
+            "ORDER BY s.vector <#> q.vector LIMIT %s) s ORDER BY similarity DESC LIMIT 1) s ORDER BY q.number",
+            [[HalfVector(query) for query in queries[start : start + QUERIES_AT_ONCE]], taken],
+        ).fetchall()
+        ids += [number for (number,) in rows]
+    return np.array(ids, np.int64)
+
+
+def _record(schema: Schema, content: Content, release: str, search: dict[str, Any], counts: tuple[int, int]) -> None:
+    from psycopg.types.json import Jsonb
+
+    schema.run(
+        "INSERT INTO {schema}.releases (release, strings, terms, facts) VALUES (%s, %s, %s, %s)",
+        [release, *counts, Jsonb({**content.facts, **search})],
+    )

@@ -12,6 +12,7 @@ strings than were wanted, all are compared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -22,9 +23,8 @@ from numpy.typing import NDArray
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.neighbours import unit
-from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release, check_release
-from alphita.index.servers import _postgres_loading as loading
-from alphita.index.servers._content import tags_of
+from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release, check_release, tags_of
+from alphita.index.servers import _postgres as loading
 from alphita.index.servers._postgres import Database
 
 if TYPE_CHECKING:
@@ -74,24 +74,25 @@ class PostgresIndex:
         self._facts: dict[str, Any] | None = None
         # When that release was loaded: one of the same name may take its place.
         self._loaded: datetime | None = None
+        self._missing = (
+            f"there is no index {name!r} at {database.where}; load it: alphita server load, or see what is there: "
+            "alphita server list"
+        )
 
     def facts(self) -> dict[str, Any]:
-        """Return what is recorded of the current release; see `ServerIndex`."""
-        with self._speaking():
+        with self._database.errors_translated(self._missing):
             return self._read_facts()
 
     def load(self, content: Content, *, release: str, probes: Probes, force: bool = False) -> dict[str, Any]:
-        """Fill the index in one transaction; see `ServerIndex`."""
         check_release(release, [])
-        with self._speaking():
+        with self._database.errors_translated(self._missing):
             self._database.create_extension()
             loading.load(self._database.connection, self.schema, content, release, probes, force=force)
             return self._read_facts()
 
     def update(self, content: Content, *, release: str) -> Change:
-        """Turn the loaded release into another in one transaction; see `ServerIndex`."""
         check_release(release, [])
-        with self._speaking():
+        with self._database.errors_translated(self._missing):
             self._read_facts()
             return loading.update(self._database.connection, self.schema, content, release)
 
@@ -104,9 +105,15 @@ class PostgresIndex:
         types: Sequence[str] = (),
         languages: Sequence[str] = (),
     ) -> list[list[Hit]]:
-        """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
-        with self._speaking():
-            self._check_queries(vectors, k)
+        with self._database.errors_translated(self._missing):
+            dim = (self._facts or self._read_facts())["dim"]
+            if k < 0:
+                raise UsageError(f"k must be 0 or more, not {k}")
+            if vectors.ndim != 2 or vectors.shape[1] != dim:
+                raise UsageError(
+                    f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds "
+                    f"vectors of {dim} numbers"
+                )
             if k == 0 or len(vectors) == 0:
                 return [[] for _ in vectors]
             from pgvector import HalfVector
@@ -121,61 +128,35 @@ class PostgresIndex:
             return found
 
     def exact(self, strings: Sequence[str]) -> list[list[Hit]]:
-        """Return the terms of each cleaned string that is indexed; see `ServerIndex`."""
         if not strings:
             return []
         # PostgreSQL takes no NUL and no half of a surrogate pair, so no such string is there; nor is an empty one.
-        asked = [string if _storable(string) else "" for string in strings]
-        with self._speaking():
+        asked = ["" if re.search("[\0\ud800-\udfff]", string) else string for string in strings]
+        with self._database.errors_translated(self._missing):
             return self._ask(self._statement(EXACT), {"strings": asked}, len(asked))
 
     def releases(self) -> list[Release]:
-        """Return what was loaded, the oldest first."""
-        with self._speaking():
+        with self._database.errors_translated(self._missing):
             rows = self._database.connection.execute(
                 self._statement("SELECT release, loaded, strings, terms FROM {schema}.releases ORDER BY number")
             ).fetchall()
         return [Release(release, loaded.isoformat(), *counts) for release, loaded, *counts in rows]
 
     def drop(self) -> None:
-        """Remove the index; see `ServerIndex`."""
-        with self._speaking():
+        with self._database.errors_translated(self._missing):
             self._read_facts()
             loading.drop(self._database.connection, self.schema)
 
     def close(self) -> None:
-        """Close the connection."""
         self._database.connection.close()
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the connection."""
         self.close()
-
-    def _speaking(self) -> Any:  # noqa: ANN401 - a context manager
-        return self._database.speaking(self._missing())
-
-    def _missing(self) -> str:
-        """Return the text for an index that is not there."""
-        return (
-            f"there is no index {self.name!r} at {self._database.where}; load it: alphita server load, or see what is "
-            "there: alphita server list"
-        )
-
-    def _check_queries(self, vectors: NDArray[np.float32], k: int) -> None:
-        dim = (self._facts or self._read_facts())["dim"]
-        if k < 0:
-            raise UsageError(f"k must be 0 or more, not {k}")
-        if vectors.ndim != 2 or vectors.shape[1] != dim:
-            raise UsageError(
-                f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds vectors of "
-                f"{dim} numbers"
-            )
 
     def _statement(self, text: LiteralString, **parts: sql.Composable) -> sql.Composed:
         from psycopg import sql
@@ -206,7 +187,7 @@ class PostgresIndex:
             if row is not None:
                 break
         else:
-            raise InputError(self._missing())
+            raise InputError(self._missing)
         facts: dict[str, Any] = {"release": row[1], **row[2]}
         if facts.get("format") != FORMAT:
             raise InputError(
@@ -242,14 +223,10 @@ def connect(address: str, name: str) -> PostgresIndex:
 def names(address: str) -> list[str]:
     """Return the indexes in the database at `address`, sorted."""
     database = Database(address)
-    with database.connection, database.speaking():
+    with database.connection, database.errors_translated():
         rows = database.connection.execute(
             "SELECT n.nspname FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid "
             "WHERE starts_with(n.nspname, %s) AND c.relname = 'releases' ORDER BY 1",
             [PREFIX],
         ).fetchall()
     return [name.removeprefix(PREFIX) for (name,) in rows]
-
-
-def _storable(string: str) -> bool:
-    return "\0" not in string and not any("\ud800" <= letter <= "\udfff" for letter in string)

@@ -23,8 +23,7 @@ from pydantic import Field
 from alphita import machine, progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.index.neighbours import unit
-from alphita.index.topk import reaching
+from alphita.index.neighbours import reaching, unit
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import NotGiven, Source, about

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
-from alphita.index.neighbours import nearest, unit
+from alphita.index.neighbours import Backend, nearest, unit
 from alphita.terminology.text import plain_words
 from alphita_lab.training.terms.samplers import EpochWalk, Int32, Int64
 
