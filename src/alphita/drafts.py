@@ -1,7 +1,6 @@
 """Drafts: what is written aside, locked, and renamed into its place when it is whole.
 
-A draft that a kill left behind is removed when its target is next written: the lock that every writer holds on its
-draft tells it from one that is still at work.
+A draft that a kill left behind has no lock; it is removed when its target is next written.
 """
 
 from __future__ import annotations

@@ -1,11 +1,5 @@
 """The options of a command or a function, each spelled once: a field of a frozen dataclass, with its help.
 
-    @dataclass(frozen=True, kw_only=True)
-    class Spec:
-        output: Path = option(..., "--output", "-o", help="Folder to create.")
-        top: int = option(1, least=1, help="Candidates a string.")
-        running: Running = group(Running, panel="How")
-
 `alphita.cli._from_spec` makes the command line of it; Python callers make the dataclass itself.
 """
 
@@ -26,19 +20,7 @@ HOW, CLUSTER = "How", "Several processes or machines"
 
 @dataclass(frozen=True)
 class Option:
-    """How a field is shown on a command line.
-
-    Attributes:
-        help: one sentence or two.
-        flags: as they are typed; empty: `--` and the field's name. A field that is true by default is set false by
-            the one flag `--no-NAME`, and has `--NAME/--no-NAME` where there is none.
-        metavar: what stands for the value; empty: the type.
-        panel: the heading of the help that it stands under.
-        least: the least value allowed, of a number.
-        most: the largest.
-        envvar: the variable that gives the value where nothing is typed.
-        positional: whether it is an argument, not an option.
-    """
+    """How a field is shown on a command line."""
 
     help: str = ""
     flags: tuple[str, ...] = ()
@@ -67,7 +49,6 @@ class Spelled(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What may be typed for it, the usual first."""
         name = self.name.rstrip("_").replace("_", "-")
         return self.option.flags or ((f"--{name}/--no-{name}",) if self.default is True else (f"--{name}",))
 
@@ -135,6 +116,21 @@ class Running:
     precision: str = option("auto", help="Arithmetic of the encoder: auto, fp32, bf16, ...")
     device: str = option("auto", help="Device of the encoder: auto, cpu, cuda.")
     threads: int | None = option(None, like=THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """What happens to an output, or an unfinished job, that already exists."""
+
+    resume: bool = option(False, help="Continue an interrupted job.")
+    force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
+
+    def check(self) -> None:
+        if self.resume and self.force:
+            raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
+
+
+FROM_START = Restart()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,6 @@
 """`alphita quickstart`: clinical strings -> concepts of the Human Phenotype Ontology, with confidence, in a minute.
 
-It answers the thirty local codes and the messy strings that come with Alphita, writes them as a table, as SSSOM and as
-a page to read, and measures the answers to the strings whose concept is known.
+It answers the local codes and the sample that come with Alphita, and measures the answers that are known.
 """
 
 from __future__ import annotations
@@ -31,13 +30,7 @@ REPORT = "report.json"
 
 
 class Asked(NamedTuple):
-    """What is answered: local codes first, then the sample.
-
-    Attributes:
-        codes: of each its local code, or None.
-        frequencies: how often each occurs, or None.
-        contexts: the note that stands beside each, or None.
-    """
+    """What is answered: local codes first, then the sample."""
 
     mentions: list[str]
     codes: list[str | None]
@@ -46,12 +39,7 @@ class Asked(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Strings whose concept is known.
-
-    Attributes:
-        concepts: the concept of each; None: it names none (NIL).
-        kinds: what kind of string each is; "" where that is not told.
-    """
+    """Strings whose concept is known."""
 
     mentions: list[str]
     concepts: list[str | None]
@@ -111,7 +99,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
     """Write the answers in each format."""
     from alphita.answer.records import lines
     from alphita.jobs.job import Job, header_of
-    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.reading import MentionFile
     from alphita.mappings.formats import Header
     from alphita.review.files import write
 

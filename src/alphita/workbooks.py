@@ -1,8 +1,6 @@
-"""Sheets of Excel's workbooks, and of those that LibreOffice writes, as rows of text.
+"""Sheets of Excel and LibreOffice workbooks as rows of text, read in a process of their own (see `apart`).
 
-A sheet has 1,048,576 rows at most, and is held in memory, as a table of all cells from its first to its last, in a
-process of its own (see `apart`). 250.0 becomes 250, dates become ISO 8601, truth values TRUE
-and FALSE, errors such as #N/A nothing; of a formula there is what it gave when the workbook was saved.
+250.0 becomes 250, dates ISO 8601, truth values TRUE and FALSE, errors such as #N/A nothing, a formula its saved value.
 """
 
 from __future__ import annotations

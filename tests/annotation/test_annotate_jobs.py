@@ -15,9 +15,9 @@ from alphita.annotation.annotator import Annotator, Settings
 from alphita.annotation.spans import Document
 from alphita.errors import InputError, UsageError
 from alphita.jobs import annotate as jobs
-from alphita.jobs.annotate import Job, run
+from alphita.jobs.annotate import Job, Texts, Unusable, run
 from alphita.jobs.reading import texts
-from alphita.jobs.reading.texts import Texts, Unusable
+from alphita.options import Restart
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_broken_job_goes_on_and_gives_the_same_bytes(tmp_path, annotator, monk
     assert not (tmp_path / "out.jsonl").exists()
     with pytest.raises(UsageError, match="--resume"):
         run(annotator, job)
-    summary = run(annotator, job, resume=True)
+    summary = run(annotator, job, Restart(resume=True))
     assert (summary.resumed, summary.documents) == (4, 6)
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "whole.jsonl"]
@@ -209,18 +209,18 @@ def test_a_changed_input_is_not_gone_on_with(tmp_path, annotator, monkeypatch):
         run(annotator, Job(Texts(table), tmp_path / "o.csv"))
     table.write_text("text\nothers\nmore\n", encoding="utf-8")
     with pytest.raises(InputError, match="has changed"):
-        run(annotator, Job(Texts(table), tmp_path / "o.csv"), resume=True)
+        run(annotator, Job(Texts(table), tmp_path / "o.csv"), Restart(resume=True))
 
 
 def test_a_folder_of_brat_appears_whole_and_an_old_one_is_moved_aside(tmp_path, annotator):
     (tmp_path / "a.txt").write_text("a seizure", encoding="utf-8")
     job = Job(Texts(tmp_path / "a.txt"), tmp_path / "out.brat")
     run(annotator, job)
-    run(annotator, job, force=True)
+    run(annotator, job, Restart(force=True))
     # Twice the same is no other one: a job that was killed at its end and is gone on with leaves one folder.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "out.brat"]
     (job.out / "a.ann").write_text("mended by hand", encoding="utf-8")
-    run(annotator, job, force=True)
+    run(annotator, job, Restart(force=True))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.txt", "out.brat", "out.brat.old-1"]
     assert sorted(path.name for path in job.out.iterdir()) == ["a.ann", "a.txt", "annotation.conf"]
@@ -253,7 +253,7 @@ def test_options_that_do_not_fit_are_told(tmp_path, annotator):
     with pytest.raises(UsageError, match="unknown encoding"):
         Texts(tmp_path / "a.txt", encoding="utf-9")
     with pytest.raises(UsageError, match="is the input"):
-        run(annotator, Job(Texts(tmp_path / "a.txt"), tmp_path / "a.txt", "csv"), force=True)
+        run(annotator, Job(Texts(tmp_path / "a.txt"), tmp_path / "a.txt", "csv"), Restart(force=True))
     with pytest.raises(InputError, match="no such file"):
         run(annotator, Job(Texts(tmp_path / "none.txt"), tmp_path / "out.csv"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]

@@ -17,6 +17,7 @@ from alphita import cli
 from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
+from alphita.jobs.reading import COLUMN_OPTIONS
 from alphita.options import Cluster, check, group, option, spelled
 from tests.docs.commandline import problems
 
@@ -134,8 +135,8 @@ def test_no_two_options_are_typed_alike(name: str) -> None:
 def test_every_option_is_used(name: str) -> None:
     of, command = SPECS[name], inspect.unwrap(COMMANDS[name].callback)
     code = "\n".join(Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in (of, command))
-    # `Spec.answering` takes these by their names.
-    by_name = NAMES if "NormalizerOptions(**" in code else ()
+    # `Spec` takes these by their names.
+    by_name = (*NAMES, *COLUMN_OPTIONS, "encoding", "delimiter", "sheet") if "NormalizerOptions(**" in code else ()
     unused = [each.name for each in fields(of) if not re.search(rf"\b(spec|self)\.{each.name}\b", code)]
     assert [option for option in unused if option not in by_name] == []
 

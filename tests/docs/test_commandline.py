@@ -60,16 +60,10 @@ ROOT = typer.main.get_command(fake_application())
 @pytest.mark.parametrize(
     "line",
     [
-        "quickstart",
-        "--version",
-        "--help",
-        "normalize in.csv --index X.index -o out.csv",
+        *("quickstart", "--version", "--help", "normalize in.csv --index X.index -o out.csv"),
         "normalize - --index=X.index -oout.csv --top 3 --resume",
-        "normalize --index X --output - --anew -- -odd-name.csv",
-        "normalize --help",
-        "terminology import obo a.obo b.obo --set a=1 --set b=2",
-        "terminology describe X",
-        "train --list",
+        *("normalize --index X --output - --anew -- -odd-name.csv", "normalize --help"),
+        *("terminology import obo a.obo b.obo --set a=1 --set b=2", "terminology describe X", "train --list"),
         "train coder -o m --set steps=3",
     ],
 )

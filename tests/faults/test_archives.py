@@ -22,7 +22,7 @@ import pytest
 
 from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.terminology.loaders import _files, _icd10cm_index, icd10cm, obographs, table
 from alphita_lab.training.text import corpora
 from alphita_lab.verbalisation.generation import read_generated
@@ -38,7 +38,7 @@ BLOCK = 2**24
 SHORT_LINES = b'"\n'
 
 READ_MENTIONS = """
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 for row in MentionFile(sys.argv[1], column=sys.argv[2] or None).rows():
     pass
 """
@@ -85,8 +85,8 @@ ConceptVectorSystem(Path(sys.argv[1]), name="x")
 """
 READ_ATHENA = """
 from pathlib import Path
-from alphita.mappings import concepts
-concepts.load(Path(sys.argv[1]), ["OMOP:1"])
+from alphita.mappings.formats import omop
+omop.load_concepts(Path(sys.argv[1]), ["OMOP:1"])
 """
 PROGRAM = """
 import resource, sys

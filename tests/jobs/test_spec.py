@@ -34,14 +34,7 @@ def test_what_is_typed_arrives() -> None:
     app = keep(seen := [])
     typed = ["in.csv", "--index", "hpo", "-o", "out.csv", "--top", "3", "--type", "a", "--type", "b", "--explain"]
     typed += [
-        "--names",
-        "n.csv",
-        "--no-borrow",
-        "--workers",
-        "2",
-        "--error",
-        "0.1",
-        "--prefix",
+        *("--names", "n.csv", "--no-borrow", "--workers", "2", "--error", "0.1", "--prefix"),
         "L=https://example.org/",
     ]
     result = CliRunner().invoke(app, typed)

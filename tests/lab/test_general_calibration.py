@@ -19,10 +19,10 @@ from alphita.calibrate import fitting
 from alphita.calibrate.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.transfer import carry_over, lend
-from alphita.cli._summary import text_of
+from alphita.cli.normalize import text_of
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mention.abbreviations.expanding import Abbreviations
 from alphita_lab import general_calibration

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -43,12 +44,7 @@ HelpAll = Annotated[
 
 
 def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[..., None]:  # noqa: ANN401
-    """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel.
-
-    Args:
-        command: takes the dataclass.
-        **eager: options that are not of it and act by themselves, as typer annotates them.
-    """
+    """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel."""
     (of,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
     options = list(spelled(of))
     parameters = [_parameter(each) for each in options]
@@ -124,3 +120,30 @@ Threads = Annotated[int | None, option(Running, "threads")]
 JSON = "Print JSON, one object per row, instead of text."
 AsJson = Annotated[bool, typer.Option("--json", help=JSON)]
 Force = Annotated[bool, typer.Option("--force", help=REMAKE.help)]
+
+
+def _read(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Take the file's values as the options' defaults, so that the command line wins over them."""
+    if path is None or ctx.resilient_parsing:
+        return path
+    from alphita.config import read_toml
+    from alphita.errors import InputError
+    from alphita.registry import unknown
+
+    options: dict[str, Any] = {}
+    for parameter in ctx.command.params:
+        if parameter.param_type_name == "option" and not parameter.is_eager:
+            options |= dict.fromkeys((flag.lstrip("-") for flag in parameter.opts if flag[:2] == "--"), parameter.name)
+    values = {}
+    for key, value in read_toml(path).items():
+        if key not in options:
+            raise InputError(unknown("option", key, options), file=path, field=key)
+        values[options[key]] = value
+    ctx.default_map = {**(ctx.default_map or {}), **values}
+    return path
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", is_eager=True, callback=_read, help="TOML file with these options, such as port = 8080."),
+]

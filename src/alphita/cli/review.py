@@ -87,13 +87,13 @@ def import_(spec: ImportSpec) -> None:
     keeps the limits on its concepts (--standard-only, --type, ...) for the page's search and for 'mappings migrate'.
     """
     from alphita.index.store import Index
-    from alphita.mappings.formats import Header, _curies, _names
+    from alphita.mappings.formats import Header, _curies, chosen
     from alphita.review import files
     from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
     answers, project = spec.answers, spec.project
-    reader = _names.chosen(answers, spec.from_, "--from", to_read=True)
+    reader = chosen(answers, spec.from_, "--from", to_read=True)
     review_files.check_name(project)
     index = None if spec.index is None else Index.open(spec.index)
     header = Header(prefixes=_curies.prefixes_of(spec.prefix), source_vocabulary=spec.source)
@@ -122,8 +122,7 @@ def import_(spec: ImportSpec) -> None:
 
 def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
     """Return the other cells of each row of the file that was normalised; None: there is none."""
-    from alphita.jobs.reading.cells import cells_of
-    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.reading import MentionFile, cells_of
 
     if spec.context_from is None:
         return None
@@ -259,7 +258,7 @@ def _text(name: str, found: Progress) -> list[str]:
 def _omop(concepts: Path | None, store: ReviewStore, project: str) -> Callable[[str], TargetInfo | None] | None:
     if concepts is None:
         return None
-    from alphita.mappings.concepts import load
+    from alphita.mappings.formats.omop import load_concepts
 
     wanted = {one for mapping in store.mappings(project) for one in (mapping.concept_id or "").split("|")}
-    return load(concepts, wanted).get
+    return load_concepts(concepts, wanted).get

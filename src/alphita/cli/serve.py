@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from alphita import clock, drafts, printing
-from alphita.cli._config_file import ConfigFile
-from alphita.cli._from_spec import with_options
+from alphita.cli._from_spec import ConfigFile, with_options
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
 from alphita.jobs.spec import ERROR, TO

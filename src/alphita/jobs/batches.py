@@ -1,8 +1,6 @@
-"""Batches of Arrow in, batches of Arrow out: the same answers for a process, a cluster or a data base.
+"""Batches of Arrow in, batches of Arrow out: the same answers for a process, a cluster or a database.
 
-`normalize_batches` is one pure function: what a batch gives depends on the batch, the settings and the index alone. So
-engines may cut their data as they like, do a batch twice, or on another machine. Only the last bits of a similarity
-depend on which strings stand in a batch together.
+What a batch gives depends on it, the settings and the index alone (but for the last bits of a similarity).
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from alphita.answer.filters import Filters
 from alphita.answer.normalizer import AUTO, NAMES, Normalizer
 from alphita.answer.records import DEFAULT_FLOOR
 from alphita.errors import UsageError
-from alphita.jobs.answers import FIELDS
-from alphita.jobs.remembering import Asked, Memory, answer_all
+from alphita.jobs.answers import FIELDS, Asked, Memory, answer_all
 from alphita.mappings.record import REVIEW, Mapping
 from alphita.registry import unknown
 
@@ -157,12 +154,7 @@ def answer_columns(
 
 
 def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give each row the lines of what it asks.
-
-    Args:
-        counts: (q,) lines of each question, which stand one after another.
-        asked: (n,) the question of each row.
-    """
+    """Give each row the lines of what it asks."""
     first = np.cumsum(counts) - counts
     repeats = counts[asked]
     rows = np.repeat(np.arange(len(asked)), repeats)

@@ -1,23 +1,6 @@
 """Normalising Parquet of any size on an engine: read, answer each distinct question once, join, write a folder.
 
-    Reading      each part's distinct questions, spread over buckets
-    Normalising  each bucket's questions, once each
-    Writing      each part's rows with their answers
-
-Every step is a list of tasks that does not depend on the engine or on the number of its workers, and a task is done if
-its file is there (see `parts`). So a job that was broken off goes on with what is missing, and all engines write the
-same bytes.
-
-    OUT/job.json                     the plan, and what makes it the same job when it goes on
-    OUT/part-00017.parquet           the answers to the rows of part 17
-    OUT/rejects.csv, manifest.json   at the end
-    OUT/_work/questions/part-00017.arrow    distinct questions of part 17: one batch for each bucket
-    OUT/_work/definitions.json              abbreviations that the whole input defines
-    OUT/_work/decisions.json                what people settled before, if that is to answer first
-    OUT/_work/answers/bucket-00003.arrow    answers to the questions of bucket 3: one batch for each part
-    OUT/_work/written/part-00017.json       size, hash, counts and rejects of the part's output
-
-A worker reads the plan from OUT, and so finds out whether its machine sees the same files as the others.
+Each step is a list of tasks that depends on the input alone; a task whose file exists (see `parts`) is done.
 """
 
 from __future__ import annotations
@@ -51,16 +34,15 @@ from alphita.answer.normalizer import RANKINGS, Normalizer
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
 from alphita.index.choice import LOOKED_AT
 from alphita.jobs import job as one_file
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
-from alphita.jobs.engines.engine import Engine, Receipt, SameVersion, Worker
-from alphita.jobs.lines import outcomes
+from alphita.jobs.engines import Engine, Receipt, SameVersion, Worker
+from alphita.jobs.job import REJECTED, Summary, outcomes
 from alphita.jobs.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
-from alphita.jobs.parts import JOB, Parts, locked, refuse_other
-from alphita.jobs.place import Place, everywhere
-from alphita.jobs.reading.files import DEFAULT_COLUMN
-from alphita.jobs.remembering import Memory
-from alphita.jobs.summary import REJECTED, Summary
+from alphita.jobs.parts import JOB, Parts, Place, everywhere, locked, refuse_other
+from alphita.jobs.reading import DEFAULT_COLUMN
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.options import FROM_START, Restart
 
 KIND = "normalization"
 MANIFEST, REJECTS, WORK = "manifest.json", "rejects.csv", "_work"
@@ -81,17 +63,7 @@ _OWN = {"row": pa.int64(), "frequency": pa.int64()}
 
 @dataclass(frozen=True)
 class Shards:
-    """What to normalise, and where to.
-
-    Attributes:
-        input: a Parquet file, a folder of such files or a pattern; a path or a URL.
-        out: the folder to write, a path or a URL.
-        settings: how; `column` "" takes the only column, or the one called "mention".
-        code: the column of the input's own codes, or None.
-        frequency: the column of how often each mention occurs, or None.
-        private: no value of the input in rejects and errors; files for their owner only, where they lie on a disk.
-        part_rows: rows of a part, about; by default as `cut` chooses.
-    """
+    """What to normalise, and where to."""
 
     input: str
     out: str
@@ -104,13 +76,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job did.
-
-    Attributes:
-        summary: the counts of all rows, and the time taken by this run.
-        distinct: questions that were answered, each once.
-        seconds: of each step in this run.
-    """
+    """What a job did."""
 
     summary: Summary
     parts: int
@@ -121,11 +87,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """A job, cut into tasks: what every worker must know.
-
-    Attributes:
-        private: files are for their owner alone, where they lie on a disk, and rejects tell no values.
-    """
+    """A job, cut into tasks: what every worker must know."""
 
     out: str
     settings: NormalizerSettings
@@ -139,17 +101,14 @@ class Plan:
     work: Parts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find the place of the tasks' files."""
         object.__setattr__(self, "work", Parts(Place(self.out) / WORK, self.private))
 
     @contextmanager
     def output(self, name: str) -> Iterator[IO[bytes]]:
-        """Write a file of the output, whole or not at all."""
         with (Place(self.out) / name).whole(self.work.drafts, private=self.private) as file:
             yield file
 
     def output_json(self, name: str, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        """Write a file of JSON into the output."""
         with self.output(name) as file:
             file.write((json.dumps(value, indent=1) + "\n").encode())
 
@@ -198,22 +157,19 @@ class Plan:
 
     @contextmanager
     def writing(self, name: str, schema: pa.Schema) -> Iterator[pa.ipc.RecordBatchFileWriter]:
-        """Write a task's file of batches."""
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with self.work.whole(name) as file, pa.ipc.new_file(file, schema, options=options) as writer:
             yield writer
 
     @contextmanager
     def reading(self, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
-        """Open a task's file of batches."""
         with (self.work.place / name).reading() as file, pa.ipc.open_file(file) as reader:
             yield reader
 
 
-def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = False) -> Outcome:
+def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcome:
     """Normalise Parquet on an engine."""
-    if resume and force:
-        raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
+    restart.check()
     start = time.monotonic()
     given = shards.settings
     settings = replace(
@@ -259,7 +215,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
         "buckets": plan.buckets,
     }
     with locked(out.url):
-        manifest, resumed = look(out, identity, resume=resume, force=force), rows
+        manifest, resumed = look(out, identity, restart), rows
         if manifest is None:
             key = plan.save(identity)
             if given.memory is not None:
@@ -298,7 +254,6 @@ class Step:
     key: str
 
     def __call__(self) -> Worker:
-        """Read the plan, and open what the tasks need."""
         plan = Plan.load(self.out, self.key)
         if self.what == NORMALISING:
             return Answering(plan)
@@ -384,7 +339,6 @@ class Answering:
         )
 
     def __call__(self, task: int) -> Receipt:
-        """Write the answers to the questions of bucket number `task`."""
         asked, questions = self._gathered(task)
         added = self.settings.added
         schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in added])
@@ -557,7 +511,7 @@ def _only_column(file: Place) -> str:
     return DEFAULT_COLUMN
 
 
-def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> dict[str, Any] | None:
+def look(out: Place, identity: dict[str, Any], restart: Restart) -> dict[str, Any] | None:
     """See what is in the output's folder; return the manifest of a finished job that is to be resumed."""
     names = out.names()
     if not names:
@@ -572,7 +526,7 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
     found = json.loads((out / (MANIFEST if MANIFEST in names else JOB)).content())
     if found.get("kind") != KIND:
         raise UsageError(f"{out} holds something else than an output of alphita normalize; choose another name")
-    if force:
+    if restart.force:
         old = out.move_aside()
         (old / WORK).remove()
         # By its description an unfinished job's folder is still known as an output.
@@ -581,9 +535,9 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
         if old.exists():
             progress.say(f"the earlier output is now {old}")
         return None
-    if not resume and MANIFEST in names:
+    if not restart.resume and MANIFEST in names:
         raise UsageError(f"{out} already exists; choose another name or use --force")
-    if not resume:
+    if not restart.resume:
         raise UsageError(f"an unfinished job is there ({out}); go on with --resume, or begin anew with --force")
     refuse_other(found["job"], identity)
     if MANIFEST in names:

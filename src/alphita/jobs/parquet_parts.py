@@ -1,8 +1,6 @@
 """The parts of an input of Parquet, runs of rows of its files, that one task reads; and what a part's rows ask.
 
-How an input is cut depends on its files alone, so that every engine, with any number of workers, has the same parts.
-A question is what a row asks: mention, context and language. It belongs to one bucket, by a hash of its text, so that
-equal questions of all parts meet there and are answered once.
+Parts depend on the files alone. Equal questions (mention, context, language) of all parts go to one bucket.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.jobs.batches import check_strings, decoded
-from alphita.jobs.place import Place
-from alphita.jobs.reading.files import MentionFile
-from alphita.jobs.reading.rows import WHOLE, MentionRow, texts
+from alphita.jobs.parts import Place
+from alphita.jobs.reading import WHOLE, MentionFile, MentionRow, texts
 
 # Rows of a part, about: some ten seconds of work, and some hundred megabytes.
 PART_ROWS = 250_000
@@ -41,12 +38,7 @@ _COUNT = f"^(?:{WHOLE.pattern})?$"
 
 @dataclass(frozen=True)
 class ParquetSource:
-    """An input file.
-
-    Attributes:
-        groups: rows of each of its row groups.
-        digest: of its size and its footer, which names size, place and extremes of every column of every row group.
-    """
+    """An input file."""
 
     file: str
     groups: tuple[int, ...]
@@ -55,14 +47,7 @@ class ParquetSource:
 
 @dataclass(frozen=True)
 class Part:
-    """A run of rows of one file.
-
-    Attributes:
-        groups: the row groups, from the first to the one after the last.
-        skip: rows of these that belong to parts before.
-        line: rows of the file before it.
-        first: rows of the whole input before it.
-    """
+    """A run of rows of one file."""
 
     file: str
     groups: tuple[int, int]
@@ -74,14 +59,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of an input that are read.
-
-    Attributes:
-        code: of the input's own codes, or None.
-        context: of the texts that they stand in, or None.
-        language: of their languages, or None.
-        frequency: of how often they occur, or None.
-    """
+    """The columns of an input that are read."""
 
     mention: str
     code: str | None = None
@@ -91,7 +69,6 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Those that were named, each once."""
         given = (self.mention, self.code, self.context, self.language, self.frequency)
         return list(dict.fromkeys(name for name in given if name is not None))
 
@@ -110,17 +87,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a part that can be used, n of them, and what they ask.
-
-    Attributes:
-        numbers: 1-based, of the whole input, (n,).
-        code: n strings or nulls; None if no column was named.
-        frequency: n whole numbers or nulls, likewise.
-        asked: which question each row asks, (n,).
-        questions: the q distinct ones, those of one bucket together, otherwise in the order in which they come up.
-        bounds: where each bucket's questions begin, and the end, (buckets + 1,).
-        rejects: the rows that cannot be used.
-    """
+    """The rows of a part that can be used, n of them, and what they ask."""
 
     numbers: NDArray[np.int64]
     mention: pa.Array

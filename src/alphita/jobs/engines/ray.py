@@ -1,7 +1,6 @@
-"""Ray: a pool of actors on the machines of a cluster does the tasks, and is kept from one step of a job to the next.
+"""Ray: a pool of actors on the machines of a cluster does the tasks, and is kept from one step to the next.
 
-An actor has one task at a time, so that nothing piles up. One whose process or machine is gone is replaced, where
-there is room, and its task is given to another; a task that ends whoever does it is given up.
+An actor has one task at a time. One that is gone is replaced, and its task is given to another.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ from typing import Any
 
 from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError, require
-from alphita.jobs.engines.engine import (
-    MAX_DEATHS,
-    Bench,
-    Engine,
-    Opening,
-    Outcome,
-    Receipt,
-    gave_up,
-    sealed,
-    unreachable,
-)
+from alphita.jobs.engines import MAX_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed, unreachable
 
 # Seconds after which a machine that opens a worker counts as hanging.
 TO_OPEN = 600.0
@@ -84,8 +73,6 @@ class RayEngine(Engine):
         }
 
     def check(self, opening: Opening) -> None:
-        """Compare versions and open a worker on every machine."""
-
         # What they hold may be asked for: GPUs, above all.
         self.release()
 
@@ -97,7 +84,7 @@ class RayEngine(Engine):
                 return None, None
             if build() != version:
                 return build(), None
-            from alphita.jobs.engines.engine import Bench
+            from alphita.jobs.engines import Bench
 
             return version, Bench(lambda: None).do(opening, None)
 
@@ -113,7 +100,6 @@ class RayEngine(Engine):
             outcome.received(f"on {host}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
-        """Do tasks, and yield each with what it gave back, as they end; see `Engine`."""
         ray, problem, failed_starts = self._ray, "", 0
         waiting, deaths = deque(tasks), Counter[int]()
         self.release(down_to=len(tasks))
@@ -179,7 +165,6 @@ class RayEngine(Engine):
         return self._ray.remote(_Worker).options(**options).remote(self._cores)
 
     def _kill(self, actor: Any) -> None:  # noqa: ANN401
-        """End a worker, at work or gone already."""
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(actor)
 
@@ -224,7 +209,6 @@ class _Worker:
         """Return when the actor has started."""
 
     def do(self, opening: bytes, task: int, what: str) -> Outcome:
-        """Do one task."""
         return self._bench.do(opening, task, what)
 
 
