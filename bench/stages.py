@@ -36,7 +36,7 @@ from alphita.index.store import Index
 REST = "rest"
 # Stage -> its functions, "module:name" or "module:Class.name" of alphita; what is imported, where it is called.
 STAGES: dict[str, tuple[str, ...]] = {
-    "reading": ("jobs.reading.files:MentionFile.rows", "jobs.run:question"),
+    "reading": ("jobs.reading:MentionFile.rows", "jobs.run:question"),
     "cleaning": ("answer.pipeline:clean_many", "answer.pipeline:Pipeline._untagged"),
     "short forms": (
         "mention.abbreviations.expanding:Abbreviations.expand_many",
@@ -66,7 +66,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "results": (
         "answer.results:ResultBuilder.results",
         "answer.results:ResultBuilder.apply_vetoes",
-        "jobs.remembering:answer",
+        "jobs.answers:answer",
     ),
     "writing": ("jobs.run:_Output.write", "jobs.answers:AnswerStore.add"),
 }
@@ -134,7 +134,7 @@ def _counted(function: Callable[..., Any], clock: Clock, name: str) -> Callable[
 def of_file(normalizer: Normalizer, mentions: list[str], rows: int, clock: Clock) -> Counter[str]:
     """Return the processor seconds of each stage for a file of so many rows, which repeat the mentions."""
     from alphita.jobs.job import Job
-    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.reading import MentionFile
     from alphita.jobs.run import run
 
     with tempfile.TemporaryDirectory() as folder:

@@ -34,8 +34,7 @@ import study
 from alphita import artefact, shipped
 from alphita.errors import InputError
 from alphita.index.choice import KIND, OURS
-from alphita.index.external_names import contradicted
-from alphita.index.external_names import EQUIVALENTS, EXCLUDED, NAMES, SHORT_FORMS, names_of, prepared
+from alphita.index.external_names import EQUIVALENTS, EXCLUDED, NAMES, SHORT_FORMS, contradicted, names_of, prepared
 from alphita.progress import say
 from alphita.terminology.loaders import icd10cm
 from alphita.terminology.store import load_terminology

@@ -80,7 +80,7 @@ def test_every_module_can_be_imported_and_importing_does_nothing():
 
 
 # What a job gives its own workers.
-UNPICKLES = "src/alphita/jobs/engines/engine.py"
+UNPICKLES = "src/alphita/jobs/engines/__init__.py"
 
 
 def test_nothing_is_unpickled():

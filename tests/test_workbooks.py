@@ -14,8 +14,7 @@ import pytest
 
 from alphita import workbooks
 from alphita.errors import InputError, MissingExtra, Rejects, UsageError
-from alphita.jobs.reading.cells import cells_of
-from alphita.jobs.reading.files import MentionFile, MentionRow
+from alphita.jobs.reading import MentionFile, MentionRow, cells_of
 from alphita.mappings.formats import Header, xlsx
 from alphita.terminology.loaders import table
 from tests.books import book

@@ -1,7 +1,6 @@
 """A function of ours in a process of its own, with a limit of memory: no library can end this process with it.
 
-The process ends with whoever started it: its standard input is open as long as they live. What it yields comes as lines
-of JSON, and after them its error, or that it is done.
+Values come as lines of JSON, then an error or that it is done. It ends when its standard input is closed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Artefacts: immutable folders with a `manifest.json` that appear whole or not at all.
+"""Artefacts: immutable folders with a `manifest.json` (kind, hashes of all files, sources, config, seed, command).
 
-A terminology, a split, a model and an index are each such a folder. It is written aside, its files are hashed and
-fsynced, and one rename puts it in place. `manifest.json` says what it is (kind, format version), what is in it (size
-and sha256 of every file, one content hash over all of them) and where it comes from (sources, config, seed, command).
+A terminology, a split, a model and an index are each one. It is written aside, fsynced and renamed into place.
 """
 
 from __future__ import annotations
@@ -87,20 +85,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
 
 @contextmanager
 def atomic_folder(target: Path, *, force: bool = False, private: bool = False) -> Iterator[Path]:
-    """Write a folder whole or not at all: aside, fsynced, renamed; see `create`, which gives it a manifest.
-
-    Args:
-        target: the folder to create.
-        force: replace an existing target.
-        private: make it readable by its owner only.
-
-    Yields:
-        The folder to write into.
-
-    Raises:
-        UsageError: the target exists and `force` is not given.
-        AlphitaError: it could not be written.
-    """
+    """Write a folder whole or not at all: aside, fsynced, renamed; see `create`, which gives it a manifest."""
     try:
         refuse_existing(target, force, " (the old one is moved aside)")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,25 +103,18 @@ def atomic_folder(target: Path, *, force: bool = False, private: bool = False) -
 
 
 def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
-    """Read and check an artefact's manifest: kind, format version, and the size of every file.
-
-    Returns:
-        The manifest; `["content_hash"]` names the content.
-
-    Raises:
-        InputError: it is no such artefact, is of another version, or a file is missing or of another size.
-    """
+    """Read and check an artefact's manifest: kind, format version, and the size of every file."""
     path = Path(path)
     remedy = f"make it with: {REBUILD.get(kind, 'alphita')}"
     try:
         if not path.exists():
             raise InputError(f"no such {kind}", file=path, remedy=remedy)
         manifest = textio.json_file(path / MANIFEST)
-        found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
+        kind_found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"not an alphita {kind}: no readable {MANIFEST}", file=path, remedy=remedy) from None
-    if found != kind:
-        raise InputError(f"this is {_a(found)}, but {_a(kind)} is needed", file=path, remedy=remedy)
+    if kind_found != kind:
+        raise InputError(f"this is {_a(kind_found)}, but {_a(kind)} is needed", file=path, remedy=remedy)
     if version not in READABLE_VERSIONS:
         raise InputError(
             f"format version {version} cannot be read by this alphita (it reads {list(READABLE_VERSIONS)})",
@@ -161,11 +139,7 @@ def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
 
 
 def verify(path: Path | str, kind: str) -> dict[str, Any]:
-    """Check an artefact like `open_manifest`, and every file's sha256 too.
-
-    Raises:
-        InputError: a file's content differs from the manifest.
-    """
+    """Check an artefact like `open_manifest`, and every file's sha256 too."""
     manifest = open_manifest(path, kind)
     for name, facts in manifest["files"].items():
         if hash_file(Path(path) / name) != facts["sha256"]:
@@ -179,14 +153,6 @@ def open_checked(path: Path | str, kind: str, verify_all: bool | None = None) ->
 
     Every file is rehashed. One larger than `VERIFY_UP_TO_BYTES` is so once: what was found sound is noted in the cache,
     by place, size and times of each file. Nothing but `verify_all` sees what a disk loses without being written to.
-
-    Args:
-        path: the artefact.
-        kind: what it is.
-        verify_all: rehash every file (True), check sizes only (False), or a larger one only if it is not noted (None).
-
-    Raises:
-        InputError: see `open_manifest` and `verify`.
     """
     manifest = open_manifest(path, kind)
     if verify_all is False:
@@ -240,20 +206,7 @@ def atomic_file(
     newline: str | None = None,
     so_far: str = "nothing was changed",
 ) -> Iterator[IO[Any]]:
-    """Write one file whole or not at all: aside, fsynced, renamed.
-
-    Args:
-        path: the file to write.
-        mode: "wb" or "w" (UTF-8).
-        private: make it readable by its owner only.
-        force: replace an existing file; otherwise it is an error.
-        newline: as for `open`, in text mode.
-        so_far: what an error says of the work before, where this file is not all of it.
-
-    Raises:
-        UsageError: the file exists and `force` is False.
-        AlphitaError: it could not be written (a full disk, say).
-    """
+    """Write one file whole or not at all: aside, fsynced, renamed."""
     path = Path(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
     try:
@@ -289,11 +242,7 @@ def refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
 
 
 def absolute(path: Path) -> Path:
-    """Return a path from the root on.
-
-    Raises:
-        AlphitaError: it is relative, and the working folder is gone.
-    """
+    """Return a path from the root on."""
     try:
         return path.absolute()
     except FileNotFoundError:
@@ -301,12 +250,7 @@ def absolute(path: Path) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Return a path from the root on, without links.
-
-    Raises:
-        InputError: its links lead round in a circle.
-        AlphitaError: see `absolute`.
-    """
+    """Return a path from the root on, without links."""
     try:
         return absolute(path).resolve()
     except (RuntimeError, OSError):
@@ -314,12 +258,7 @@ def resolved(path: Path) -> Path:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise if a file cannot be made at `path`: to be said before the work, not after.
-
-    Raises:
-        UsageError: it is a folder.
-        AlphitaError: its folder may not be written, cannot be made, or is the working folder and gone.
-    """
+    """Raise if a file cannot be made at `path`: to be said before the work, not after."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file")
     folder = next(folder for folder in absolute(path).parents if os.path.exists(folder))
@@ -330,15 +269,11 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def refuse_same(files: Mapping[str, Path]) -> None:
-    """Raise UsageError if two are the same file or folder, so that one would replace the other.
-
-    Args:
-        files: each by what it is called: "the input", "the output".
-    """
-    for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = one.samefile(other) if one.exists() and other.exists() else resolved(one) == resolved(other)
+    """Raise UsageError if two are the same file or folder, so that one would replace the other."""
+    for (what, first), (other_what, second) in itertools.combinations(files.items(), 2):
+        is_same = first.samefile(second) if first.exists() and second.exists() else resolved(first) == resolved(second)
         if is_same:
-            raise UsageError(f"{other} is {what}; choose another name for {other_what}")
+            raise UsageError(f"{second} is {what}; choose another name for {other_what}")
 
 
 def _is_failed_write(error: Exception) -> bool:
@@ -350,9 +285,9 @@ def _not_written(target: Path, error: Exception, so_far: str = "nothing was chan
     named = str(getattr(error, "filename", None) or "")
     # The draft's own name means nothing to the user; another file's (an input that is gone) does.
     other = f": {named}" if named and not Path(named).name.endswith(".draft") and ".draft/" not in named else ""
-    said = FULL_DISK.search(str(error))
+    full_disk = FULL_DISK.search(str(error))
     # NumPy only counts the bytes that were not written.
-    problem = said[0] if said else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
+    problem = full_disk[0] if full_disk else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
     return AlphitaError(f"could not write {target}: {problem}{other}; {so_far}")
 
 

@@ -28,7 +28,6 @@ class AlphitaError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        """Build it."""
         half = MAX_MESSAGE // 2
         super().__init__(message if len(message) <= MAX_MESSAGE else f"{message[:half]} … {message[-half:]}")
 
@@ -86,7 +85,6 @@ class MissingExtra(AlphitaError):
     """An optional part is not installed; the message says how to install it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        """Build the message for `package`, which the extra `extra` brings."""
         super().__init__(f"this needs {package}, which is not installed: pip install 'alphita[{extra}]'")
 
 
@@ -124,7 +122,6 @@ class Rejects:
     FIELDS = ("file", "line", "field", "value", "problem")
 
     def __init__(self, path: Path | None = None, *, strict: bool = False, private: bool = False) -> None:
-        """Set rejects aside in `path` (None: only count them)."""
         self.path, self.strict, self.private = path, strict, private
         self.count = 0
         self._file: io.TextIOWrapper | None = None
@@ -207,13 +204,11 @@ class Rejects:
         return AlphitaError(f"could not write the rejects {self.path}: {error.strerror or error}")
 
     def __enter__(self) -> Rejects:
-        """Use as a context manager."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file; where all went well without a reject, remove one of an earlier run."""
         self.close()
         if kind is None and not self.count:
             self._remove_earlier()

@@ -1,8 +1,6 @@
 """What is printed, so that a string of somebody's input cannot steer a terminal or falsify a log.
 
-Control characters (escape sequences, a return that overwrites the line) and marks of direction (which show a text in
-another order than it is) are printed as `\\u001b`, which JSON reads as what it was. Files that are written are left as
-they are, and so is what goes to a program by way of `sys.stdout.buffer`.
+Control characters and marks of direction become `\\u001b`. Files and `sys.stdout.buffer` stay as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _DRAWING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 def visible(text: str) -> str:
     """Return a text in which nothing acts on whoever shows it."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _drawn(text: str) -> str:
@@ -49,18 +47,15 @@ class _Guarded:
             self.rich_proxied_file = _Guarded(stream, drawn=True)
 
     def write(self, text: str) -> int:
-        """Write a text."""
         self._stream.write(self._shown(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write some texts."""
         for line in lines:
             self.write(line)
 
     @property
     def buffer(self) -> Any:  # noqa: ANN401 - a stream of bytes
-        """The bytes below: on a terminal they are shown too, for a program they are as they are."""
         return _Shown(self) if self._stream.isatty() else self._stream.buffer
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401

@@ -1,7 +1,6 @@
 """`alphita quickstart`: clinical strings -> concepts of the Human Phenotype Ontology, with confidence, in a minute.
 
-It answers the thirty local codes and the messy strings that come with Alphita, writes them as a table, as SSSOM and as
-a page to read, and measures the answers to the strings whose concept is known.
+It answers the local codes and the sample that come with Alphita, and measures the answers that are known.
 """
 
 from __future__ import annotations
@@ -31,13 +30,7 @@ REPORT = "report.json"
 
 
 class Asked(NamedTuple):
-    """What is answered: local codes first, then the sample.
-
-    Attributes:
-        codes: of each its local code, or None.
-        frequencies: how often each occurs, or None.
-        contexts: the note that stands beside each, or None.
-    """
+    """What is answered: local codes first, then the sample."""
 
     mentions: list[str]
     codes: list[str | None]
@@ -46,12 +39,7 @@ class Asked(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Strings whose concept is known.
-
-    Attributes:
-        concepts: the concept of each; None: it names none (NIL).
-        kinds: what kind of string each is; "" where that is not told.
-    """
+    """Strings whose concept is known."""
 
     mentions: list[str]
     concepts: list[str | None]
@@ -85,13 +73,13 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
     from alphita.index.sources import index_of
 
     known = read_sample(sample)
-    asked = _asked(shipped.find("examples/local_codes.csv"), known)
+    questions = _asked(shipped.find("examples/local_codes.csv"), known)
     folder.mkdir(parents=True, exist_ok=True)
     normalizer = Normalizer(index_of(SOURCE, threads=threads), threads=threads)
-    say(f"answering {len(asked.mentions):,} strings …")
-    normalizer.prepare([*asked.mentions, *filter(None, asked.contexts)])
-    results = normalizer.normalize(asked.mentions, top_k=TOP_K, contexts=asked.contexts, explain=True)
-    _write(folder, asked, results, normalizer)
+    say(f"answering {len(questions.mentions):,} strings …")
+    normalizer.prepare([*questions.mentions, *filter(None, questions.contexts)])
+    results = normalizer.normalize(questions.mentions, top_k=TOP_K, contexts=questions.contexts, explain=True)
+    _write(folder, questions, results, normalizer)
     figures = measure(known, results[-len(known.mentions) :])
     return _report(folder, figures, sample, normalizer)
 
@@ -107,16 +95,16 @@ def _asked(codes: Path, sample: Sample) -> Asked:
     )
 
 
-def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
+def _write(folder: Path, questions: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
     """Write the answers in each format."""
     from alphita.answer.records import lines
     from alphita.jobs.job import Job, header_of
-    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.reading import MentionFile
     from alphita.mappings.formats import Header
     from alphita.review.files import write
 
     def mappings() -> Iterator[Line]:
-        rows = zip(results, asked.codes, asked.frequencies, strict=True)
+        rows = zip(results, questions.codes, questions.frequencies, strict=True)
         for number, (result, code, frequency) in enumerate(rows, 1):
             yield from lines(number, result, TOP_K, mention_code=code, frequency=frequency)
 
@@ -154,7 +142,7 @@ def measure(sample: Sample, results: Sequence[Result]) -> dict[str, Any]:
             tally.accepted += accepted
             tally.wrong += accepted and result.concept_id != gold
     return {
-        "kinds": {kind: vars(tally) for kind, tally in sorted(kinds.items(), key=lambda one: -one[1].n)},
+        "kinds": {kind: vars(tally) for kind, tally in sorted(kinds.items(), key=lambda item: -item[1].n)},
         **{name: vars(tally) for name, tally in totals.items()},
     }
 

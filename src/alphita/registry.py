@@ -1,17 +1,13 @@
 """Registries: a folder's files are its choices. One new file is one new choice, and listing imports none of them.
 
-A folder's `__init__.py` may name choices that share a file, by `SHARING_A_FILE`: name -> the file that holds it, as an
-attribute of that name.
-
-Other packages add choices by entry points, each of which names a module that holds what the folder's own modules do. A
-folder that takes such choices says so in its `__init__.py` by `PLUGINS`, a `Group`. In a plug-in's pyproject.toml, say,
-
-    [project.entry-points."alphita.recipes"]
-    myrecipe = "mypackage.myrecipe"
+A folder whose `__init__.py` has `PLUGINS`, a `Group`, takes choices from entry points: NAME = package.module. By
+`SHARING_A_FILE` it names choices that share a file: name -> the file that holds it, as an attribute of that name.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import difflib
 import functools
 import importlib
@@ -28,12 +24,7 @@ from alphita.errors import AlphitaError, UsageError
 
 
 class Group(NamedTuple):
-    """What other packages add to a folder's choices.
-
-    Attributes:
-        entry_points: the group of their entry points.
-        parts: what a module must hold.
-    """
+    """What other packages add to a folder's choices."""
 
     entry_points: str
     parts: tuple[str, ...]
@@ -47,17 +38,37 @@ class BrokenPlugin(AlphitaError):
     """A choice that another package offers cannot be used."""
 
 
-def by_suffix(package: str, file: str) -> ModuleType | None:
+def by_suffix(package: str, file: str) -> str | None:
     """Return the choice whose `SUFFIXES` fit a file's name best, or None: .usagi.csv goes before .csv.
 
     So does a choice's own name before one of its endings: x.omop.csv is of the format "omop".
     """
     low, fitting = file.lower(), []
-    for name, module in load_all(package).items():
-        endings = {suffix.rpartition(".")[2] for suffix in module.SUFFIXES}
-        suffixes = {*module.SUFFIXES, *(f".{name}.{ending}" for ending in endings if ending != name)}
-        fitting += [(len(suffix), name, module) for suffix in suffixes if low.endswith(suffix)]
-    return max(fitting)[2] if fitting else None
+    for name, given in constants(package, "SUFFIXES").items():
+        endings = {suffix.rpartition(".")[2] for suffix in given}
+        suffixes = {*given, *(f".{name}.{ending}" for ending in endings if ending != name)}
+        fitting += [(len(suffix), name) for suffix in suffixes if low.endswith(suffix)]
+    return max(fitting)[1] if fitting else None
+
+
+def constants(package: str, part: str) -> dict[str, Any]:
+    """Return a constant of each choice of `package`; of Alphita's own it is read from the source, not imported."""
+    plugins = _load_all(package, tuple(sorted(_plugins(package))))
+    values = {name: _literal(package, name, part) for name in _own(package)}
+    return dict(sorted({**values, **{name: getattr(module, part) for name, module in plugins.items()}}.items()))
+
+
+@functools.cache
+def _literal(package: str, name: str, part: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return what the source of a choice assigns to a name, where that is a literal; else import it."""
+    spec = importlib.util.find_spec(f"{package}.{name}")
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(f"{package}.{name}")
+    for node in ast.parse(source or "").body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == part for target in targets):
+            with contextlib.suppress(ValueError):
+                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
+    return getattr(load(package, name), part)
 
 
 def names(package: str) -> list[str]:
@@ -66,13 +77,7 @@ def names(package: str) -> list[str]:
 
 
 def load(package: str, name: str) -> ModuleType:
-    """Import the choice `name` of `package`.
-
-    Raises:
-        UsageError: there is no such choice; the message names the nearest and all of them.
-        BrokenPlugin: another package offers it, and it cannot be imported or lacks a part.
-        AlphitaError: one of Alphita's own lacks a part.
-    """
+    """Import the choice `name` of `package`."""
     plugins = _plugins(package)
     offered = group(package)
     if name in plugins and offered is not None:
@@ -91,16 +96,12 @@ def load(package: str, name: str) -> ModuleType:
 
 def group(package: str) -> Group | None:
     """Return what other packages may add to `package`, or None: nothing."""
-    found: Group | None = getattr(importlib.import_module(package), "PLUGINS", None)
-    return found
+    plugins: Group | None = getattr(importlib.import_module(package), "PLUGINS", None)
+    return plugins
 
 
 def extension(name: str) -> Any:  # noqa: ANN401 - whatever the entry point names
-    """Return what the entry point `name` of "alphita.extensions" names, such as the laboratory's "train".
-
-    Raises:
-        AlphitaError: nothing is installed that offers it.
-    """
+    """Return what the entry point `name` of "alphita.extensions" names, such as the laboratory's "train"."""
     for point in metadata.entry_points(group=EXTENSIONS, name=name):
         return point.load()
     raise AlphitaError(

@@ -1,8 +1,6 @@
-"""Reports: one shape of report.json, in which every figure comes with what is needed to get it again.
+"""Reports: one shape of report.json: {"format_version": 1, "provenance": {...}, and then the figures by name}.
 
-{"format_version": 1, "provenance": {...}, and then the figures, by the names the command gives them}
-
-A figure is a fraction; its 95% interval stands beside it as NAME_interval: [low, high].
+A figure is a fraction; its 95% interval is NAME_interval: [low, high].
 """
 
 from __future__ import annotations
@@ -30,18 +28,8 @@ FORMAT_VERSION = 1
 RESERVED = ("format_version", "provenance")
 # The packages whose version can change a figure.
 PACKAGES = (
-    "faiss-cpu",
-    "numpy",
-    "onnxruntime",
-    "openTSNE",
-    "polars",
-    "pyarrow",
-    "scikit-learn",
-    "sentence-transformers",
-    "sparse_dot_topn",
-    "tokenizers",
-    "torch",
-    "transformers",
+    *("faiss-cpu", "numpy", "onnxruntime", "openTSNE", "polars", "pyarrow", "scikit-learn", "sentence-transformers"),
+    *("sparse_dot_topn", "tokenizers", "torch", "transformers"),
 )
 
 

@@ -1,17 +1,6 @@
-"""The one reader of delimited text and of word lists.
+"""The one reader of delimited text, of word lists and of JSON.
 
-    read_text, read_bytes, whole    what a file holds, and an open one
-    ended_lines     the lines of an open file
-    lines       the lines of a word list
-    rows, held_rows     the rows of a table in a file, as they stand
-    columns     some columns of a table with a header; what is wrong in it raises
-    table       all columns of a table with a header, row by row; what is wrong is set aside
-    line_rows   the rows of a table in which a line is a row, whatever it holds
-    json_value, json_file   what a text or a file says in JSON
-    whole_number    what a cell says in digits
-
-Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
-that a spreadsheet put around a whole cell are taken off by `unquoted`.
+Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -72,12 +61,7 @@ UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 
 
 class CsvLines:
-    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
-
-    Attributes:
-        row: the lines of the row being read.
-        cells: how many a row has.
-    """
+    """Hands lines to a CSV reader, and takes back those that it took for more of one row."""
 
     def __init__(self, lines: Iterator[str], first: int = 1) -> None:
         self._lines = lines
@@ -88,11 +72,9 @@ class CsvLines:
         self.cells: float = math.inf
 
     def __iter__(self) -> Iterator[str]:
-        """Return itself."""
         return self
 
     def __next__(self) -> str:
-        """Return the next line of the row being read."""
         # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
         # Without it, lines that each close a quote and open one would be read again from every one of them on.
         if self._closing > self.cells:
@@ -175,15 +157,7 @@ TAB_SUFFIXES = (".tsv", ".tab")
 
 
 def read_text(path: Path, *, errors: str = "strict") -> str:
-    """Return the text of a file, gzipped or not.
-
-    Args:
-        path: the file.
-        errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
-
-    Raises:
-        InputError: it is not UTF-8, or see `read_bytes`.
-    """
+    """Return the text of a file, gzipped or not."""
     try:
         return read_bytes(path).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
@@ -199,11 +173,7 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything.
-
-    Raises:
-        InputError: it cannot be read, is damaged, or longer than `MAX_WHOLE_BYTES`.
-    """
+    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
     try:
         with open(path, "rb") as raw:
             return whole(_unpacked(path, raw), path)
@@ -233,9 +203,9 @@ def _damaged(path: Path, error: Exception) -> InputError:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a word list, read as `read_text` does, blank ones aside."""
     # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
-    for number, found in enumerate(ENDED.finditer(read_text(path)), 1):
-        if found[0].strip():
-            yield number, found[0].rstrip("\r\n")
+    for number, match in enumerate(ENDED.finditer(read_text(path)), 1):
+        if match[0].strip():
+            yield number, match[0].rstrip("\r\n")
 
 
 def whole_number(text: str) -> int | None:
@@ -248,11 +218,7 @@ def whole_number(text: str) -> int | None:
 
 
 def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value that a text is in JSON.
-
-    Raises:
-        ValueError: it is no JSON, no UTF-8, nested beyond all use, or its values would take too much memory.
-    """
+    """Return the value that a text is in JSON."""
     check(text)
     try:
         return json.loads(text)
@@ -261,12 +227,7 @@ def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
-    """Return what a file says in JSON; who reads it says what it should be.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is longer than `MAX_WHOLE_BYTES`, or see `json_value`.
-    """
+    """Return what a file says in JSON; who reads it says what it should be."""
     # Block by block: read() sets aside as many bytes as it is asked for.
     content = bytearray()
     with open(path, "rb") as file:
@@ -279,30 +240,19 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 
 def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[tuple[int, list[str]]]:
     """Return the `rows` of a table that is kept as a whole; an InputError if they are more than `MAX_HELD_ROWS`."""
-    found = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
-    if len(found) > MAX_HELD_ROWS:
+    held = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
+    if len(held) > MAX_HELD_ROWS:
         raise InputError(f"more than {MAX_HELD_ROWS:,} rows, which are all held", file=path, remedy=SPLIT_IT)
-    return found
+    return held
 
 
 def rows(
     path: Path, delimiter: str = ",", *, quotes: bool | None = None, strip: bool = True, errors: str = "strict"
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length.
-
-    Args:
-        path: the file, gzipped or not.
-        delimiter: between cells; of several, the one that the first line has most of.
-        quotes: whether cells may stand in quotes; None: unless the delimiter is a tab.
-        strip: take white space around cells away; without it a place in a cell is the one in the file.
-        errors: see `read_text`.
-
-    Raises:
-        InputError: it cannot be read, or is no table.
-    """
+    """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length."""
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = (found[0] for found in ENDED.finditer(text))
+    lines = (match[0] for match in ENDED.finditer(text))
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
@@ -332,29 +282,15 @@ def columns(
     strip: bool = True,
     errors: str = "strict",
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of its first line, cells of the columns asked for) of each row of a table with a header.
-
-    Args:
-        path: the file, gzipped or not.
-        needed: columns that must be there, by their names; case does not count where no other is named so.
-        delimiter: as `rows` takes it; "": a tab where the file is named .tsv or .tab, else a comma.
-        optional: columns that come after the needed ones; "" where the table lacks them.
-        remedy: what the file should hold.
-        quotes: as `rows` takes it.
-        strip: as `rows` takes it.
-        errors: see `read_text`.
-
-    Raises:
-        InputError: it cannot be read, lacks a column, or a row has another number of cells than the header.
-    """
+    """Yield (number of its first line, cells of the columns asked for) of each row of a table with a header."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(TAB_SUFFIXES) else ","
-    found = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
-    first, header = next(found, (1, []))
+    table_rows = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
+    first, header = next(table_rows, (1, []))
     if not header:
         raise InputError("the file is empty", file=path, remedy=remedy or None)
     where: list[int | None] = [*places(header, needed, path, first, remedy)]
     where += [header.index(name) if name in header else None for name in optional]
-    for line, cells in found:
+    for line, cells in table_rows:
         if len(cells) != len(header):
             problem = f"{len(cells)} cells, but the header has {len(header)}"
             raise InputError(problem, file=path, line=line, value=", ".join(cells), remedy=remedy or None)
@@ -364,27 +300,19 @@ def columns(
 def places(
     header: Sequence[str], needed: Sequence[str], file: str | Path, line: int = 1, remedy: str = ""
 ) -> list[int]:
-    """Return the places of columns in a header; case does not count where none is named so to the letter.
-
-    Raises:
-        InputError: one is not there, or stands there twice.
-    """
+    """Return the places of columns in a header; case does not count where none is named so to the letter."""
     names, lower = [name.strip() for name in header], [name.strip().lower() for name in header]
     remedy = remedy or f"needs the columns {', '.join(needed)}"
-    found = []
+    positions = []
     for name in needed:
         among, wanted = (names, name) if name in names else (lower, name.lower())
         _check_number(name, among.count(wanted), header, file, line, remedy)
-        found.append(among.index(wanted))
-    return found
+        positions.append(among.index(wanted))
+    return positions
 
 
 def check_header(header: Sequence[str], needed: Sequence[str], file: str | Path, line: int, remedy: str = "") -> None:
-    """See that the needed columns are there to the letter, and none of the header twice.
-
-    Raises:
-        InputError: they are not.
-    """
+    """See that the needed columns are there to the letter, and none of the header twice."""
     counts = Counter(header)
     for name in [*needed, *filter(None, counts)]:
         _check_number(name, counts[name], header, file, line, remedy or f"needs the columns {', '.join(needed)}")
@@ -402,8 +330,8 @@ def _check_number(name: str, number: int, header: Sequence[str], file: str | Pat
 def packaged(package: str, name: str) -> list[dict[str, str]]:
     """Return the rows of a table with tabs and a header that lies in a package of ours."""
     text = importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    header, *found = (line.split("\t") for line in text.split("\n") if line)
-    return [dict(zip(header, cells, strict=True)) for cells in found]
+    header, *table_rows = (line.split("\t") for line in text.split("\n") if line)
+    return [dict(zip(header, cells, strict=True)) for cells in table_rows]
 
 
 def unquoted(cell: str) -> str:
@@ -449,11 +377,7 @@ def line_rows(
 
 
 def ended_lines(file: IO[AnyStr], name: str | Path) -> Iterator[tuple[int, AnyStr]]:
-    """Yield (1-based number, line with its end) of an open file, none of which is held that has no end.
-
-    Raises:
-        InputError: a line of more than `MAX_LINE_CHARACTERS`.
-    """
+    """Yield (1-based number, line with its end) of an open file, none of which is held that has no end."""
     number = 0
     while line := file.readline(MAX_LINE_CHARACTERS + 1):
         number += 1
@@ -467,9 +391,6 @@ def streamed(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
 
     The file may be gzipped.
-
-    Raises:
-        InputError: the file cannot be read, is damaged, is empty, or has a line without end.
     """
     number = 0
     try:
@@ -492,26 +413,14 @@ def streamed(path: Path) -> Iterator[tuple[int, str]]:
 def table(
     path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed.
-
-    Args:
-        path: the file.
-        delimiter: between cells.
-        needed: columns that must be there.
-        rejects: takes rows with too many or too few cells, or text that is not UTF-8; of a quote that is never closed,
-            the first line.
-        after: lines to pass over before the header.
-
-    Raises:
-        InputError: the file cannot be read, or lacks a column that is needed.
-    """
-    found = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
+    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed."""
+    rows_read = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
     try:
-        header = next(found).cells
+        header = next(rows_read).cells
     except csv.Error as error:
         raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
     check_header(header, needed, path, after + 1)
-    for _, line, cells, problem, value in found:
+    for _, line, cells, problem, value in rows_read:
         if problem:
             rejects.add(problem, file=path, line=line, value=value)
         elif all(map(is_text, cells)):

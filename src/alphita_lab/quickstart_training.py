@@ -274,7 +274,7 @@ def _index(paths: Paths) -> str:
 
 def _normalize(paths: Paths, sample: Path) -> str:
     from alphita.answer.normalizer import Normalizer
-    from alphita.jobs.reading.files import MentionFile
+    from alphita.jobs.reading import MentionFile
     from alphita.jobs.run import Job, run
 
     job = Job(MentionFile(sample, column="mention"), paths.answers)

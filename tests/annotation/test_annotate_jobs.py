@@ -16,9 +16,8 @@ from alphita.annotation.annotator import Annotator, Settings
 from alphita.annotation.spans import Document
 from alphita.errors import InputError, UsageError
 from alphita.jobs import annotate as jobs
-from alphita.jobs.annotate import Job, run
-from alphita.jobs.reading import texts
-from alphita.jobs.reading.texts import Texts, Unusable
+from alphita.jobs.annotate import Job, Texts, Unusable, run
+from alphita.options import Restart
 
 
 @pytest.fixture
@@ -103,11 +102,11 @@ def test_a_folder_of_brat_appears_whole_and_an_old_one_is_moved_aside(tmp_path, 
     (tmp_path / "a.txt").write_text("a seizure", encoding="utf-8")
     job = Job(Texts(tmp_path / "a.txt"), tmp_path / "out.brat")
     run(annotator, job)
-    run(annotator, job, force=True)
+    run(annotator, job, Restart(force=True))
     # Twice the same is no other one: a job that was killed at its end and is gone on with leaves one folder.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "out.brat"]
     (job.out / "a.ann").write_text("mended by hand", encoding="utf-8")
-    run(annotator, job, force=True)
+    run(annotator, job, Restart(force=True))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.txt", "out.brat", "out.brat.old-1"]
     assert sorted(path.name for path in job.out.iterdir()) == ["a.ann", "a.txt", "annotation.conf"]
@@ -143,7 +142,7 @@ def test_options_that_do_not_fit_are_told(tmp_path, annotator):
     with pytest.raises(UsageError, match="unknown encoding"):
         Texts(tmp_path / "a.txt", encoding="utf-9")
     with pytest.raises(UsageError, match="is the input"):
-        run(annotator, Job(Texts(tmp_path / "a.txt"), tmp_path / "a.txt", "csv"), force=True)
+        run(annotator, Job(Texts(tmp_path / "a.txt"), tmp_path / "a.txt", "csv"), Restart(force=True))
     with pytest.raises(InputError, match="no such file"):
         run(annotator, Job(Texts(tmp_path / "none.txt"), tmp_path / "out.csv"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]

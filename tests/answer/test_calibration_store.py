@@ -34,7 +34,7 @@ from alphita.calibrate.transfer import carry_over
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mention.abbreviations.expanding import Abbreviations
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +28,28 @@ def _stand_ins(monkeypatch):
     quickly(monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    return build(synthetic_terminology(), ENCODER, tmp_path_factory.mktemp("built") / "x.index").path
+
+
+@pytest.fixture(scope="module")
+def fitted(built):
+    with pytest.MonkeyPatch.context() as patch:
+        quickly(patch)
+        return fitting.fit(Index.open(built), lambda: ENCODER)
+
+
 @pytest.fixture
-def index(tmp_path) -> Index:
-    return build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
+def index(built, tmp_path) -> Index:
+    shutil.copytree(built, tmp_path / "x.index")
+    return Index.open(tmp_path / "x.index")
+
+
+@pytest.fixture
+def once(fitted, monkeypatch) -> None:
+    """The default calibration is not fitted anew."""
+    monkeypatch.setattr(fitting, "fit", lambda index, encoder, **options: replace(fitted))
 
 
 def drafts(folder: Path) -> list[str]:
@@ -68,8 +88,8 @@ def test_numbers_that_are_too_small(index, capsys):
         assert option in capsys.readouterr().err
 
 
-def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, capsys, monkeypatch):
-    assert alphita("calibrate", "--index", index.path) == 0
+def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, fitted, capsys, monkeypatch):
+    fitted.save(index.path / "calibration")
     first = (index.path / "calibration" / "figures.json").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "fit", lambda *_, **__: pytest.fail("the work was begun"))
@@ -82,7 +102,7 @@ def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(ind
 
 
 @pytest.mark.parametrize("name", ["settings.json", "figures.json", "arrays.safetensors"])
-def test_it_is_written_whole_or_not_at_all(index, monkeypatch, capsys, name):
+def test_it_is_written_whole_or_not_at_all(index, once, monkeypatch, capsys, name):
     def full(path, *_args, **_options):
         raise OSError(28, "No space left on device", str(path))
 
@@ -103,7 +123,7 @@ def test_it_is_written_whole_or_not_at_all(index, monkeypatch, capsys, name):
     assert Normalizer.load(index.path, encoder=ENCODER).ranking == "vectors"
 
 
-def test_another_place_can_be_named(index, tmp_path, capsys):
+def test_another_place_can_be_named(index, once, tmp_path, capsys):
     out = tmp_path / "elsewhere"
     assert alphita("calibrate", "--index", index.path, "-o", out) == 0
     assert capsys.readouterr().out.endswith(f"calibration: {out}\n")
@@ -148,8 +168,8 @@ def test_wrong_use_and_bad_input_are_one_line(index, tmp_path, capsys):
     assert drafts(index.path) == []
 
 
-def test_a_calibration_is_taken_over_from_another_index(index, tmp_path, capsys):
-    assert alphita("calibrate", "--index", index.path) == 0
+def test_a_calibration_is_taken_over_from_another_index(index, fitted, tmp_path, capsys):
+    fitted.save(index.path / "calibration")
     rows = [(f"U:{number}", f"name of thing {number}", "exact") for number in range(30)]
     other = build(SmallTerminology(rows), ENCODER, tmp_path / "other.index")
     capsys.readouterr()
@@ -167,8 +187,8 @@ def test_a_calibration_is_taken_over_from_another_index(index, tmp_path, capsys)
     assert "--from takes a calibration as it is" in capsys.readouterr().err
 
 
-def test_a_model_lends_its_general_calibration(index, tmp_path, capsys, monkeypatch):
-    lent = fitting.fit(index, lambda: ENCODER)
+def test_a_model_lends_its_general_calibration(index, fitted, tmp_path, capsys, monkeypatch):
+    lent = fitted
     asked = []
 
     def lend(opened, lender, general):

@@ -17,7 +17,8 @@ from alphita import cli
 from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
-from alphita.options import Cluster, check, group, option, spelled
+from alphita.jobs.reading import COLUMN_OPTIONS
+from alphita.options import Cluster, check, group, option, options_of
 from tests.docs.commandline import problems
 
 ROOT = typer.main.get_command(cli.app)
@@ -126,7 +127,7 @@ def test_panels_are_shown_when_all_is_asked_for(served: tuple[typer.Typer, list[
 
 @pytest.mark.parametrize("name", SPECS)
 def test_no_two_options_are_typed_alike(name: str) -> None:
-    flags = [flag for each in spelled(SPECS[name]) for text in each.flags for flag in text.split("/")]
+    flags = [flag for each in options_of(SPECS[name]) for text in each.flags for flag in text.split("/")]
     assert sorted(flags) == sorted(set(flags))
 
 
@@ -134,8 +135,8 @@ def test_no_two_options_are_typed_alike(name: str) -> None:
 def test_every_option_is_used(name: str) -> None:
     of, command = SPECS[name], inspect.unwrap(COMMANDS[name].callback)
     code = "\n".join(Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in (of, command))
-    # `Spec.answering` takes these by their names.
-    by_name = NAMES if "NormalizerOptions(**" in code else ()
+    # `Spec` takes these by their names.
+    by_name = (*NAMES, *COLUMN_OPTIONS, "encoding", "delimiter", "sheet") if "NormalizerOptions(**" in code else ()
     unused = [each.name for each in fields(of) if not re.search(rf"\b(spec|self)\.{each.name}\b", code)]
     assert [option for option in unused if option not in by_name] == []
 

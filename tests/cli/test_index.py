@@ -90,7 +90,7 @@ def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
 
     asked = []
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Named())
-    monkeypatch.setattr("alphita.jobs.engines.engine.open_engine", lambda *given: asked.append(given) or InProcess())
+    monkeypatch.setattr("alphita.jobs.engines.open_engine", lambda *given: asked.append(given) or InProcess())
     out, parts = tmp_path / "x.index", tmp_path / "p"
     options = ["--engine", "ray", "--workers", 2, "--address", "head:6379", "--gpus-per-worker", 0.5, "--parts", parts]
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, *options) == 0
@@ -98,14 +98,6 @@ def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
     assert f"{out}: " in capsys.readouterr().out
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "alone.index") == 0
     assert Index.open(out).content_hash == Index.open(tmp_path / "alone.index").content_hash
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--workers", "2"), ("--address", "head"), ("--gpus-per-worker", "1"), ("--parts", "p")]
-)
-def test_what_goes_with_an_engine_is_refused_without_one(tmp_path, capsys, option, value):
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "x", option, value) == 2
-    assert capsys.readouterr().err == f"error: {option} goes with --engine processes, ray or spark\n"
 
 
 def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):

@@ -27,7 +27,7 @@ def alphita(*arguments: str, unbuffered: bool = False, **options: object) -> sub
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("unbuffered", [False, True])
-@pytest.mark.parametrize("arguments", [("--version",), ("evaluate", "--list"), ("evaluate", "--about", "sts")])
+@pytest.mark.parametrize("arguments", [("--version",), ("evaluate", "--list")])
 def test_a_full_disk_is_one_line(arguments: tuple[str, ...], unbuffered: bool) -> None:
     with open("/dev/full", "wb") as full:
         done = alphita(*arguments, unbuffered=unbuffered, stdout=full)
@@ -43,7 +43,7 @@ def test_wrong_use_stays_wrong_use_on_a_full_disk() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
-@pytest.mark.parametrize("arguments", [("--help",), ("evaluate", "--list"), ("evaluate", "--about", "sts")])
+@pytest.mark.parametrize("arguments", [("--help",), ("evaluate", "--list")])
 def test_a_closed_pipe_is_no_failure(arguments: tuple[str, ...], unbuffered: bool) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -94,23 +94,6 @@ def test_words_are_completed(words: str, offered: str) -> None:
     code = "import sys; sys.argv = ['alphita']; from alphita.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | env, capture_output=True, check=False)
     assert (done.returncode, done.stdout.decode().split(), done.stderr) == (0, [offered], b"")
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [(["normalise"], "'normalize'"), (["terminology", "mergee"], "'merge'"), (["serve", "--prot", "1"], "--port")],
-)
-def test_what_was_mistyped_is_named_with_what_was_meant(words: list[str], meant: str) -> None:
-    done = alphita(*words)
-    assert done.returncode == 2
-    assert meant in done.stderr.decode()
-
-
-def test_too_little_memory_is_one_line() -> None:
-    code = "from alphita import cli\ncli.app = lambda **how: bytes(1 << 62)\ncli.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == b"error: there is not enough memory; end other programs, or use fewer --threads\n"
 
 
 @pytest.mark.parametrize(

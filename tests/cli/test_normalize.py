@@ -79,24 +79,6 @@ def test_stdin_to_stdout(index_path, monkeypatch, capfdbinary):
     assert b"1 rows: 1 exact" in said
 
 
-def test_private_shows_line_numbers_only(index_path, source, tmp_path, capsys):
-    out = tmp_path / "out.csv"
-    assert alphita("normalize", source, "--index", index_path, "--column", "text", "-o", out, "--private") == 0
-    with open(f"{out}.rejects.csv", newline="") as file:
-        rejects = list(csv.DictReader(file))
-    assert [(row["line"], row["value"]) for row in rejects] == [("5", "")]
-
-
-def test_private_shows_no_cells_of_a_file_without_header(index_path, tmp_path, capsys):
-    source = tmp_path / "in.csv"
-    source.write_text("1,Hepatitis C\n2,Headache\n")
-    assert alphita("normalize", source, "--index", index_path, "-o", tmp_path / "out.csv", "--private") == 2
-    assert capsys.readouterr().err == (
-        f"error: {source} has several columns; name one with --column; it has 2, which --private does not show; "
-        "its first line must name them\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

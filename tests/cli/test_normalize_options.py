@@ -159,20 +159,3 @@ def test_a_line_for_each_name_that_a_string_joins(index_path, tmp_path, capsys):
         ("1", "seizure", "T:1", "2"),
         ("2", "headache", "T:2", "1"),
     ]
-
-
-@pytest.mark.parametrize("command", ["normalize", "index", "serve"])
-def test_help_shows_what_matters_and_help_all_the_rest(command, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert alphita(command, "--help") == 0
-    brief = capsys.readouterr().out
-    assert alphita(command, "--help-all") == 0
-    whole = capsys.readouterr().out
-    assert f"alphita {command} " in brief.split("Usage", 1)[1].split("\n", 1)[1]
-    assert "--help-all" in brief
-    for special in ("--threads", "--no-borrow", "--precision"):
-        assert special not in brief
-        assert special in whole
-    options = [line.split()[1] for line in brief.splitlines() if line.startswith(("│ --", "│    --"))]
-    assert len(options) <= 16
-    assert all(option.split(",")[0] in whole for option in options)

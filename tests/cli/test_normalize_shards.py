@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alphita.review.records import Decision, Project, ReviewRow
-from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 
 MENTIONS = ["Headache", "seizures", "qqqq", "Headache", None, "a\0b"]
@@ -51,40 +49,10 @@ def test_a_folder_of_parquet_is_made(index_path, source, tmp_path, capsys):
     assert "is finished already" in capsys.readouterr().err
 
 
-def test_what_was_settled_answers_first(index_path, source, tmp_path, capsys):
-    with ReviewStore.open(tmp_path / "r.sqlite", create=True) as store:
-        store.add_project(Project("lab", "LAB", "", "", "", "", ""))
-        store.add_rows("lab", [ReviewRow(0, "lab", 1, "", "QQQQ", 1)])
-        store.decide(Decision("1", "lab", 1, "ann", "choose", "T:3", "exact"))
-    out = tmp_path / "out"
-    command = ["normalize", source, "--index", index_path, "-o", out, "--column", "text", "--ranking", "letters"]
-    command += ["--engine", "processes", "--workers", 1]
-    assert alphita(*command, "--mappings", tmp_path / "r.sqlite", "--mappings-source", "LAB") == 0
-    assert "12 rows: 2 reviewed before, 4 exact" in capsys.readouterr().out
-    rows = pq.read_table(out / "part-00000.parquet").to_pylist()
-    told = [(row["concept_id"], row["method"], row["status"], row["reviewer"]) for row in rows]
-    assert told[2] == ("T:3", "reviewed", "approved", "ann")
-    assert told[0] == ("T:2", "exact", "unreviewed", None)
-    assert alphita(*command, "--force", "--project", "lab") == 2
-    assert "go with --mappings" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--format", "sssom"], "--format sssom does not go with --engine"),
-        (["--input-format", "csv"], "--input-format csv"),
-        (["--sheet", "Codes"], "--sheet Codes does not go with --engine"),
-        (["--encoding", "cp1252"], "--encoding cp1252"),
-        (["--delimiter", ";"], "--delimiter ;"),
-        (["--audit", "5"], "--audit 5"),
-        (["--audit-out", "x.csv"], "--audit-out x.csv"),
-        (["--set-id", "https://example.org"], "--set-id"),
-        (["--licence", "x"], "--licence"),
-        (["--prefix", "T=https://example.org/"], "--prefix"),
-        (["--source-vocabulary", "LOCAL"], "--source-vocabulary"),
-        (["--source-system", "x"], "--source-system"),
-        (["--source-version", "1"], "--source-version"),
         (["--address", "10.0.0.1:6379"], "--address names a cluster"),
         (["--gpus-per-worker", "1"], "--gpus-per-worker is for clusters"),
         (["--context-column", "id"], "'id' has no strings but int64"),
@@ -108,13 +76,6 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(index_path, sou
     assert not out.exists()
 
 
-def test_options_of_an_engine_need_one(index_path, source, tmp_path, capsys):
-    one = source / "0.parquet"
-    for option in (["--workers", 2], ["--address", "x"], ["--gpus-per-worker", 0.5]):
-        assert alphita("normalize", one, "--index", index_path, "-o", tmp_path / "o.csv", *option) == 2
-        assert f"{option[0]} goes with --engine" in capsys.readouterr().err
-
-
 def test_wrong_places_are_told(index_path, source, tmp_path, capsys):
     start = ["normalize", "--index", index_path, "--column", "text", "--engine"]
     assert alphita(*start, "processes", "-", "-o", tmp_path / "out") == 2
@@ -127,7 +88,17 @@ def test_wrong_places_are_told(index_path, source, tmp_path, capsys):
     assert "no Parquet file is there" in capsys.readouterr().err
 
 
-def test_engines_that_are_not_asked_for_are_not_loaded():
-    program = "import alphita.cli.normalize, sys; print([m for m in ('ray', 'pyspark', 'fsspec') if m in sys.modules])"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert said.stdout == "[]\n"
+def test_few_modules_are_loaded_and_no_engine_or_format_that_is_not_asked_for():
+    program = """
+import sys
+from pathlib import Path
+import alphita.cli.normalize, alphita.index.sources, alphita.jobs.run
+from alphita.mappings.formats import chosen
+chosen(Path("out.csv"), "", "--format")
+print([name for name in ("ray", "pyspark", "fsspec", "alphita.mappings.formats.sssom") if name in sys.modules])
+print(sum(name.partition(".")[0] == "alphita" for name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded, count = done.stdout.splitlines()
+    assert loaded == "[]"
+    assert int(count) <= 106

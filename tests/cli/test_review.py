@@ -266,29 +266,6 @@ def test_omop_ids_come_from_athena(imported, tmp_path):
         ]
 
 
-def test_a_map_of_all_rows_holds_no_answer_that_nobody_has_accepted(imported, tmp_path):
-    out = tmp_path / "map.r4.json"
-    words = ("export", "-m", imported, "--project", "toes", "--all", "-o", out)
-    assert "1  answers that nobody has accepted (--with-review writes them)" in run(*words).stdout
-    assert '"T1"' not in out.read_text()
-    assert "nobody has accepted" not in run(*words, "--with-review", "--force").stdout
-    assert '"T1"' in out.read_text()
-
-
-def test_codes_of_sssom_are_those_of_the_source(tmp_path):
-    path, store = tmp_path / "in.sssom.tsv", tmp_path / "reviews.sqlite"
-    path.write_text(
-        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n#  MINE: https://example.org/\n"
-        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
-        "ICD10CM:R56.9\tfit\tskos:closeMatch\tHP:0001250\tsemapv:ManualMappingCuration\n"
-        "MINE:1\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
-    )
-    result = run("import", path, "-m", store, "--project", "icd", "--source", "ICD10CM")
-    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch" in result.stdout
-    with ReviewStore.open(store) as reviews:
-        assert [one.mention_code for one in reviews.mappings("icd")] == ["R56.9", "MINE:1"]
-
-
 def test_bad_exports(imported, tmp_path):
     words = ("export", "-m", imported, "-o", tmp_path / "a.csv", "--project")
     assert "did you mean 'toes'" in str(failed(*words, "tows"))

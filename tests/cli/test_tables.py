@@ -37,7 +37,7 @@ PRINTED = {
     "server.py _text": "server search",
     "terminology.py _show": "terminology describe",
     "terminology.py table": "terminology describe",
-    "terminology_changes.py changes": "terminology changes",
+    "terminology.py changes": "terminology changes",
     "terminology_merge.py _show": "terminology merge",
     "train.py _list": "train",
 }

@@ -15,12 +15,7 @@ import pytest
 from tests.contracts import doors
 from tests.contracts.findings import write
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "three candidates": {"top_k": 3},
-    "more errors": {"error": 0.1},
-    "both": {"top_k": 3, "error": 0.1},
-}
+OPTIONS: dict[str, dict[str, Any]] = {"defaults": {}, "three candidates and more errors": {"top_k": 3, "error": 0.1}}
 MENTIONS = list(doors.MENTIONS.values())
 PROCESSES = "command line, processes"
 OTHERS = [door for door in doors.DOORS if door not in (doors.REFERENCE, PROCESSES)]
@@ -55,13 +50,13 @@ def test_the_answers_are_worth_comparing(right: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("door", OTHERS)
-@pytest.mark.parametrize("asked", ["defaults", "three candidates", "more errors"], indirect=True)
+@pytest.mark.parametrize("asked", OPTIONS, indirect=True)
 def test_every_door_answers_alike(asked: Any, door: str, right: list[Any]) -> None:
     assert differing(asked, door, right) == {}
 
 
-# They take five seconds to start: both options at once. tests/distributed has them without.
-@pytest.mark.parametrize("asked", ["both"], indirect=True)
+# They take five seconds to start. tests/distributed has them without options.
+@pytest.mark.parametrize("asked", ["three candidates and more errors"], indirect=True)
 def test_processes_answer_alike(asked: Any, right: list[Any]) -> None:
     assert differing(asked, PROCESSES, right) == {}
 

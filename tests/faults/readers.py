@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 from alphita import config, registry
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
-from alphita.jobs.reading.cells import cells_of
-from alphita.jobs.reading.files import FORMATS, MentionFile
-from alphita.jobs.reading.texts import Texts
+from alphita.jobs.annotate import Texts
+from alphita.jobs.reading import FORMATS, MentionFile, cells_of
 from alphita.mention import cues
 from alphita.mention.abbreviations import abbreviation_list
 from alphita.review.store import ReviewStore

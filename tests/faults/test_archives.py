@@ -7,7 +7,6 @@ piece: no reader takes 2 GB.
 from __future__ import annotations
 
 import gzip
-import io
 import stat
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import pytest
 
 from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.terminology.loaders import _files, icd10cm, obographs, table
 from alphita_lab.training.text import corpora
 from alphita_lab.verbalisation.generation import read_generated
@@ -38,7 +37,7 @@ BLOCK = 2**24
 SHORT_LINES = b'"\n'
 
 READ_MENTIONS = """
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 for row in MentionFile(sys.argv[1], column=sys.argv[2] or None).rows():
     pass
 """
@@ -85,8 +84,8 @@ ConceptVectorSystem(Path(sys.argv[1]), name="x")
 """
 READ_ATHENA = """
 from pathlib import Path
-from alphita.mappings import concepts
-concepts.load(Path(sys.argv[1]), ["OMOP:1"])
+from alphita.mappings.formats import omop
+omop.load_concepts(Path(sys.argv[1]), ["OMOP:1"])
 """
 PROGRAM = """
 import resource, sys
@@ -367,11 +366,3 @@ def test_xml_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             (tmp_path / "x.xml").write_text(f'<?xml version="1.0"?>\n<ICD10CM.tabular>{inside}</ICD10CM.tabular>')
             with pytest.raises(InputError, match=told):
                 icd10cm.load([tmp_path / "x.xml"], icd10cm.Options(), Rejects())
-
-
-def test_small_archives_of_all_kinds_are_read(tmp_path: Path) -> None:
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
-        file.write(b"mention\nfever\n")
-    (tmp_path / "x.csv.gz").write_bytes(packed.getvalue())
-    assert [row.mention for row in MentionFile(tmp_path / "x.csv.gz").rows()] == ["fever"]

@@ -25,10 +25,11 @@ from alphita.errors import Rejects
 from alphita.index.store import Index, build
 from alphita.jobs import folder as sharded
 from alphita.jobs.annotate import Job as TextJob
+from alphita.jobs.annotate import Texts
 from alphita.jobs.annotate import run as annotate
 from alphita.jobs.batches import NormalizerSettings
-from alphita.jobs.reading.texts import Texts
 from alphita.jobs.run import Job, run
+from alphita.options import Restart
 from alphita.review.store import ReviewStore
 from alphita.search import store as search
 from alphita.terminology import splits
@@ -147,19 +148,21 @@ def _job(format: str, place: Place, target: Path) -> None:
     # What an earlier try has made durable is gone on with.
     resume = target.with_name(f"{target.name}.parts").exists()
     job = Job(table_of(place.folder / "in.csv"), target, format, top_k=2, chunk_rows=50, header=HEADER)
-    run(place.normalizer, job, resume=resume)
+    run(place.normalizer, job, Restart(resume=resume))
 
 
 def _annotation(format: str, place: Place, target: Path) -> None:
     resume = target.with_name(f"{target.name}.parts").exists()
-    annotate(Annotator(place.normalizer), TextJob(Texts(place.folder / "notes"), target, format), resume=resume)
+    annotate(
+        Annotator(place.normalizer), TextJob(Texts(place.folder / "notes"), target, format), Restart(resume=resume)
+    )
 
 
 def _shards(place: Place, target: Path) -> None:
     settings = NormalizerSettings(str(place.folder / "x.index"), ranking="letters", top_k=2, floor=0.3)
     shards = sharded.Shards(str(place.folder / "in.parquet"), str(target), settings, "code", part_rows=40)
     with mock.patch.object(sharded, "FEW_ROWS", 60):
-        sharded.run(shards, Serial(), resume=target.is_dir())
+        sharded.run(shards, Serial(), Restart(resume=target.is_dir()))
 
 
 def _command(*words: str | Path) -> None:

@@ -17,7 +17,6 @@ from unittest import mock
 import pytest
 
 from alphita import artefact, clock
-from alphita.errors import UsageError
 from tests.killing import child, kill_before
 
 WRITE_ARTEFACT = """
@@ -154,17 +153,6 @@ def test_the_draft_of_a_writer_at_work_is_left_in_peace(tmp_path):
         assert process.returncode == 0
     assert names(tmp_path) == ["X"]
     assert sorted(artefact.verify(target, "model")["files"]) == ["a", "sub/b"]
-
-
-def test_of_two_writers_the_first_to_finish_wins(tmp_path):
-    with (
-        pytest.raises(UsageError, match="already exists"),
-        artefact.create(tmp_path / "X", "model"),
-        artefact.create(tmp_path / "X", "model") as quick,
-    ):
-        (quick.path / "quick").touch()
-    assert names(tmp_path) == ["X"]
-    assert sorted(artefact.verify(tmp_path / "X", "model")["files"]) == ["quick"]
 
 
 def test_a_draft_taken_for_abandoned_before_its_lock_is_made_again(tmp_path, monkeypatch):

@@ -11,17 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError, require, shorten
+from alphita.errors import InputError, MissingExtra, Rejects, require, shorten
 
 
 def rows_of(path: Path) -> list[list[str]]:
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
-
-
-def test_exit_codes_and_family():
-    assert (AlphitaError.exit_code, UsageError.exit_code, InputError.exit_code, MissingExtra.exit_code) == (1, 2, 1, 1)
-    assert all(issubclass(kind, AlphitaError) for kind in (UsageError, InputError, MissingExtra))
 
 
 @pytest.mark.parametrize(
@@ -67,11 +62,6 @@ def test_an_error_with_odd_characters_can_be_printed_to_any_terminal():
     environment = os.environ | {"PYTHONIOENCODING": "ascii:backslashreplace"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stderr == b"a\\udcff: bad (value '\\ud800\\x00\\xe9')\n"
-
-
-def test_require_returns_the_module():
-    assert require("csv", "train") is csv
-    assert require("os.path", "train") is os.path
 
 
 @pytest.mark.parametrize("module", ["no_such_package", "no_such_package.part"])
@@ -125,12 +115,6 @@ def test_rejects_make_the_folder_they_go_to(tmp_path):
     assert len(rows_of(tmp_path / "new" / "folder" / "x.csv")) == 2
 
 
-def test_no_reject_leaves_no_file(tmp_path):
-    with Rejects(tmp_path / "x.csv"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_left_readable_by_others_is_closed_to_them_and_begun_anew(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("old\n")
@@ -147,15 +131,6 @@ def test_rejects_added_after_a_close_join_the_earlier_ones(tmp_path):
         rejects.add(problem)
         rejects.close()
     assert [row[4] for row in rows_of(tmp_path / "x.csv")] == ["problem", "first", "second", "third"]
-
-
-def test_rejects_without_a_path_only_count(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with Rejects() as rejects:
-        rejects.add("a")
-        rejects.add("b")
-    assert rejects.count == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_rejected_values_are_cut_at_80_characters(tmp_path):
@@ -199,42 +174,6 @@ def test_rejects_of_any_characters_parse_back(tmp_path_factory, values):
     # What UTF-8 cannot hold, a lone surrogate, becomes a question mark.
     shown = [shorten(value).encode(errors="replace").decode() for value in values]
     assert rows_of(path)[1:] == [["a,b\r.csv", "", "", value, "bad"] for value in shown]
-
-
-@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b", "\x00", "\ud800x", "=1+1", " ", "﻿a"])
-def test_a_plain_row_after_an_odd_one_is_intact(tmp_path, value):
-    with Rejects(tmp_path / "x.csv") as rejects:
-        rejects.add("odd", value=value)
-        rejects.add("plain", line=2)
-    assert rows_of(tmp_path / "x.csv")[1:] == [
-        ["", "", "", value.replace("\ud800", "?"), "odd"],
-        ["", "2", "", "", "plain"],
-    ]
-
-
-def test_rejects_that_cannot_be_written_are_an_error_for_the_user(tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    with (
-        Rejects(tmp_path / "file" / "below" / "x.csv") as rejects,
-        pytest.raises(AlphitaError, match=r"could not write the rejects .*file/below/x\.csv: Not a directory$"),
-    ):
-        rejects.add("bad")
-
-
-def test_rejects_on_a_full_disk_are_an_error_for_the_user(tmp_path):
-    code = (
-        "import resource, sys; from pathlib import Path; from alphita.errors import AlphitaError, Rejects\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try:\n"
-        "    with Rejects(Path(sys.argv[1])) as rejects:\n"
-        "        for line in range(10_000): rejects.add('bad', line=line)\n"
-        "except AlphitaError as error:\n"
-        "    print(error)\n"
-    )
-    path = tmp_path / "x.csv"
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert done.stdout == f"could not write the rejects {path}: File too large\n"
-    assert done.stderr == ""
 
 
 def test_a_message_has_an_end() -> None:

@@ -21,11 +21,6 @@ progress.say("done")
 """
 
 
-def test_say_prints_one_line_to_stderr(capsys):
-    progress.say("import HPO")
-    assert capsys.readouterr() == ("", "import HPO\n")
-
-
 def test_off_a_terminal_the_bar_is_plain_lines_on_stderr():
     done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
     assert done.stdout == ""

@@ -61,6 +61,16 @@ def test_listing_the_recipes_imports_no_recipe_and_no_torch():
     assert imported == "[]"
 
 
+def test_constants_are_read_without_importing_the_choice(folder):
+    (folder / "coder.py").write_text("SUFFIXES: tuple[str, ...] = ('.x.csv',)\nraise ImportError\n")
+    (folder / "sapbert.py").write_text("SUFFIXES = ('.csv', '.json')\nraise ImportError\n")
+    (folder / "bundle" / "__init__.py").write_text("SUFFIXES = tuple(['.made'])\n")
+    found = registry.constants("systems_x.recipes", "SUFFIXES")
+    assert found == {"bundle": (".made",), "coder": (".x.csv",), "sapbert": (".csv", ".json")}
+    told = {"A.X.CSV": "coder", "a.csv": "sapbert", "a.sapbert.json": "sapbert", "a.made": "bundle", "a.txt": None}
+    assert {file: registry.by_suffix("systems_x.recipes", file) for file in told} == told
+
+
 @pytest.mark.parametrize("package", ["alphita.nothing", "no_such_package", "alphita.errors"])
 def test_no_package_is_a_programming_error(package):
     with pytest.raises(ModuleNotFoundError):
@@ -79,15 +89,6 @@ def test_unknown_suggests_the_nearest():
 def test_only_a_listed_choice_is_loaded(folder, name):
     with pytest.raises(UsageError, match=r"^unknown recipe .* choose from \['bundle', 'coder', 'sapbert'\]$"):
         registry.load("systems_x.recipes", name)
-
-
-def test_what_is_chosen_is_named_after_its_folder():
-    with pytest.raises(UsageError, match=r"^unknown loader 'xxxxxx'; choose from \["):
-        registry.load("alphita.terminology.loaders", "xxxxxx")
-
-
-def test_unknown_without_a_near_choice_only_lists_them():
-    assert registry.unknown("format", "zzz", {"jsonl", "csv"}) == "unknown format 'zzz'; choose from ['csv', 'jsonl']"
 
 
 @given(st.text(), st.sets(st.text(), max_size=5))

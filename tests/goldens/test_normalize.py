@@ -136,7 +136,7 @@ def test_engines(golden: Goldens, world: World, tmp_path: Path, monkeypatch, eng
     pq.write_table(table, tmp_path / "whole.parquet")
     options = COLUMNS if engine == "serial" else [*COLUMNS, "--ranking", "letters"]
     if engine == "serial":
-        monkeypatch.setattr("alphita.jobs.engines.engine.open_engine", lambda *_: Serial())
+        monkeypatch.setattr("alphita.jobs.engines.open_engine", lambda *_: Serial())
     normalized(world, tmp_path, *options, "--engine", engine, "--workers", 1, source=given, out="made")
     normalized(world, tmp_path / "one", *options, source=tmp_path / "whole.parquet", out="out.parquet")
     made = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "out" / "made").glob("part-*.parquet"))))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from alphita.errors import UsageError
 from alphita.integrations.frames import normalize_column, normalize_iter, normalize_series
 from alphita.jobs import batches
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import ADDED
-from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.answer.one_by_one import naive
 from tests.integrations.conftest import HIDDEN

@@ -11,22 +11,8 @@ import pytest
 from tests.doubles import HashEncoder
 
 MENTIONS = [
-    "Seizure",
-    "seizures",
-    "headach",
-    "cold",
-    "T2DM",
-    "qqqqq",
-    "",
-    "diabetes type 1",
-    None,
-    "common  cold",
-    "COLD",
-    "chronic obstructive lung disease (COLD)",
-    "Fits",
-    "epileptic seizur",
-    "low temperature",
-    "a\0b",
+    *("Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", "diabetes type 1", None, "common  cold", "COLD"),
+    *("chronic obstructive lung disease (COLD)", "Fits", "epileptic seizur", "low temperature", "a\0b"),
 ]
 CONTEXTS = [None, "", "cold (common) of today", "chronic obstructive lung disease (COLD) since 1990"]
 

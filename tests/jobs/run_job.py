@@ -19,9 +19,10 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.jobs.parts import Chunk, Parts
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header, TargetInfo
+from alphita.options import Restart
 from tests.doubles import HashEncoder
 
 # What every format needs.
@@ -72,7 +73,7 @@ def main(
     try:
         name = Path(out).name.partition(".")[2]
         job = Job(table_of(source), out, name, top_k=2, chunk_rows=int(chunk), header=HEADER)
-        print(run(normalizer, job, resume=bool(resume)))
+        print(run(normalizer, job, Restart(resume=bool(resume))))
     except AlphitaError as error:
         sys.exit(f"error: {error}")
 

@@ -8,17 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.records import Candidate, Result, lines
+from alphita.answer.records import Result
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
-from alphita.jobs.answers import AnswerStore, answer, lines_of, question
+from alphita.jobs.answers import AnswerStore, answer
 from alphita.jobs.parts import Parts
-from alphita.jobs.reading.files import MentionFile, MentionRow
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
+from alphita.options import Restart
 from tests.doubles import HashEncoder
 from tests.jobs.run_job import MoodyEncoder
 
@@ -33,69 +32,6 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-texts = st.text(max_size=5)
-optional = st.none() | texts
-candidates = st.builds(
-    Candidate,
-    texts,
-    texts,
-    texts,
-    st.floats(-1, 1),
-    optional,
-    optional,
-    optional,
-    optional,
-    st.lists(texts, max_size=2).map(tuple),
-    st.lists(texts, max_size=2).map(tuple),
-    st.sampled_from([None, "broad"]),
-    optional,
-    st.lists(texts, max_size=2).map(tuple),
-    optional,
-)
-results = st.builds(
-    Result,
-    texts,
-    optional,
-    optional,
-    optional,
-    st.none() | st.floats(-1, 1),
-    st.none() | st.floats(0, 1),
-    st.sampled_from(["exact", "nearest", "abbreviation", "nil"]),
-    st.lists(candidates, min_size=1, max_size=4).map(tuple),
-    st.sampled_from([None, "accept", "review"]),
-)
-
-
-@given(found=st.lists(results, max_size=4), top_k=st.integers(1, 5))
-def test_lines_are_those_of_the_results_before_and_after_a_kill(found, top_k):
-    rows = [MentionRow(7 * n, n, one.mention, f"c{n}", f"context {n}", None, n) for n, one in enumerate(found)]
-    expected = [
-        lines(row.number, one, top_k, mention_code=row.code, frequency=row.frequency)
-        for row, one in zip(rows, found, strict=True)
-    ]
-    asked = [(question(row), answer(one, top_k)) for row, one in zip(rows, found, strict=True)]
-    kept, restored = AnswerStore(), AnswerStore()
-    content = kept.add(asked)
-    restored.restore([one for one, _ in asked], content)
-    for answers in (kept, restored):
-        assert [lines_of(row, answers[question(row)]) for row in rows] == expected
-
-
-def test_questions_differ_by_context_and_language():
-    rows = [
-        MentionRow(1, 1, "m"),
-        MentionRow(2, 2, "m", "code", frequency=5),
-        MentionRow(3, 3, "m", None, "a"),
-        MentionRow(4, 4, "m", None, "b"),
-        MentionRow(5, 5, "m", None, None, "en"),
-        MentionRow(6, 6, "m", None, "a", "en"),
-        MentionRow(7, 7, "n"),
-    ]
-    asked = [question(row) for row in rows]
-    assert asked[0] == asked[1]
-    assert len(set(asked)) == 6
-
-
 @pytest.mark.parametrize("most_bytes", [0, 1, 5_000, 10**9])
 def test_which_are_kept_is_the_same_after_a_kill(most_bytes):
     found = [(f"m{n}", answer(Result(f"m{n}", None, None, None, None, None, "nil"), 1)) for n in range(20)]
@@ -108,12 +44,6 @@ def test_which_are_kept_is_the_same_after_a_kill(most_bytes):
     assert kept == [asked in parts for asked, _ in found] == [asked in restored for asked, _ in found]
     assert kept == sorted(kept, reverse=True)
     assert sum(kept) == {0: 0, 1: 1, 10**9: 20}.get(most_bytes, sum(kept)) == content.count(b"\n")
-
-
-@pytest.mark.parametrize("content", [b"", b"[[]]\n[[]]\n", b"oops\n", b"[5]\n"])
-def test_answers_that_do_not_fit_are_refused(content):
-    with pytest.raises(InputError, match=r"not those of this job; begin anew with --force"):
-        AnswerStore().restore(["m"], content)
 
 
 @pytest.fixture
@@ -176,7 +106,7 @@ def test_broken_and_resumed_is_unbroken_however_many_are_kept(index_path, tmp_pa
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(index, encoder=breaking), job)
     assert any(Parts.beside(tmp_path / "out.csv").chunk(0).content["answers"]) == bool(most_bytes)
-    run(Normalizer(index, encoder=Breaking()), job, resume=True)
+    run(Normalizer(index, encoder=Breaking()), job, Restart(resume=True))
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
     assert not list(tmp_path.glob("*.part*"))
 
@@ -192,7 +122,7 @@ def test_answers_that_were_tampered_with_are_refused(index_path, many, tmp_path)
     chunk.content["answers"] = b"x\n"
     parts.put_chunk(0, chunk)
     with pytest.raises(InputError, match="the answers kept are not those of this job"):
-        run(Normalizer(Index.open(index_path), encoder=breaking), job, resume=True)
+        run(Normalizer(Index.open(index_path), encoder=breaking), job, Restart(resume=True))
 
 
 @pytest.fixture
@@ -229,13 +159,13 @@ def test_resume_with_other_definitions_further_down_is_refused(index_path, own, 
     assert Parts.beside(tmp_path / "out.csv").chunks() == 1
     write(source, [*lines[:-1], "central core disease (CCD)"])
     with pytest.raises(UsageError, match="is not the input this job began with"):
-        run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, resume=True)
+        run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, Restart(resume=True))
     write(source, lines)
     write(own, ["short,long", "SZ,sneeze"])
     with pytest.raises(UsageError, match="cannot resume: abbreviations' hash was"):
-        run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, resume=True)
+        run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, Restart(resume=True))
     write(own, ["short,long", "SZ,seizure"])
-    assert run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, resume=True).rows == 41
+    assert run(Normalizer(index, encoder=HashEncoder(), abbreviations=own), job, Restart(resume=True)).rows == 41
 
 
 def test_kept_answers_hold_no_mention(index_path, tmp_path):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +17,8 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.jobs import batches
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import ADDED, NormalizerSettings, normalize_batches, opened, schema_of
-from alphita.jobs.remembering import Memory
-from alphita.mappings.record import COLUMNS, REVIEW
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
 from alphita.review.records import Decision
 from tests.answer.one_by_one import naive
@@ -64,12 +61,6 @@ def test_rows_are_those_answered_one_by_one(shared, parts, top_k, kind):
         assert len(found) == len(wanted)
         for one, (_, other) in zip(found, wanted, strict=True):
             assert all(map(same, one, other)), (one, other)
-
-
-def test_a_batch_gives_the_same_alone_and_among_others(shared):
-    one, other = batch_of(["cold", "seizures"]), batch_of(["T2DM"])
-    among = list(normalize_batches(iter([other, one]), ASKED, shared))[1]
-    assert among.equals(next(normalize_batches(iter([one]), ASKED, shared)))
 
 
 def test_equal_rows_are_answered_once(shared, monkeypatch):
@@ -148,11 +139,6 @@ def test_a_column_that_is_there_twice_is_refused():
         schema_of(ASKED, twice)
 
 
-def test_columns_are_those_of_the_record_that_a_row_does_not_have_itself():
-    of_the_row = ("row", "mention_code", "mention", "frequency")
-    assert tuple(name for name in COLUMNS if name not in (*of_the_row, *REVIEW, "explanation")) == ADDED
-
-
 def test_settings_can_be_sent_and_compared():
     told = NormalizerSettings(
         "x.index", filters=Filters(types=("Disease",)), definitions=(("CHF", "heart failure", 2),)
@@ -170,28 +156,6 @@ def test_a_memory_goes_along_and_does_not_open_the_index_again():
     assert told == NormalizerSettings("x.index")
 
 
-def test_what_was_settled_is_not_asked(shared):
-    asked = []
-
-    class Noting:
-        def normalize(self, mentions, **options):
-            asked.append(list(mentions))
-            return shared.normalize(mentions, **options)
-
-    told = replace(ASKED, memory=Memory({"cold": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}))
-    given_ = batch_of(["Cold", "seizures", None, "cold"])
-    (made,) = normalize_batches(iter([given_]), told, Noting())
-    assert asked == [["seizures", ""]]
-    assert made.schema == schema_of(told, given_.schema)
-    first = made.filter(pc.equal(made.column("rank"), 1)).to_pylist()
-    assert [row["method"] for row in first] == ["reviewed", "nearest", "nil", "reviewed"]
-    assert [row["status"] for row in first] == ["approved", "unreviewed", "unreviewed", "approved"]
-    assert (first[0]["concept_id"], first[0]["reviewer"], first[0]["reviewed_at"]) == (None, "ann", "2026-01-02")
-    # All is settled: nothing is asked.
-    list(normalize_batches(iter([batch_of(["COLD"])]), told, Noting()))
-    assert len(asked) == 1
-
-
 def test_a_normaliser_is_opened_once(index_path):
     opened.cache_clear()
     told = NormalizerSettings(str(index_path), ranking="exact")
@@ -203,15 +167,8 @@ def test_a_normaliser_is_opened_once(index_path):
 
 
 TEXTS = [
-    "congestive heart failure (CHF)",
-    "CHF",
-    "chronic heart failure (CHF) and more",
-    "seen in CHF",
-    "no definition",
-    "congestive heart failure (CHF) again",
-    "Low back pain (LBP)",
-    "low back pain (LBP)",
-    "LBP",
+    *("congestive heart failure (CHF)", "CHF", "chronic heart failure (CHF) and more", "seen in CHF"),
+    *("no definition", "congestive heart failure (CHF) again", "Low back pain (LBP)", "low back pain (LBP)", "LBP"),
     "lower back pain (LBP)",
 ]
 

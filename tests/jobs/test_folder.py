@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
@@ -25,11 +24,12 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.jobs import folder as job
 from alphita.jobs import run as jobs
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import NormalizerSettings, load
 from alphita.jobs.folder import Shards, run
-from alphita.jobs.place import Place
-from alphita.jobs.reading.files import MentionFile
-from alphita.jobs.remembering import Memory
+from alphita.jobs.parts import Place
+from alphita.jobs.reading import MentionFile
+from alphita.options import Restart
 from alphita.review.records import Decision
 from tests.doubles import HashEncoder, small_terminology
 from tests.jobs.conftest import table_of
@@ -156,8 +156,8 @@ def test_a_job_goes_on_with_the_same_decisions_only(shards):
     assert "typo" not in (Path(shards.out) / "job.json").read_text()
     for other in (None, Memory(dict(list(SETTLED.decisions.items())[:1]))):
         with pytest.raises(UsageError, match="decisions' hash"):
-            run(asking(shards, memory=other), Serial(), resume=True)
-    run(asking(shards, memory=SETTLED), Serial(), resume=True)
+            run(asking(shards, memory=other), Serial(), Restart(resume=True))
+    run(asking(shards, memory=SETTLED), Serial(), Restart(resume=True))
     assert content(shards.out) == content(shards.out + "2")
 
 
@@ -197,14 +197,6 @@ def test_what_answers_is_freed_with_its_worker(shards, monkeypatch):
     assert freed == ["normaliser", "normaliser"]  # of the check, and of the step
 
 
-def test_the_order_of_tasks_changes_nothing(shards):
-    run(shards, Serial())
-    first = content(shards.out)
-    run(replace(shards, out=shards.out + "2"), Serial(lambda tasks: list(reversed(tasks))))
-    assert content(shards.out + "2") == first
-    assert len(first) > 9
-
-
 @pytest.mark.parametrize("most", [0, 3, 8, 10, 15])
 def test_a_job_that_was_broken_off_goes_on(shards, most):
     unbroken = Serial()
@@ -220,7 +212,7 @@ def test_a_job_that_was_broken_off_goes_on(shards, most):
         with pytest.raises(UsageError, match="--resume"):
             run(shards, Serial())
     resumed = Serial()
-    done = run(shards, resumed, resume=True)
+    done = run(shards, resumed, Restart(resume=True))
     assert content(shards.out) == wanted
     assert broken.done + resumed.done == unbroken.done
     assert done.summary.rows == 181
@@ -237,10 +229,10 @@ def test_a_job_that_was_broken_off_at_the_very_end_goes_on(shards, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(job, name, lambda *_: 1 // 0)
             with pytest.raises(ZeroDivisionError):
-                run(shards, Serial(), resume=True)
+                run(shards, Serial(), Restart(resume=True))
         assert (Path(shards.out) / "job.json").exists()
     idle = Serial()
-    assert run(shards, idle, resume=True).summary.rows == 181
+    assert run(shards, idle, Restart(resume=True)).summary.rows == 181
     assert idle.done == []
     assert content(shards.out) == wanted
 
@@ -264,28 +256,28 @@ def test_what_is_there_is_not_replaced_unasked(shards, tmp_path):
         run(shards, Serial())
     before = content(shards.out)
     (Path(shards.out) / "notes.txt").write_text("hours of work")
-    run(shards, Serial(), force=True)
+    run(shards, Serial(), Restart(force=True))
     assert content(shards.out) == before
     assert content(shards.out + ".old-1") == before | {"notes.txt": b"hours of work"}
     with pytest.raises(Broken):
-        run(shards, Serial(most=3), force=True)
-    run(shards, Serial(), force=True)
+        run(shards, Serial(most=3), Restart(force=True))
+    run(shards, Serial(), Restart(force=True))
     assert content(shards.out) == before
     assert content(shards.out + ".old-2") == before
     # Of the job that was broken off nothing was worth keeping.
     assert not Path(shards.out + ".old-3").exists()
     with pytest.raises(UsageError, match="one of them"):
-        run(shards, Serial(), force=True, resume=True)
+        run(shards, Serial(), Restart(force=True, resume=True))
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
     for options in ({}, {"force": True}, {"resume": True}):
         with pytest.raises(UsageError, match="is not empty, and holds no job"):
-            run(replace(shards, out=str(other)), Serial(), **options)
+            run(replace(shards, out=str(other)), Serial(), Restart(**options))
     with pytest.raises(UsageError, match="something else"):
-        run(replace(shards, out=shards.settings.index), Serial(), force=True)
+        run(replace(shards, out=shards.settings.index), Serial(), Restart(force=True))
     with pytest.raises(UsageError, match="is a file"):
-        run(replace(shards, out=str(other / "thesis.txt")), Serial(), force=True)
+        run(replace(shards, out=str(other / "thesis.txt")), Serial(), Restart(force=True))
     assert (other / "thesis.txt").read_text() == "years of work"
 
 
@@ -301,29 +293,22 @@ def test_another_job_is_not_resumed(shards, folder, tmp_path):
         (replace(shards, private=True), "private was False"),
     ):
         with pytest.raises(UsageError, match=f"cannot resume: {words}"):
-            run(other, Serial(), resume=True)
+            run(other, Serial(), Restart(resume=True))
     moved = tmp_path / "moved"
     shutil.copytree(folder, moved)
     pq.write_table(table_of(41, 181), moved / "3.parquet", row_group_size=20)
     with pytest.raises(UsageError, match="cannot resume: input was"):
-        run(replace(shards, input=str(moved)), Serial(), resume=True)
+        run(replace(shards, input=str(moved)), Serial(), Restart(resume=True))
     # The same rows at another place are the same input.
     shutil.copy(folder / "3.parquet", moved / "3.parquet")
-    run(replace(shards, input=str(moved)), Serial(), resume=True)
-
-
-def test_two_do_not_write_the_same_output(shards):
-    with open(shards.out + ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(AlphitaError, match="another alphita is writing"):
-            run(shards, Serial())
+    run(replace(shards, input=str(moved)), Serial(), Restart(resume=True))
 
 
 def test_an_input_is_not_written_over(shards, folder):
     with pytest.raises(UsageError, match="holds the input"):
-        run(replace(shards, out=str(folder)), Serial(), force=True)
+        run(replace(shards, out=str(folder)), Serial(), Restart(force=True))
     with pytest.raises(UsageError, match="holds the input"):
-        run(replace(shards, out=str(folder.parent)), Serial(), force=True)
+        run(replace(shards, out=str(folder.parent)), Serial(), Restart(force=True))
     assert len(list(folder.glob("*.parquet"))) == 5
 
 
@@ -353,7 +338,7 @@ def test_an_unfinished_output_that_was_moved_aside_is_not_read(shards, folder, t
     shutil.copytree(folder, copied)
     with pytest.raises(Broken):
         run(shards, Serial(most=14))
-    run(shards, Serial(), force=True)
+    run(shards, Serial(), Restart(force=True))
     aside = Path(shards.out + ".old-1")
     assert list(aside.glob("part-*"))
     aside.rename(copied / "coded.old-1")
@@ -416,7 +401,7 @@ def test_private_files_tell_nothing_to_others(shards):
         run(replace(shards, private=True), Serial(most=16))
     modes = {path.stat().st_mode & 0o077 for path in Path(shards.out).rglob("*")}
     assert modes == {0}
-    done = run(replace(shards, private=True), Serial(), resume=True)
+    done = run(replace(shards, private=True), Serial(), Restart(resume=True))
     assert {path.stat().st_mode & 0o077 for path in (Path(shards.out), *Path(shards.out).rglob("*"))} == {0}
     rejects = pl.read_csv(done.summary.rejects, infer_schema=False)
     assert rejects["value"].null_count() == len(rejects) > 10
@@ -428,11 +413,11 @@ def test_the_column_need_not_be_named(shards, tmp_path):
     assert done.summary.rows == 181
     pq.write_table(pa.table({"text": ["cold"]}), tmp_path / "one.parquet")
     one = replace(shards, input=str(tmp_path / "one.parquet"), code=None, frequency=None)
-    run(asking(one, column=""), Serial(), force=True)
+    run(asking(one, column=""), Serial(), Restart(force=True))
     assert pl.read_parquet(f"{shards.out}/part-*.parquet")["mention"].unique().to_list() == ["cold"]
     pq.write_table(pa.table({"text": ["cold"], "more": ["x"]}), tmp_path / "two.parquet")
     with pytest.raises(UsageError, match=r"several columns; name one with --column: \['text', 'more'\]"):
-        run(asking(replace(shards, input=str(tmp_path / "two.parquet")), column=""), Serial(), force=True)
+        run(asking(replace(shards, input=str(tmp_path / "two.parquet")), column=""), Serial(), Restart(force=True))
 
 
 def test_an_input_without_rows_gives_an_empty_output(shards, folder):
@@ -450,21 +435,13 @@ def test_urls_will_do(shards, folder):
     shards = replace(shards, input="memory://bucket/in", out="memory://bucket/out")
     with pytest.raises(Broken):
         run(shards, Serial(most=10))
-    done = run(shards, Serial(), resume=True)
+    done = run(shards, Serial(), Restart(resume=True))
     made = {name: (Place(shards.out) / name).content() for name in Place(shards.out).names() if "part-" in name}
     local = content(str(Path(shards.settings.abbreviations).parent / "out"))
     assert made == {name: one for name, one in local.items() if name.startswith("part-")}
     assert done.summary.rejects == "memory://bucket/out/rejects.csv"
-    run(shards, Serial(), force=True)
+    run(shards, Serial(), Restart(force=True))
     assert Place("memory://bucket/out.old-1").names() == Place(shards.out).names()
-
-
-def test_rows_are_counted_by_method_and_decision():
-    methods = ["exact", "exact", "nearest", "nil", "abbreviation"]
-    made = pa.table(
-        {"rank": [1, 2, 1, 1, 1], "method": methods, "decision": ["accept", None, "review", "nil", "accept"]}
-    )
-    assert job.counts_of(made) == {"exact": 1, "nearest": 1, "nil": 1, "abbreviation": 1, "accepted": 2, "review": 1}
 
 
 def test_buckets_depend_on_rows_alone(monkeypatch):

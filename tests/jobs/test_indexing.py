@@ -15,9 +15,9 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import encoding, store
 from alphita.index.choice import Building
 from alphita.index.store import Index
-from alphita.jobs.engines.engine import Opening, Receipt
+from alphita.jobs.engines import Opening, Receipt
 from alphita.jobs.indexing import Blocks, EncoderOpening, build
-from alphita.jobs.place import Place
+from alphita.jobs.parts import Place
 from tests.doubles import HashEncoder, SmallTerminology
 
 BLOCK = 7
@@ -97,19 +97,6 @@ def test_a_job_goes_on_where_it_was_broken_off(tmp_path):
     assert sorted(again.done) == [0, 1, 2, 3]
     assert built.content_hash == store.build(terms(), HashEncoder(), tmp_path / "alone.index").content_hash
     assert not parts.exists()
-
-
-def test_with_all_blocks_there_no_worker_is_asked(tmp_path, monkeypatch):
-    def full_disk(*_, **__):
-        raise AlphitaError("the disk is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(store.ngrams, "build", full_disk)
-        with pytest.raises(AlphitaError, match="full"):
-            build(terms(), "m", tmp_path / "x.index", InProcess())
-    again = InProcess()
-    build(terms(), "m", tmp_path / "x.index", again)
-    assert again.done == []
 
 
 def test_the_parts_of_another_job_are_refused(tmp_path):
@@ -194,18 +181,6 @@ def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
     with pytest.raises(UsageError, match="unknown backend"):
         build(terms(), "m", tmp_path / "y.index", engine, how=Building(backend="fais"))
     assert engine.checked == 0
-
-
-def test_vectors_that_are_not_finite_end_the_job(tmp_path, monkeypatch):
-    class Damaged(HashEncoder):
-        precision = "fp32"
-
-        def encode(self, strings):
-            return np.where(np.arange(len(strings))[:, None] == 1, np.nan, super().encode(strings))
-
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Damaged())
-    with pytest.raises(InputError, match=r"not finite.*pain of kind"):
-        build(terms(), "m", tmp_path / "x.index", InProcess())
 
 
 def test_what_is_missing_on_a_machine_leaves_nothing_behind(tmp_path, monkeypatch):

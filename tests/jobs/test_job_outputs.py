@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import pkgutil
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,11 @@ from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.audit import read_audit
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
-from alphita.jobs.job import format_of, header_of
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.job import header_of
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
+from alphita.options import Restart
 from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
 from tests.jobs.run_job import HEADER
@@ -39,13 +41,6 @@ def read(path: Path | str) -> list[dict[str, str]]:
 @pytest.fixture
 def source(tmp_path) -> Path:
     return write(tmp_path / "in.csv", ["code,mention,n", "a1,headache,5", "a2,cold,", "a3,qqqq,0", "a4,headace,12"])
-
-
-@pytest.mark.parametrize(
-    ("out", "name"), [("x.csv", "csv"), ("x.sssom.tsv", "sssom"), ("x.parquet", "parquet"), ("-", "csv")]
-)
-def test_the_format_is_told_by_the_name(out, name):
-    assert format_of(Job(MentionFile("x.csv"), out)).__name__ == f"alphita.mappings.formats.{name}"
 
 
 def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path):
@@ -88,7 +83,7 @@ def test_a_map_holds_no_answer_that_nobody_has_accepted(normalizer, source, tmp_
     assert summary.lost[told] == 3
     first = (tmp_path / name).read_text()
     assert [code for code in ("a1", "a2", "a3", "a4") if code in first] == ["a3"]
-    summary = run(normalizer, Job(table, tmp_path / name, header=HEADER), force=True)
+    summary = run(normalizer, Job(table, tmp_path / name, header=HEADER), Restart(force=True))
     assert told not in summary.lost
     assert "a4" in (tmp_path / name).read_text()
 
@@ -151,7 +146,7 @@ def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_p
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
     begun = tmp_path / "out.sssom.tsv.parts" / "job.json"
     begun.write_text(json.dumps(json.loads(begun.read_text()) | {"date": "2001-02-03"}))
-    run(normalizer, job, resume=True)
+    run(normalizer, job, Restart(resume=True))
     assert "#mapping_date: 2001-02-03" in (tmp_path / "out.sssom.tsv").read_text()
 
 
@@ -159,6 +154,8 @@ def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_p
     ("changed", "name"),
     [
         ({"explain": True}, "explain"),
+        ({"top_k": 2}, "top"),
+        ({"table": {"code_column": "code"}}, "code column"),
         ({"audit": 5}, "audit"),
         ({"header": Header(source_vocabulary="OTHER")}, "source vocabulary"),
         ({"header": Header(prefixes={"X": "https://x.org/"})}, "prefixes"),
@@ -175,17 +172,20 @@ def test_resume_with_other_options_is_refused(normalizer, index_path, source, tm
         changed = {"table": MentionFile(source, column="mention", **changed["table"])}
     normalizer.calibration = types.SimpleNamespace(fields={}) if name == "audit" else None
     with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, replace(job, **changed), resume=True)
+        run(normalizer, replace(job, **changed), Restart(resume=True))
 
 
-@pytest.mark.parametrize("name", ["ranking", "error", "target", "filters"])
+@pytest.mark.parametrize("name", ["ranking", "error", "target", "filters", "floor", "index hash"])
 def test_resume_with_another_normalizer_is_refused(normalizer, index_path, source, tmp_path, name):
     job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    setattr(normalizer, name, 0.5)
+    if name == "index hash":
+        normalizer.index.content_hash = "other"
+    else:
+        setattr(normalizer, name, 0.6)
     with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, job, resume=True)
+        run(normalizer, job, Restart(resume=True))
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_decisions_are_counted(sure, source, tmp_path):
     summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"))
     assert (summary.exact, summary.accepted, summary.review, summary.nil) == (2, 2, 1, 1)
     sure.calibration = None
-    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"), force=True)
+    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"), Restart(force=True))
     assert (summary.accepted, summary.review) == (None, None)
 
 
@@ -259,12 +259,12 @@ def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch,
         return original(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        name = "alphita.jobs.run." + ("accepted" if moment == "chunk" else "write_audit")
-        original = __import__("alphita.jobs.run", fromlist=["jobs"]).__dict__[name.rpartition(".")[2]]
+        name = "alphita.jobs.run.accepted" if moment == "chunk" else "alphita.calibrate.audit.write_audit"
+        original = pkgutil.resolve_name(name)
         patch.setattr(name, crash)
         with pytest.raises(RuntimeError, match="crash"):
             run(sure, job)
-    summary = run(sure, job, resume=True)
+    summary = run(sure, job, Restart(resume=True))
     assert summary.resumed_rows == (35 if moment == "chunk" else 100)
     for name in ("out.csv", "out.csv.audit.csv"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
@@ -283,7 +283,7 @@ def test_an_audit_that_cannot_be_written(sure, source, tmp_path, monkeypatch):
         with pytest.raises(AlphitaError, match=r"a\.csv: No space left on device; the output itself is written$"):
             run(sure, job)
     assert len(read(tmp_path / "out.csv")) == 4
-    assert run(sure, job, resume=True).audit == str(tmp_path / "new" / "a.csv")
+    assert run(sure, job, Restart(resume=True)).audit == str(tmp_path / "new" / "a.csv")
 
 
 def full(*_arguments, **_options):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.jobs.answers import question
 from alphita.jobs.parquet_parts import Columns, ParquetSource, Part, cut, read, rows_of, sources
-from alphita.jobs.place import Place
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.parts import Place
+from alphita.jobs.reading import MentionFile
 
 GROUPS = st.lists(st.lists(st.integers(0, 40), max_size=6).map(tuple), min_size=1, max_size=4)
 EVERY = Columns("mention", "code", "context", "language", "frequency")

@@ -8,13 +8,13 @@ import pytest
 
 from alphita import registry
 from alphita.errors import Rejects, UsageError
-from alphita.jobs.answers import FIELDS
+from alphita.jobs.answers import FIELDS, Memory
 from alphita.jobs.parts import Parts
-from alphita.jobs.reading.files import MentionFile
-from alphita.jobs.remembering import Memory
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
+from alphita.options import Restart
 from alphita.review.database import Unknown
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
@@ -121,8 +121,8 @@ def test_a_job_that_goes_on_needs_the_same_memory(normalizer, store, table, tmp_
     store.decide(Decision("5", "lab", 3, "ann", "nil"))
     for other in (None, Memory.read(store.path, source="LAB")):
         with pytest.raises(UsageError, match="decisions' hash"):
-            run(normalizer, Job(table, out, chunk_rows=2, memory=other), resume=True)
-    summary = run(normalizer, Job(table, out, chunk_rows=2, memory=memory), resume=True)
+            run(normalizer, Job(table, out, chunk_rows=2, memory=other), Restart(resume=True))
+    summary = run(normalizer, Job(table, out, chunk_rows=2, memory=memory), Restart(resume=True))
     assert (summary.rows, summary.resumed_rows, summary.reviewed) == (5, 2, 3)
     assert out.read_bytes() == whole.read_bytes()
 

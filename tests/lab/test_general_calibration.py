@@ -19,10 +19,10 @@ from alphita.calibrate import fitting
 from alphita.calibrate.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.transfer import adapt, carry_over
-from alphita.cli._summary import text_of
+from alphita.cli.normalize import text_of
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mention.abbreviations.expanding import Abbreviations
 from alphita_lab import general_calibration
@@ -328,7 +328,7 @@ def test_what_cannot_be_lent_is_refused(encoder, tmp_path):
     other = VocabularyEncoder(seed=5)
     few = build(synthetic_terminology(40), other, tmp_path / "few.index")
     with pytest.raises(InputError, match=r"it has \d+ strings; at least 200 are needed to compare"):
-        lend(few, encoder, encoder.folder / FOLDER)
+        adapt(few, encoder, encoder.folder / FOLDER)
     many = build(synthetic_terminology(300), other, tmp_path / "many.index")
     with pytest.raises(InputError, match="made for another encoder"):
-        lend(many, VocabularyEncoder(seed=7), encoder.folder / FOLDER)
+        adapt(many, VocabularyEncoder(seed=7), encoder.folder / FOLDER)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from alphita.cli.mappings import app
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names
+from alphita.mappings.formats import Header, chosen
 
 HEADER = ["--set-id", "https://example.org/maps/mine", "--licence", "https://example.org/licence"]
 LOCAL = ["--source-vocabulary", "LOCAL", "--prefix", "LOCAL=https://example.org/local/"]
@@ -52,17 +52,6 @@ def test_to_sssom(source, tmp_path):
     assert sorted(path.name for path in out.parent.iterdir()) == ["out.sssom.tsv", "out.sssom.tsv.rejects.csv"]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.sssom.tsv", "a.r4.json", "a.r5.json"])
-def test_there_and_back(source, tmp_path, name):
-    there, back = tmp_path / name, tmp_path / "back.csv"
-    words = [*HEADER, *LOCAL, "--target-system", "SNOMEDCT", "--with-review"]
-    assert run(source, "-o", there, *words).exit_code == 0
-    assert run(there, "-o", back, *LOCAL).exit_code == 0
-    with open(back, newline="") as file:
-        found = {(row["mention_code"], row["mention"], row["concept_id"]) for row in csv.DictReader(file)}
-    assert {("T1", "sore toe", "SNOMEDCT:100"), ("T2", "no toe", "")} <= found
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.sssom.tsv", "a.r4.json"])
 def test_what_is_gzipped_is_read_as_it_stands(source, tmp_path, name):
     plain, packed = tmp_path / name, tmp_path / f"{name}.gz"
@@ -89,22 +78,6 @@ def test_omop_ids_come_from_athena(source, tmp_path):
     words = ["--concepts", concepts, "--source-vocabulary", "LOCAL", "--with-review"]
     assert run(out, "-o", table, *words).exit_code == 0
     assert [line.split(",")[4:6] for line in table.read_text().splitlines()[1:]] == [["31", "SNOMED"], ["0", "None"]]
-
-
-def test_a_target_that_is_no_standard_concept_is_set_aside(source, tmp_path):
-    out, concepts = tmp_path / "out.stcm.csv", tmp_path / "CONCEPT.csv"
-    concepts.write_text(
-        "concept_id\tdomain_id\tvocabulary_id\tstandard_concept\tconcept_code\tinvalid_reason\n"
-        "31\tCondition\tSNOMED\t\t100\t\n"
-    )
-    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL", "--with-review")
-    assert result.exit_code == 0
-    assert [line.split(",")[0] for line in out.read_text().splitlines()[1:]] == ["T2"]
-    with open(f"{out}.rejects.csv", newline="") as file:
-        found = [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)]
-    # The candidate SNOMEDCT:101, which OMOP does not know at all, is no target.
-    assert found == [("5", "relation", "wrong"), ("", "concept_id", "SNOMEDCT:100")]
-    assert "1  not a Standard Concept of OMOP" in result.stdout
 
 
 def test_what_is_not_read_is_told_once(tmp_path):
@@ -159,7 +132,7 @@ def decided(tmp_path):
 
 
 def written(path):
-    return {one.mention for one in _names.chosen(path, "", "").read(path, Header(), Rejects(strict=True))}
+    return {one.mention for one in chosen(path, "", "").read(path, Header(), Rejects(strict=True))}
 
 
 @pytest.mark.parametrize("name", ["x.stcm.csv", "x.r4.json", "x.r5.json"])
@@ -176,22 +149,6 @@ def test_a_map_holds_what_was_accepted_or_reviewed(decided, tmp_path, name):
     result = run(decided, "-o", out, *words, "--with-review", "--force")
     assert written(out) == {"a", "b", "c", "d", "e", "f"}
     assert "nobody has accepted" not in result.stdout
-
-
-@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.parquet", "x.sssom.tsv", "x.usagi.csv"])
-def test_a_format_that_says_what_was_reviewed_holds_all(decided, tmp_path, name):
-    words = [*HEADER, *LOCAL, "--concepts", tmp_path / "CONCEPT.csv"]
-    assert run(decided, "-o", tmp_path / name, *words).exit_code == 0
-    assert written(tmp_path / name) == {mention for mention, *_ in DECIDED}
-
-
-def test_what_usagi_has_not_checked_is_no_map(tmp_path):
-    source, out = tmp_path / "in.usagi.csv", tmp_path / "out.stcm.csv"
-    source.write_text("sourceCode,sourceName,mappingStatus,conceptId\n1,a,APPROVED,31\n2,b,UNCHECKED,31\n")
-    (tmp_path / "CONCEPT.csv").write_text(ATHENA)
-    words = ["--concepts", tmp_path / "CONCEPT.csv", "--source-vocabulary", "LOCAL"]
-    assert "nobody has accepted" in run(source, "-o", out, *words).stdout
-    assert written(out) == {"a"}
 
 
 def test_words_that_are_read_as_others_are_counted(tmp_path):
@@ -286,53 +243,3 @@ def test_columns_that_are_not_read_are_told(tmp_path, name):
     assert f"{source}: columns that are not read" in said
     assert "ward" in said
     assert "note" in said
-
-
-def test_a_column_that_stands_twice_is_refused(tmp_path):
-    source = tmp_path / "in.csv"
-    source.write_text("mention,concept_id,concept_id\nFever,HP:0001945,\n")
-    error = run(source, "-o", tmp_path / "out.jsonl").exception
-    assert isinstance(error, InputError)
-    assert "has the column 'concept_id' twice" in str(error)
-
-
-def test_of_an_unclosed_quote_one_row_is_lost(tmp_path):
-    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
-    rows = ["row,mention,concept_id", *(f"{row},m{row},X:{row}" for row in range(1, 3_001))]
-    rows[3] = '3,"m3,X:3'
-    source.write_text("\n".join(rows) + "\n")
-    result = run(source, "-o", out)
-    assert (result.exit_code, result.stdout) == (0, f"{out}: 2,999 mappings read\n")
-    assert "1 rows were set aside" in result.stderr
-    with open(f"{out}.rejects.csv", newline="") as file:
-        assert [(row["line"], row["value"]) for row in csv.DictReader(file)] == [("4", rows[3])]
-    with pytest.raises(InputError, match=r"in\.csv:4: not a row of this format"):
-        raise run(source, "-o", tmp_path / "strict.csv", "--strict").exception
-
-
-@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet", "out.sssom.tsv", "out.r5.json"])
-def test_bytes_that_are_no_utf_8_end_nothing(tmp_path, target):
-    source = tmp_path / "in.jsonl"
-    source.write_bytes(
-        b'{"mention": "caf\xe9", "concept_id": "SNOMEDCT:1"}\n{"mention": "ok", "concept_id": "SNOMEDCT:2"}\n'
-    )
-    result = run(source, "-o", tmp_path / target, *HEADER, *LOCAL)
-    assert (result.exit_code, result.exception) == (0, None)
-    assert result.stdout.startswith(f"{tmp_path / target}: 1 mappings read\n")
-    with open(f"{tmp_path / target}.rejects.csv", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert (row["line"], row["field"], row["problem"]) == ("1", "mention", "not valid UTF-8 text")
-
-
-def test_a_mention_that_comes_again_in_the_next_chunk_is_one_in_usagi(tmp_path, monkeypatch):
-    source = tmp_path / "in.csv"
-    rows = ["row,mention_code,mention,frequency,concept_id", *(f"{row},1,toe,{row},OMOP:11" for row in range(1, 6))]
-    source.write_text("\n".join([*rows, "6,2,heel,,OMOP:12"]) + "\n")
-    said = []
-    for chunk in (1, 2, 100):
-        monkeypatch.setattr("alphita.cli.mappings.CHUNK", chunk)
-        out = tmp_path / f"{chunk}.usagi.csv"
-        result = run(source, "-o", out)
-        assert [line.split(",")[1:3] for line in out.read_text().splitlines()[1:]] == [["toe", "15"], ["heel", "-1"]]
-        said.append(result.stdout.splitlines()[1:])
-    assert said == [["  not held:          4  mentions given again, with the first one's row"]] * 3

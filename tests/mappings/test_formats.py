@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names, day_of, lost_anew
+from alphita.mappings.formats import Header, chosen, day_of, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.textio import UNCLOSED
 from tests.mappings import sample
@@ -67,7 +67,7 @@ def test_each_is_told_by_its_endings_and_by_its_own_name(name):
     module = registry.load("alphita.mappings.formats", name)
     endings = {suffix.rpartition(".")[2] for suffix in module.SUFFIXES}
     for suffix in (*module.SUFFIXES, *(f".{name}.{ending}" for ending in endings - {name})):
-        assert _names.chosen(Path(f"a.b{suffix}".upper()), "", "--format") is module
+        assert chosen(Path(f"a.b{suffix}".upper()), "", "--format") is module
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,21 +133,6 @@ def test_the_file_differs_from_what_was_written_by_the_counted_losses(tmp_path_f
     }
     assert words == counts["not there"]
     assert {what for what in counts if what != "not there"} <= set(module.LOSSES)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_losses_of_two_runs_add_up(name):
-    module, head = registry.load(PACKAGE, name), sample.header()
-    lines = [
-        sample.mapping(row=1, mention_code="a", scope="broad"),
-        sample.mapping(row=1, mention_code="a", rank=2, concept_id="HP:0000002"),
-        sample.mapping(row=2, mention_code="b", frequency=7, explanation="so"),
-        sample.mapping(row=3, mention_code="c", status="ignored"),
-    ]
-    whole = module.losses(head, lines)
-    apart = Counter(module.losses(head, lines[:2])) + Counter(module.losses(head, lines[2:]))
-    assert whole == apart
-    assert any(what.startswith("further candidates") for what in whole)
 
 
 # Mentions that come again: next to one another or not, with another answer or none, among those that cannot be written.
@@ -403,32 +388,14 @@ def test_csv_lines_end_with_lf_and_quote_every_line_break():
     assert csv_format.encode(head, lines) == b'1,"a\rb",1,nil\n1,"c\nd",1,nil\n1,"e""f",1,nil\n'
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("a.csv", "csv"),
-        ("a.usagi.csv", "usagi"),
-        ("A.SSSOM.TSV", "sssom"),
-        ("a.conceptmap.json", "fhir_r5"),
-        ("a.r4.json", "fhir_r4"),
-        ("a.stcm.csv", "omop"),
-        ("a.ndjson", "jsonl"),
-        ("a.parquet", "parquet"),
-        ("a.HTML", "html"),
-    ],
-)
-def test_a_format_by_its_name(tmp_path, file, expected):
-    assert _names.chosen(tmp_path / file, "", "--format").__name__.endswith(f".{expected}")
-
-
 def test_no_format_by_its_name(tmp_path):
     with pytest.raises(UsageError, match="--from"):
-        _names.chosen(tmp_path / "a.xml", "", "--from")
+        chosen(tmp_path / "a.xml", "", "--from")
     with pytest.raises(UsageError, match="did you mean 'sssom'"):
-        _names.chosen(tmp_path / "a.xml", "ssom", "--from")
+        chosen(tmp_path / "a.xml", "ssom", "--from")
     for wrong in ("", "ssom"):
         with pytest.raises(UsageError) as told:
-            _names.chosen(tmp_path / "a.xml", wrong, "--from", to_read=True)
+            chosen(tmp_path / "a.xml", wrong, "--from", to_read=True)
         assert str(told.value).endswith(str(READ))
 
 
@@ -468,8 +435,8 @@ def test_rows_beyond_a_sheet_go_to_the_next(tmp_path, monkeypatch):
 def test_a_tsv_is_told_by_its_content_where_it_is_read(tmp_path, first, name):
     path = tmp_path / "in.tsv"
     path.write_text(first + "\n")
-    assert _names.chosen(path, "", "--from", to_read=True).__name__.endswith(f".{name}")
-    assert _names.chosen(path, "", "--format").__name__.endswith(".tsv")
+    assert chosen(path, "", "--from", to_read=True).__name__.endswith(f".{name}")
+    assert chosen(path, "", "--format").__name__.endswith(".tsv")
 
 
 def test_a_day_is_year_month_and_day():

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from dataclasses import fields, replace
 from html.parser import HTMLParser
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -193,25 +192,6 @@ def test_several_targets_of_a_mention_stand_beneath_one_another(tmp_path):
     assert row["data-d"] == "accept"
 
 
-@pytest.mark.parametrize("cuts", [[0, 1, 6], [0, 2, 6], [0, 3, 4, 6], [0, 1, 2, 3, 4, 5, 6]])
-def test_candidates_stay_with_their_mention_wherever_runs_are_cut(tmp_path, cuts):
-    lines = [answer(), candidate(rank=2), candidate(rank=3), answer(2), candidate(2), answer(3)]
-    whole = page(tmp_path, lines).content
-    assert page(tmp_path, lines, runs=[lines[start:end] for start, end in pairwise(cuts)]).content == whole
-
-
-def test_a_part_that_is_cut_back_goes_on(tmp_path):
-    part = tmp_path / "part"
-    first, second = html.encode(HEAD, [answer(), candidate()]), html.encode(HEAD, [answer(2)])
-    part.write_bytes(first + b"<tbody of which the rest was never written")
-    with open(part, "r+b") as file:
-        file.truncate(len(first))
-    with open(part, "ab") as file:
-        file.write(second)
-    html.finish(HEAD, part, tmp_path / "out.html")
-    assert (tmp_path / "out.html").read_text() == page(tmp_path, [answer(), candidate(), answer(2)]).content
-
-
 def test_the_top_counts_and_says_what_was_mapped_to_what(tmp_path):
     decisions = ["accept"] * 3 + ["review", None, "perhaps"]
     lines = [answer(row, decision=decision) for row, decision in enumerate(decisions, 1)]
@@ -304,14 +284,3 @@ def test_a_page_cannot_be_read(tmp_path):
         assert isinstance(found.exception, InputError)
         assert "out.html" in str(found.exception)
     assert [one.name for one in tmp_path.iterdir()] == ["out.html"]
-
-
-def test_convert_makes_a_private_page(tmp_path):
-    source, out = tmp_path / "in.csv", tmp_path / "out.html"
-    source.write_text("row,mention,rank,concept_id\n1,sore toe,1,HP:1\n1,sore toe,2,HP:2\n")
-    for options, private in (([], False), (["--private", "--force"], True)):
-        found = CliRunner().invoke(app, ["convert", str(source), "-o", str(out), *options])
-        assert found.exit_code == 0, found.output
-        assert found.stdout == f"{out}: 2 mappings read\n"
-        assert (not out.stat().st_mode & 0o077) == private
-    assert "1 further candidate" in Page(out.read_text()).said

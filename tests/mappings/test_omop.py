@@ -7,11 +7,8 @@ import shutil
 import zipfile
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings import concepts
 from alphita.mappings.formats import TargetInfo, omop
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
@@ -49,13 +46,6 @@ def test_a_file_to_the_letter(tmp_path):
         "decision": 1,
         "status": 1,
     }
-
-
-@pytest.mark.parametrize("status", ["rejected", "flagged", "ignored"])
-def test_what_is_no_mapping_is_left_out(status):
-    line = mapping(status=status, mention_code="1")
-    assert omop.encode(header(), [line]) == b""
-    assert omop.losses(header(), [line]) == {f"{status} mappings": 1}
 
 
 def test_lengths():
@@ -101,21 +91,6 @@ def test_tabs_and_line_breaks_are_one_blank(tmp_path):
     assert omop.losses(header(), lines) == {"mention": 4}
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(sample.ODD.filter(bool), sample.ODD.filter(bool)), min_size=1, max_size=5))
-def test_odd_strings(tmp_path_factory, pairs):
-    lines = [mapping(name, mention_code=code.replace("\r", "x"), row=at) for at, (name, code) in enumerate(pairs, 1)]
-    path = sample.write(omop, header(), lines, tmp_path_factory.mktemp("odd") / "a")
-    back = [(one.mention, one.mention_code or one.mention) for one in sample.read(omop, header(), path)]
-    # Each code once, for they all have the same target.
-    first = {one.mention_code: one.mention for one in reversed(lines)}
-    assert {code: mention.split() for mention, code in back} == {
-        code: mention.split() or code.split() for code, mention in first.items()
-    }
-    assert all(len(mention.splitlines()) <= 1 for mention, code in back if mention != code)
-    assert len(back) == len(first)
-
-
 def test_reading_what_others_wrote(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text(
@@ -155,7 +130,7 @@ def test_facts_of_concepts(tmp_path):
         "concept_id\tconcept_name\tdomain_id\tvocabulary_id\tconcept_code\n"
         '31\tBlue "lantern"\tCondition\tSNOMED\t100\n32\tLamp\tDrug\tMine\tm1\n33\tOther\tDrug\tSNOMED\t101\n'
     )
-    found = concepts.load(path, {"SNOMEDCT:100", "OMOP:32", "HP:1"})
+    found = omop.load_concepts(path, {"SNOMEDCT:100", "OMOP:32", "HP:1"})
     assert found["SNOMEDCT:100"] == (31, "Condition", "SNOMED", None, "")
     assert found["OMOP:32"] == (32, "Drug", "Mine", None, "")
     assert "SNOMEDCT:101" not in found
@@ -167,14 +142,14 @@ def test_facts_of_concepts(tmp_path):
     (tmp_path / "folder").mkdir()
     shutil.copy(path, tmp_path / "folder" / "concept.csv")
     for packed in ("CONCEPT.csv.gz", "athena.zip", "folder"):
-        assert concepts.load(tmp_path / packed, {"SNOMEDCT:100", "OMOP:32", "HP:1"}) == found
+        assert omop.load_concepts(tmp_path / packed, {"SNOMEDCT:100", "OMOP:32", "HP:1"}) == found
     with zipfile.ZipFile(tmp_path / "athena.zip", "w") as archive:
         archive.writestr("CONCEPT_SYNONYM.csv", "x")
     with pytest.raises(InputError, match=r"no CONCEPT\.csv in it"):
-        concepts.load(tmp_path / "athena.zip", {"OMOP:32"})
+        omop.load_concepts(tmp_path / "athena.zip", {"OMOP:32"})
     path.write_text("concept_id\tname\n")
     with pytest.raises(InputError, match="no column 'domain_id'"):
-        concepts.load(path, set())
+        omop.load_concepts(path, set())
 
 
 def test_which_concepts_are_standard_and_valid(tmp_path):
@@ -184,7 +159,7 @@ def test_which_concepts_are_standard_and_valid(tmp_path):
         "41\tCondition\tSNOMED\tS\t100\t\n42\tCondition\tICD10CM\t\tI21.9\t\n43\tCondition\tSNOMED\tC\t101\t\n"
         "44\tCondition\tSNOMED\t\t102\tU\n45\tCondition\tSNOMED\t\t103\tD\n46\tCondition\tSNOMED\tS\t103\t\n"
     )
-    known = concepts.load(path, ["SNOMEDCT:100", "ICD10CM:I21.9", "SNOMEDCT:101", "SNOMEDCT:102", "SNOMEDCT:103"])
+    known = omop.load_concepts(path, ["SNOMEDCT:100", "ICD10CM:I21.9", "SNOMEDCT:101", "SNOMEDCT:102", "SNOMEDCT:103"])
     assert known["SNOMEDCT:100"][3:] == (True, "")
     assert known["ICD10CM:I21.9"][3:] == known["SNOMEDCT:101"][3:] == (False, "")
     assert known["SNOMEDCT:102"][3:] == (False, "U")

@@ -7,8 +7,6 @@ import logging
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sssom.parsers import parse_sssom_table
 from sssom.validators import SchemaValidationType, validate
 
@@ -217,20 +215,6 @@ def test_what_cannot_be_written():
     assert sssom.validate(HEAD, mapping("", mention_code="1")) is None
     assert sssom.losses(HEAD, [mapping(concept_id="no curie")]) == {"not a CURIE": 1}
     assert sssom.encode(HEAD, [mapping(concept_id="no curie")]) == b""
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(sample.ODD.filter(bool), st.none() | sample.ODD.filter(bool)), min_size=1, max_size=5))
-def test_odd_strings(tmp_path_factory, pairs):
-    lines = [mapping(name, mention_code=code, relation="exact", row=at) for at, (name, code) in enumerate(pairs, 1)]
-    path = sample.write(sssom, HEAD, lines, tmp_path_factory.mktemp("odd") / "a.tsv")
-    back = [(one.mention, one.mention_code) for one in sample.read(sssom, HEAD, path)]
-    assert sorted(back, key=str) == sorted(set(pairs), key=str)
-    content = path.read_bytes().decode()
-    body = [line for line in content.split("\n") if not line.startswith("#")]
-    assert body[0].startswith("subject_")
-    header_at = content.index(body[0])
-    assert content[:header_at].count("\n") == sum(1 for _ in content[:header_at].splitlines())
 
 
 def test_rows_are_sorted_by_code_point(tmp_path):

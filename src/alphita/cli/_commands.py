@@ -24,11 +24,9 @@ class Commands(TyperGroup):
     prefix = ""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context class is private
-        """Return the names of the commands."""
         return sorted({*super().list_commands(ctx), *self._files()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        """Return one command, whose module alone is imported."""
         if cmd_name not in self._files():
             return super().get_command(ctx, cmd_name)
         module = registry.load(PACKAGE, self.prefix + cmd_name)

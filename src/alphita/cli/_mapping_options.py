@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from alphita import progress, registry
-from alphita.mappings.formats import PREFIXES, Header, _curies, _names, day_of
+from alphita.mappings.formats import PREFIXES, Header, _curies, chosen, day_of
 from alphita.options import STRICT, Option, group, option
 
 SET = "Details of the mapping set"
@@ -32,19 +32,9 @@ class Writing:
 
     @property
     def writer(self) -> ModuleType:
-        """The format.
-
-        Raises:
-            UsageError: there is none of that name, or the output's name tells none.
-        """
-        return _names.chosen(self.output, self.format, "--format")
+        return chosen(self.output, self.format, "--format")
 
     def header(self) -> Header:
-        """Return what is said of the file, but for OMOP's ids.
-
-        Raises:
-            UsageError: a date that is none, or a prefix.
-        """
         return replace(self.said, date=day_of(self.said.date), prefixes=_curies.prefixes_of(self.prefixes))
 
 

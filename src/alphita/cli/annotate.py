@@ -12,7 +12,7 @@ from alphita import artefact, machine, registry
 from alphita.cli._from_spec import with_options
 from alphita.index.choice import Choice
 from alphita.jobs.spec import REPORT, TO
-from alphita.options import HOW, THREADS, group, option
+from alphita.options import HOW, THREADS, Restart, group, option
 
 if TYPE_CHECKING:
     from alphita.jobs.annotate import Summary
@@ -52,8 +52,7 @@ class AnnotateSpec:
     )
     given: Choice = group(Choice)
     threads: int | None = option(None, like=THREADS, panel=HOW)
-    resume: bool = option(False, help="Continue an interrupted job.")
-    force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
+    restart: Restart = group(Restart)
     private: bool = option(False, help="Texts are patient data: rejects omit them, and only you can read the output.")
     report: Path | None = option(None, like=REPORT)
 
@@ -73,8 +72,7 @@ def annotate(spec: AnnotateSpec) -> None:
     from alphita.answer.filters import Filters
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
-    from alphita.jobs.annotate import Job, run
-    from alphita.jobs.reading.texts import Texts
+    from alphita.jobs.annotate import Job, Texts, run
 
     settings = Settings(exact=spec.exact, precision=spec.precision, context_rules=spec.context_rules)
     texts = Texts(spec.input, spec.column, spec.id_column, spec.encoding)
@@ -85,7 +83,7 @@ def annotate(spec: AnnotateSpec) -> None:
     filters = Filters(under=spec.under) if spec.under else None
     annotator = Annotator(Normalizer(index, filters=filters, threads=threads), settings)
     job = Job(texts, spec.output, spec.format, spec.private)
-    summary = run(annotator, job, resume=spec.resume, force=spec.force)
+    summary = run(annotator, job, spec.restart)
     if spec.report is not None:
         with artefact.atomic_file(spec.report, "w") as file:
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
@@ -96,10 +94,10 @@ def annotate(spec: AnnotateSpec) -> None:
 def _text_of(summary: Summary) -> str:
     resumed = f" ({summary.resumed:,} done before)" if summary.resumed else ""
     texts = f"{summary.documents:,} text{'' if summary.documents == 1 else 's'}"
-    said = ", ".join(f"{number:,} {name}" for name, number in summary.said.items())
+    assertions = ", ".join(f"{number:,} {name}" for name, number in summary.said.items())
     lines = [
         f"{texts}{resumed}, {summary.words:,} words: {summary.mentions:,} mentions of {summary.concepts:,} concepts"
-        + (f": {said}" if said else "")
+        + (f": {assertions}" if assertions else "")
     ]
     lines.append(f"{summary.accepted:,} accepted, {summary.mentions - summary.accepted:,} for review")
     if summary.lost:

@@ -118,7 +118,7 @@ def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
     from alphita.index.sources import enrichment_of, reusing
     from alphita.index.store import Index, build
     from alphita.jobs import indexing
-    from alphita.jobs.engines.engine import open_engine
+    from alphita.jobs.engines import open_engine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 

@@ -16,7 +16,7 @@ from alphita.cli import _mapping_options as options
 from alphita.cli._commands import MappingsCommands
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names, lost_anew
+from alphita.mappings.formats import Header, chosen, lost_anew
 from alphita.mappings.record import Mapping, chunks
 from alphita.options import group, option
 
@@ -50,7 +50,7 @@ def convert(spec: ConvertSpec) -> None:
     What the new format cannot hold is counted and printed. Rows that cannot be read or written go to
     OUTPUT.rejects.csv.
     """
-    reader = _names.chosen(spec.input, spec.from_, "--from", to_read=True)
+    reader = chosen(spec.input, spec.from_, "--from", to_read=True)
     writing, output = spec.writing, spec.writing.output
     writer = writing.writer
     if output.exists() and (not writing.force or output.samefile(spec.input)):
@@ -58,13 +58,13 @@ def convert(spec: ConvertSpec) -> None:
     # A map says of nothing that it awaits a review.
     header = replace(writing.header(), with_review=writing.said.with_review or getattr(reader, "IS_MAP", False))
     if writing.concepts is not None:
-        from alphita.mappings.concepts import load
+        from alphita.mappings.formats.omop import load_concepts
 
         # It is read again to be written; what is to be told of it is told then.
         unread, silent = Rejects(), replace(header, tell=lambda text: None, lost=Counter())
         read = reader.read(spec.input, silent, unread)
         ids = {concept for mapping in read for concept in (mapping.concept_id or "").split("|")}
-        header = replace(header, target_info=load(writing.concepts, ids).get)
+        header = replace(header, target_info=load_concepts(writing.concepts, ids).get)
     part = output.with_name(output.name + ".part")
     losses: Counter[str] = Counter()
     try:
@@ -105,16 +105,16 @@ def _write(
             losses.update(lost_anew(writer, header, held, chunk))
             complete, held = writer.split_complete(header, [*held, *chunk])
             file.write(writer.encode(header, complete))
-            told: set[tuple[int, str]] = set()
+            reported: set[tuple[int, str]] = set()
             for mapping in chunk:
                 # Once for all its candidates, by its number: not all formats have lines.
-                if (mapping.row, mapping.mention) not in told and (found := writer.validate(header, mapping)):
-                    told.add((mapping.row, mapping.mention))
+                if (mapping.row, mapping.mention) not in reported and (problem := writer.validate(header, mapping)):
+                    reported.add((mapping.row, mapping.mention))
                     rejects.add(
-                        f"row {mapping.row} cannot be written: {found.problem}",
+                        f"row {mapping.row} cannot be written: {problem.problem}",
                         file=input_,
-                        field=found.field,
-                        value=found.value,
+                        field=problem.field,
+                        value=problem.value,
                     )
         if held:
             file.write(writer.encode(header, held))

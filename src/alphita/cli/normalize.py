@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from alphita import artefact, machine
 from alphita.cli._from_spec import with_options
-from alphita.cli._summary import text_of
 from alphita.jobs.spec import Spec
 
 if TYPE_CHECKING:
-    from alphita.jobs.summary import Summary
+    from alphita.jobs.job import Summary
 
 
 @with_options
@@ -46,7 +45,7 @@ def _one_file(spec: Spec) -> None:
         next(job.table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
     index = index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
-    summary = run(spec.normalizer(index), job, resume=spec.resume, force=spec.force)
+    summary = run(spec.normalizer(index), job, spec.restart)
     _report(spec, summary)
     # The answers themselves may be going to stdout.
     print(text_of(summary, spec.audit), file=sys.stderr if job.to_stdout else sys.stdout)
@@ -56,7 +55,7 @@ def _shards(spec: Spec) -> None:
     """Normalise Parquet to a folder of Parquet, by several processes or machines."""
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
-    from alphita.jobs.engines.engine import open_engine
+    from alphita.jobs.engines import open_engine
     from alphita.jobs.folder import Shards, run, some_mentions
 
     if spec.report is not None:
@@ -67,12 +66,12 @@ def _shards(spec: Spec) -> None:
         artefact.verify(settings.index, "index")
     shards = Shards(spec.input, spec.output, settings, spec.code_column, spec.frequency_column, spec.private)
     with open_engine(*asdict(spec.cluster).values()) as opened:
-        done = run(shards, opened, resume=spec.resume, force=spec.force)
+        done = run(shards, opened, spec.restart)
     more = {"parts": done.parts, "distinct": done.distinct, "steps": done.seconds, "engine": done.engine}
     _report(spec, done.summary, **more)
     print(text_of(done.summary))
-    told = ", ".join(f"{name} {value}" for name, value in done.engine.items())
-    print(f"{done.distinct:,} distinct strings answered; {done.parts:,} parts; {told}")
+    facts = ", ".join(f"{name} {value}" for name, value in done.engine.items())
+    print(f"{done.distinct:,} distinct strings answered; {done.parts:,} parts; {facts}")
 
 
 def _report(spec: Spec, summary: Summary, **more: object) -> None:
@@ -84,3 +83,32 @@ def _report(spec: Spec, summary: Summary, **more: object) -> None:
     facts = asdict(summary) | more | {"command": sys.argv[1:], "machine": machine.describe()}
     with artefact.atomic_file(spec.report, "w", so_far=WRITTEN) as file:
         json.dump(facts, file, indent=1)
+
+
+def text_of(summary: Summary, audit: int = 0) -> str:
+    """Return the counts of a job in some lines."""
+    resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
+    abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
+    reviewed = f"{summary.reviewed:,} reviewed before, " if summary.reviewed else ""
+    lines = [
+        f"{summary.rows:,} rows{resumed}: {reviewed}{summary.exact:,} exact, {abbreviation}"
+        f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
+        f"{summary.rows_per_second:,.0f} rows/s"
+    ]
+    if summary.accepted is not None and summary.review is not None:
+        allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""
+        lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")
+    if summary.assurance == "certified":
+        lines.append("confidence: certified on strings of this index that ranker and confidence did not learn from")
+    elif summary.assurance is not None and not summary.origin:
+        lines.append(f"confidence: {summary.assurance}; too few strings were held out to certify that error")
+    elif summary.assurance is not None:
+        remedy = "'alphita calibrate --index INDEX' makes it certified"
+        lines.append(f"confidence: {summary.assurance} ({summary.origin}); {remedy}")
+    if summary.lost:
+        lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
+    if summary.rejects is not None:
+        lines.append(f"rejects: {summary.rejects}")
+    if audit:
+        lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
+    return "\n".join([*lines, f"output: {summary.out}"])

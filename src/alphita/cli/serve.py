@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from alphita import clock, drafts, printing
-from alphita.cli._config_file import ConfigFile
-from alphita.cli._from_spec import with_options
+from alphita.cli._from_spec import ConfigFile, with_options
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
 from alphita.jobs.spec import ERROR, TO
@@ -131,8 +130,8 @@ def _run(spec: ServeSpec) -> None:
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=spec.settings.log_mentions)
-            if (found := confidence(normalizer)).state != "ok":
-                logs.warn("no calibration of its own", message=found.text)
+            if (finding := confidence(normalizer)).state != "ok":
+                logs.warn("no calibration of its own", message=finding.text)
             further = [Worker(opening) for _ in range(processes - 1)]
             served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())

@@ -1,4 +1,4 @@
-"""`alphita terminology import | describe | split`."""
+"""`alphita terminology import | describe | split | changes | subset`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from alphita import artefact, machine, printing, progress, registry
 from alphita.cli._commands import TerminologyCommands
-from alphita.cli._from_spec import JSON, AsJson, Force, with_options
+from alphita.cli._from_spec import JSON, AsJson, Brief, Force, with_options
 from alphita.errors import Rejects, UsageError
 from alphita.options import REMAKE, STRICT, THREADS, option
 
@@ -91,14 +91,14 @@ def describe_(
     from alphita.terminology.describe import describe
     from alphita.terminology.store import load_terminology
 
-    found = describe(load_terminology(terminology))
+    description = describe(load_terminology(terminology))
     if output is not None:
         with artefact.atomic_file(output, "w") as file:
-            json.dump(found.as_json(), file, indent=1, ensure_ascii=False)
+            json.dump(description.as_json(), file, indent=1, ensure_ascii=False)
     if as_json:
-        printing.print_rows([found.as_json()])
+        printing.print_rows([description.as_json()])
     else:
-        _show(found)
+        _show(description)
 
 
 @app.command("split")
@@ -195,11 +195,11 @@ def _list(only: str, as_json: bool) -> None:
             print(f"  --set {setting.name}={setting.default or repr('')}  {setting.description}")
 
 
-def _show(found: Description) -> None:
+def _show(description: Description) -> None:
     from rich.table import Table
 
     console = printing.console(soft_wrap=False)
-    for source in found.sources:
+    for source in description.sources:
         facts = [str(source[key]) for key in ("file", "version", "licence") if source.get(key)]
         console.print(f"{source.get('name')}: {', '.join(facts)}", highlight=False, markup=False)
 
@@ -215,15 +215,108 @@ def _show(found: Description) -> None:
         console.print(shown)
         console.print()
 
-    table("in all", found.totals)
-    table("terms by language", found.terms_by_language)
-    table("terms by kind", found.terms_by_kind)
-    table("live concepts by source", found.concepts_by_source)
-    table("live concepts by semantic type", found.concepts_by_semantic_type)
-    table("live concepts by number of distinct exact strings", found.concepts_by_terms)
-    table("relations", found.relations)
-    table("cross-references by prefix", found.xrefs_by_prefix)
-    table("homonyms: strings that name several live concepts", found.homonyms)
-    for example in found.examples[:5]:
+    table("in all", description.totals)
+    table("terms by language", description.terms_by_language)
+    table("terms by kind", description.terms_by_kind)
+    table("live concepts by source", description.concepts_by_source)
+    table("live concepts by semantic type", description.concepts_by_semantic_type)
+    table("live concepts by number of distinct exact strings", description.concepts_by_terms)
+    table("relations", description.relations)
+    table("cross-references by prefix", description.xrefs_by_prefix)
+    table("homonyms: strings that name several live concepts", description.homonyms)
+    for example in description.examples[:5]:
         console.print(f"    {example['string']!r}: {'; '.join(example['concepts'][:4])}", highlight=False, markup=False)
-    table("left out on purpose", found.left_out)
+    table("left out on purpose", description.left_out)
+
+
+@app.command("changes", cls=Brief)
+def changes(
+    old: Annotated[Path, typer.Argument(metavar="OLD.terminology", help="The older release.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW.terminology", help="The newer release.")],
+    outputs: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", help="Write every change to this .csv, .tsv or .json file; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two releases: concepts added and retired, names, synonyms, parents."""
+    from alphita.terminology import changes as comparing
+    from alphita.terminology.store import load_terminology
+
+    for output in outputs or []:
+        if output.suffix.lower() not in comparing.SUFFIXES:
+            raise UsageError(f"{output}: the name must end in one of {list(comparing.SUFFIXES)}")
+    comparison = comparing.changes(load_terminology(old), load_terminology(new))
+    for output in outputs or []:
+        comparison.write(output)
+        progress.say(f"{len(comparison.table):,} changes are in {output}")
+    if as_json:
+        printing.print_rows(comparison.table.iter_rows(named=True))
+    else:
+        print(comparison.summary())
+
+
+@app.command("subset", cls=Brief)
+def subset(
+    terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to create: Y.terminology.")],
+    sources: Annotated[
+        list[str] | None, typer.Option("--source", help="Only statements of this source: HP, DOID, …; repeatable.")
+    ] = None,
+    languages: Annotated[
+        list[str] | None, typer.Option("--language", help="Only terms in this language: en, it, …; repeatable.")
+    ] = None,
+    semantic_types: Annotated[
+        list[str] | None,
+        typer.Option("--semantic-type", help="Only concepts with this type, by name or code; repeatable."),
+    ] = None,
+    descendants_of: Annotated[
+        list[str] | None,
+        typer.Option("--descendants-of", metavar="CURIE", help="Only this concept and all below it; repeatable."),
+    ] = None,
+    list_file: Annotated[
+        Path | None, typer.Option("--list", help="File of ids, one per line, or the first column of a table.")
+    ] = None,
+    retired: Annotated[bool, typer.Option("--retired/--no-retired", help="Keep matching retired concepts.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first unknown id of the list.")] = False,
+    force: Force = False,
+) -> None:
+    """Keep a part: different options must all hold, values of one option are alternatives."""
+    from alphita.terminology import store
+    from alphita.terminology import subset as choosing
+
+    if not (sources or languages or semantic_types or descendants_of or list_file or not retired):
+        raise UsageError(
+            "say what to keep: --source, --language, --semantic-type, --descendants-of, --list, --no-retired"
+        )
+    artefact.refuse_existing(output, force, " (the old one is moved aside)")
+    report = output.with_name(output.name + ".rejects.csv")
+    for what, read in {"the terminology": terminology, "the list": list_file}.items():
+        if read is not None:
+            artefact.refuse_same({what: read, "the output": output, "the rejects": report})
+    opened = store.load_terminology(terminology)
+    with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with Rejects(report, strict=strict) as rejects:
+        listed = choosing.read_list(list_file, opened, rejects) if list_file is not None else None
+        choice = choosing.SubsetChoice(
+            sources or (), languages or (), semantic_types or (), descendants_of or (), listed, retired
+        )
+        tables = choosing.subset(opened, choice)
+        left_out = tables.dropped
+        used = {
+            "subset_of": {"name": opened.path.name, "content_hash": opened.content_hash},
+            "sources": list(choice.sources),
+            "languages": list(choice.languages),
+            "semantic_types": list(choice.semantic_types),
+            "descendants_of": list(choice.descendants_of),
+            "listed": None if listed is None else len(listed),
+            "retired": retired,
+        }
+        store.save(tables, output, config=used, rejects=rejects, force=force)
+    counts = store.load_terminology(output).manifest["counts"]
+    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    for name, count in left_out.items():
+        progress.say(f"left out: {count:,} {name}")
+    if rejects.count:
+        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")

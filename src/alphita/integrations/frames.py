@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from alphita.answer.normalizer import Normalizer
-    from alphita.jobs.remembering import Memory
+    from alphita.jobs.answers import Memory
 
 # A series without a name gets this one.
 MENTION = "mention"

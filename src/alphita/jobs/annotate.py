@@ -1,8 +1,6 @@
-"""Many texts: in chunks, each durable before the next, so that a killed job goes on with `resume`.
+"""Many texts: a file, a folder or a table, annotated in chunks, so that a killed job goes on with `resume`.
 
-    OUT.parts/chunks/00017    a chunk's documents with their mentions, and what was set aside: JSON Lines (see `parts`)
-
-The output is written from them when the last chunk is in, and appears whole, by renaming.
+OUT.parts/chunks/00017    a chunk's documents with their mentions, and what was set aside (see `parts`)
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from alphita import artefact, clock
 from alphita.annotation.annotator import Annotator
@@ -25,7 +23,8 @@ from alphita.annotation.formats.jsonl import line_of, read_line
 from alphita.annotation.spans import Annotated, Document
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.jobs.parts import Chunk, Parts, beside, locked, telling_what_is_kept
-from alphita.jobs.reading.texts import Texts, Unusable
+from alphita.jobs.reading import MAGIC, MentionFile
+from alphita.options import FROM_START, Restart
 from alphita.progress import bar
 
 STDOUT = "-"
@@ -36,13 +35,7 @@ CHUNK_DOCUMENTS, CHUNK_CHARACTERS = 256, 2**20
 
 @dataclass(frozen=True)
 class Job:
-    """What to annotate, and where to.
-
-    Attributes:
-        out: the output, a file or a folder, or "-" for stdout.
-        format: a module of `alphita.annotation.formats`; "" to take it from the output's name.
-        private: no value of the input in the rejects, and an output that only its owner can read.
-    """
+    """What to annotate, and where to."""
 
     texts: Texts
     out: Path | str
@@ -51,19 +44,12 @@ class Job:
 
     @property
     def rejects_file(self) -> Path:
-        """Where what was set aside is told."""
         return beside(Path(self.out), ".rejects.csv")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a job did.
-
-    Attributes:
-        said: mentions by what the text says of them; one may count for several.
-        accepted: mentions whose concept may be accepted unseen.
-        rejects: the file of rejects; None if there are none.
-    """
+    """What a job did."""
 
     documents: int
     rejected: int
@@ -78,7 +64,7 @@ class Summary:
     rejects: str | None
 
 
-def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
+def run(annotator: Annotator, job: Job, restart: Restart = FROM_START) -> Summary:
     """Annotate all texts of a job."""
     writer = chosen(job.format, job.out)
     today = clock.today().isoformat()
@@ -87,15 +73,15 @@ def run(annotator: Annotator, job: Job, *, resume: bool = False, force: bool = F
     out = Path(job.out)
     parts = Parts.beside(out)
     # An output that is there already, and parts beside it: a kill came between the two.
-    if not (resume and parts.exist):
-        artefact.refuse_existing(out, force)
+    if not (restart.resume and parts.exist):
+        artefact.refuse_existing(out, restart.force)
     if not writer.FOLDER:
         artefact.refuse_unwritable(out)
     if str(job.texts.path) != "-":
         artefact.refuse_same({"the input": Path(job.texts.path), "the output": out})
     identity = _identity(annotator, job, writer.__name__.rsplit(".", 1)[-1])
     with telling_what_is_kept(out, parts), locked(str(out)):
-        date = parts.begin(identity, today, resume=resume, force=force)
+        date = parts.begin(identity, today, restart)
         try:
             chunks, resumed = _annotated(annotator, job, parts)
             header = _header(annotator, date, sum(chunk.counts["documents"] for chunk in chunks))
@@ -131,7 +117,7 @@ def _annotated(annotator: Annotator, job: Job, parts: Parts) -> tuple[list[Chunk
         for number, texts in enumerate(_chunks(job.texts.documents())):
             digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()
             shown.advance(len(texts))
-            documents = [one for one in texts if isinstance(one, Document)]
+            documents = [text for text in texts if isinstance(text, Document)]
             if number < past:
                 chunk = parts.chunk(number)
                 if chunk.digest != digest:
@@ -139,7 +125,7 @@ def _annotated(annotator: Annotator, job: Job, parts: Parts) -> tuple[list[Chunk
                 resumed += len(documents)
             else:
                 content = b"".join(map(line_of, annotator.annotate(documents)))
-                rejects = b"".join(_reject_line(one) for one in texts if isinstance(one, Unusable))
+                rejects = b"".join(_reject_line(text) for text in texts if isinstance(text, Unusable))
                 counts = {"documents": len(documents), "rejected": len(texts) - len(documents)}
                 chunk = Chunk(digest, counts, {}, {DOCUMENTS: content, REJECTS: rejects})
                 parts.put_chunk(number, chunk)
@@ -158,9 +144,9 @@ def _changed(job: Job) -> InputError:
 def _chunks(documents: Iterable[Document | Unusable]) -> Iterator[list[Document | Unusable]]:
     chunk: list[Document | Unusable] = []
     characters = 0
-    for one in documents:
-        chunk.append(one)
-        characters += len(one.text) if isinstance(one, Document) else 0
+    for text in documents:
+        chunk.append(text)
+        characters += len(text.text) if isinstance(text, Document) else 0
         if len(chunk) >= CHUNK_DOCUMENTS or characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
@@ -168,9 +154,9 @@ def _chunks(documents: Iterable[Document | Unusable]) -> Iterator[list[Document 
         yield chunk
 
 
-def _reject_line(one: Unusable) -> bytes:
-    value = None if one.value is None else shorten(one.value)
-    return json.dumps([one.source, one.line, one.field, value, one.problem]).encode() + b"\n"
+def _reject_line(text: Unusable) -> bytes:
+    value = None if text.value is None else shorten(text.value)
+    return json.dumps([text.source, text.line, text.field, value, text.problem]).encode() + b"\n"
 
 
 def _finish(
@@ -212,11 +198,11 @@ def _to_stdout(annotator: Annotator, job: Job, writer: ModuleType, today: str) -
     rejected = 0
     annotated: list[Annotated] = []
     for chunk in _chunks(job.texts.documents()):
-        annotated += annotator.annotate([one for one in chunk if isinstance(one, Document)])
-        for one in chunk:
-            if isinstance(one, Unusable):
+        annotated += annotator.annotate([text for text in chunk if isinstance(text, Document)])
+        for text in chunk:
+            if isinstance(text, Unusable):
                 rejected += 1
-                print(f"set aside: {one.source}:{one.line}: {one.problem}", file=sys.stderr)
+                print(f"set aside: {text.source}:{text.line}: {text.problem}", file=sys.stderr)
     header, tally = _header(annotator, today, len(annotated)), _Tally()
     output: BinaryIO = sys.stdout.buffer
     sys.stdout.flush()
@@ -235,19 +221,17 @@ class _Tally:
         self.concepts: set[str] = set()
 
     def through(self, documents: Iterator[Annotated]) -> Iterator[Annotated]:
-        """Yield the documents, counted."""
         for document in documents:
             self.counts["documents"] += 1
             self.counts["words"] += len(document.document.text.split())
-            for one in document.annotations:
+            for annotation in document.annotations:
                 self.counts["mentions"] += 1
-                self.counts["accepted"] += one.decision == "accept"
-                self.concepts.add(one.concept_id)
-                self.said.update(one.said)
+                self.counts["accepted"] += annotation.decision == "accept"
+                self.concepts.add(annotation.concept_id)
+                self.said.update(annotation.said)
             yield document
 
     def summary(self, header: Header, out: str, rejected: int, resumed: int, rejects: str | None) -> Summary:
-        """Return what was counted."""
         counts = self.counts
         return Summary(
             counts["documents"],
@@ -262,3 +246,135 @@ class _Tally:
             out,
             rejects,
         )
+
+
+PLAIN = (".txt", ".md", ".text", "")
+DEFAULT_COLUMN = "text"
+# Characters of one text, at most: it is read whole, and a gigabyte of memory goes with it.
+LONGEST = 4 * 2**20
+# More controls than this share, and it is no text.
+CONTROLS = 0.02
+_ALLOWED_CONTROLS = frozenset("\t\n\r\f")
+
+
+class Unusable(NamedTuple):
+    """What is set aside: where it stands, and why it cannot be used."""
+
+    source: str
+    line: int
+    field: str | None
+    value: object
+    problem: str
+
+
+@dataclass(frozen=True)
+class Texts:
+    """An input of texts."""
+
+    path: Path | str
+    column: str | None = None
+    id_column: str | None = None
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise UsageError(f"unknown encoding {self.encoding!r}; e.g. utf-8, cp1252, latin-1") from None
+        if not self.is_table and (self.column or self.id_column):
+            raise UsageError("plain texts have no columns; leave out --column and --id-column, or give a table")
+        if not self.is_table and str(self.path) != "-" and not Path(self.path).exists():
+            raise InputError("no such file or folder", file=self.path)
+
+    @property
+    def is_table(self) -> bool:
+        path = Path(self.path)
+        return str(self.path) != "-" and not path.is_dir() and self._ending(path) not in PLAIN
+
+    @staticmethod
+    def _ending(path: Path) -> str:
+        return path.suffix.lower()
+
+    def documents(self) -> Iterator[Document | Unusable]:
+        """Yield the texts, and what cannot be used, in their order."""
+        path = Path(self.path)
+        if str(self.path) == "-":
+            import sys
+
+            yield self._content(sys.stdin.buffer, "stdin", "stdin")
+        elif path.is_dir():
+            files = [file for file in sorted(path.rglob("*")) if file.is_file() and self._ending(file) in PLAIN[:3]]
+            if not files:
+                raise InputError("there is no .txt or .md file in this folder", file=path)
+            for file in files:
+                yield self._file(file, file.relative_to(path).with_suffix("").as_posix())
+        elif self.is_table:
+            yield from self._rows()
+        else:
+            yield self._file(path, path.stem)
+
+    def _file(self, path: Path, name: str) -> Document | Unusable:
+        try:
+            with open(path, "rb") as file:
+                return self._content(file, name, str(path))
+        except OSError as error:
+            return Unusable(str(path), 1, None, None, f"cannot be read: {error.strerror}")
+
+    def _content(self, file: BinaryIO, name: str, source: str) -> Document | Unusable:
+        """Read a text of which the size is not known: that of a pipe or a device has no end."""
+        # No encoding has more bytes a character.
+        content = file.read(4 * LONGEST + 1)
+        if len(content) > 4 * LONGEST:
+            return Unusable(source, 1, None, None, _too_long())
+        return self._text(content, name, source)
+
+    def _text(self, content: bytes, name: str, source: str) -> Document | Unusable:
+        for magic, kind in MAGIC.items():
+            if content.startswith(magic) and not self.encoding.lower().startswith("utf-16"):
+                return Unusable(source, 1, None, None, f"this is {kind}")
+        try:
+            # Line ends stay as they are: places count them.
+            text = content.decode(self.encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            problem = f"not valid {self.encoding} text; say --encoding, as cp1252, or convert it"
+            return Unusable(source, line, None, content[error.start : error.start + 8].hex(" "), problem)
+        validate = _problem(text)
+        return Document(name, text, source) if validate is None else Unusable(source, 1, None, None, validate)
+
+    def _rows(self) -> Iterator[Document | Unusable]:
+        table = MentionFile(self.path, column=self._column(), code_column=self.id_column, encoding=self.encoding)
+        for row in table.rows():
+            if row.problem is not None or row.mention is None:
+                why = row.problem or "no text"
+                yield Unusable(table.name, row.line, row.field or self.column, row.value, why)
+                continue
+            validate = _problem(row.mention)
+            if validate is not None:
+                yield Unusable(table.name, row.line, self.column or DEFAULT_COLUMN, None, validate)
+                continue
+            yield Document(row.code or str(row.number), row.mention, table.name, row.line)
+
+    def _column(self) -> str | None:
+        """Return the column of the texts: the one that is named, else `text` if there is one, else what is taken."""
+        if self.column is not None:
+            return self.column
+        try:
+            next(MentionFile(self.path, column=DEFAULT_COLUMN, encoding=self.encoding).rows(), None)
+        except UsageError:
+            return None
+        return DEFAULT_COLUMN
+
+
+def _problem(text: str) -> str | None:
+    if not text.strip():
+        return "there is no text in it"
+    if len(text) > LONGEST:
+        return _too_long()
+    controls = sum(text.count(chr(code)) for code in range(32) if chr(code) not in _ALLOWED_CONTROLS)
+    return "this is binary, no text" if controls > CONTROLS * len(text) else None
+
+
+def _too_long() -> str:
+    problem = f"longer than {LONGEST >> 20} million characters"
+    return f"{problem}; divide it into several files, or make it a table with a text a row"

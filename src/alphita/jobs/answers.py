@@ -1,7 +1,6 @@
-"""The answers that a job has: each distinct question of a file is answered once, however many rows ask it.
+"""The answers of a job: each distinct question is answered once, by earlier decisions or else by the index.
 
-An answer is what an output's lines say of a mention beside the row's own numbers: for each candidate the values of
-`FIELDS`.
+An answer holds, for each candidate, the values of `FIELDS`: what a line says beside the row's own values.
 """
 
 from __future__ import annotations
@@ -9,13 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from alphita import artefact
 from alphita.answer.records import Result, lines
-from alphita.errors import InputError
-from alphita.jobs.reading.rows import MentionRow
-from alphita.mappings.record import COLUMNS, REVIEW, Mapping
+from alphita.errors import InputError, UsageError
+from alphita.jobs.reading import MentionRow
+from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED, Mapping
+from alphita.terminology.text import clean
+
+if TYPE_CHECKING:
+    from alphita.answer.normalizer import Normalizer
+    from alphita.review.records import Decision
 
 # What a line has of its row; the answer's values follow these in the record.
 OF_THE_ROW = ("row", "mention_code", "mention", "frequency", "rank")
@@ -46,10 +54,13 @@ def answer(result: Result, top_k: int) -> Answer:
     return tuple(map(_values, lines(0, result, top_k)))
 
 
-def lines_of(row: MentionRow, found: Answer) -> list[Mapping]:
+def lines_of(row: MentionRow, answer_lines: Answer) -> list[Mapping]:
     """Return the lines of a row."""
     mention = row.mention or ""
-    return [Mapping(row.number, row.code, mention, row.frequency, rank, *one) for rank, one in enumerate(found, 1)]
+    return [
+        Mapping(row.number, row.code, mention, row.frequency, rank, *values)
+        for rank, values in enumerate(answer_lines, 1)
+    ]
 
 
 class AnswerStore:
@@ -65,31 +76,29 @@ class AnswerStore:
         # Equal strings are kept once: concepts, sources and languages come again and again.
         self._strings: dict[str, str] = {}
 
-    def __contains__(self, asked: Question) -> bool:
-        """Return whether its answer is kept."""
-        return asked in self._known
+    def __contains__(self, query: Question) -> bool:
+        return query in self._known
 
-    def __getitem__(self, asked: Question) -> Answer:
-        """Return a kept answer."""
-        return self._known[asked]
+    def __getitem__(self, query: Question) -> Answer:
+        return self._known[query]
 
-    def add(self, asked: Iterable[tuple[Question, Answer]]) -> bytes:
+    def add(self, answered: Iterable[tuple[Question, Answer]]) -> bytes:
         """Keep new answers, as far as there is room, and return what is appended to the file for them."""
         written = []
-        for asking, found in asked:
+        for asking, reply in answered:
             if self._left <= 0:
                 break
-            line = _dump(found)
-            self._keep(asking, found, len(line))
+            line = _dump(reply)
+            self._keep(asking, reply, len(line))
             written.append(line + "\n")
         return "".join(written).encode()
 
-    def restore(self, asked: Iterable[Question], content: bytes) -> None:
+    def restore(self, queries: Iterable[Question], content: bytes) -> None:
         """Keep the answers to these questions that `add` returned."""
         written = content.splitlines()
         kept = 0
         try:
-            for asking in asked:
+            for asking in queries:
                 if self._left <= 0:
                     break
                 self._keep(asking, json.loads(written[kept]), len(written[kept]))
@@ -99,10 +108,111 @@ class AnswerStore:
         if kept != len(written):
             raise InputError("the answers kept are not those of this job", remedy="begin anew with --force")
 
-    def _keep(self, asking: Question, found: Sequence[Sequence[Any]], characters: int) -> None:
+    def _keep(self, asking: Question, reply: Sequence[Sequence[Any]], characters: int) -> None:
         shared = self._strings.setdefault
         self._known[asking] = tuple(
-            tuple([shared(value, value) if type(value) is str else value for value in one]) for one in found
+            tuple([shared(value, value) if type(value) is str else value for value in line]) for line in reply
         )
         mention = asking if isinstance(asking, str) else asking[0]
-        self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(found) + characters
+        self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(reply) + characters
+
+
+# What a row asks: mention, context, language.
+Asked = tuple[str, str | None, str | None]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was settled."""
+
+    decisions: Dictionary[str, Decision]
+
+    @classmethod
+    def read(cls, path: Path | str, *, source: str | None = None, project: str | None = None) -> Memory:
+        from alphita.review.store import ReviewStore
+
+        with ReviewStore.open(path) as store:
+            sources = sorted({known_project.source for known_project in store.projects()})
+            if source is None and project is None and len(sources) > 1:
+                raise UsageError(
+                    f"say whose decisions count: --mappings-source {' or '.join(map(repr, sources))}, or --project"
+                )
+            if source is not None and project is not None and store.project(project).source != source:
+                raise UsageError(f"the project {project!r} is of the source {store.project(project).source!r}")
+            return cls(store.settled(source=source, project=project))
+
+    @property
+    def content_hash(self) -> str:
+        facts = {
+            form: [decision.uid, decision.concept_id, decision.relation, decision.comment]
+            for form, decision in self.decisions.items()
+        }
+        return artefact.hash_json(facts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {form: asdict(decision) for form, decision in self.decisions.items()}
+
+    @classmethod
+    def from_json(cls, read: Dictionary[str, dict[str, Any]]) -> Memory:
+        from alphita.review.records import Decision
+
+        return cls({form: Decision(**record | {"shown": tuple(record["shown"])}) for form, record in read.items()})
+
+    def prefixes(self) -> set[str]:
+        """Return the prefixes of the concepts that it answers with."""
+        ids = [decision.concept_id for decision in self.decisions.values() if decision.concept_id is not None]
+        return {curie.partition(":")[0] for several in ids for curie in several.split("|")}
+
+    def answer(self, mention: str, *, explain: bool = False) -> Answer | None:
+        """Return the answer to a mention, its values those of `FIELDS` and `REVIEW`; None: nothing is settled."""
+        decision = self.decisions.get(clean(mention))
+        if decision is None:
+            return None
+        why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
+        values = {
+            "concept_id": decision.concept_id,
+            "concept_name": decision.concept_name,
+            "relation": decision.relation,
+            "decision": REVIEWED,
+            "method": REVIEWED,
+            "explanation": why if explain else None,
+            "status": "approved",
+            "mapping_type": "maps_to",
+            "reviewer": decision.reviewer,
+            "reviewed_at": decision.at or None,
+            "comment": decision.comment or None,
+        }
+        return (tuple(values.get(name) for name in (*FIELDS, *REVIEW)),)
+
+
+class Wanted(Protocol):
+    """How questions are answered; a job of one file says so, and `NormalizerSettings`."""
+
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def explain(self) -> bool: ...
+    @property
+    def memory(self) -> Memory | None: ...
+
+
+def answer_all(
+    queries: Sequence[Asked], normalizer: Normalizer, wanted: Wanted, *, contexts: bool, languages: bool
+) -> list[Answer]:
+    """Answer questions by what was settled before, or else, all of them together, by the index."""
+    memory, explain, top_k = wanted.memory, wanted.explain, wanted.top_k
+    settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in queries]
+    left = [query for query, known in zip(queries, settled, strict=True) if known is None]
+    results = (
+        normalizer.normalize(
+            [mention for mention, _, _ in left],
+            top_k=top_k,
+            explain=explain,
+            contexts=[context for _, context, _ in left] if contexts else None,
+            languages=[language for _, _, language in left] if languages else None,
+        )
+        if left
+        else []
+    )
+    answered = (answer(result, top_k) for result in results)
+    return [next(answered) if known is None else known for known in settled]

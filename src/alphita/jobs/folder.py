@@ -1,23 +1,6 @@
 """Normalising Parquet of any size on an engine: read, answer each distinct question once, join, write a folder.
 
-    Reading      each part's distinct questions, spread over buckets
-    Normalising  each bucket's questions, once each
-    Writing      each part's rows with their answers
-
-Every step is a list of tasks that does not depend on the engine or on the number of its workers, and a task is done if
-its file is there (see `parts`). So a job that was broken off goes on with what is missing, and all engines write the
-same bytes.
-
-    OUT/job.json                     the plan, and what makes it the same job when it goes on
-    OUT/part-00017.parquet           the answers to the rows of part 17
-    OUT/rejects.csv, manifest.json   at the end
-    OUT/_work/questions/part-00017.arrow    distinct questions of part 17: one batch for each bucket
-    OUT/_work/definitions.json              abbreviations that the whole input defines
-    OUT/_work/decisions.json                what people settled before, if that is to answer first
-    OUT/_work/answers/bucket-00003.arrow    answers to the questions of bucket 3: one batch for each part
-    OUT/_work/written/part-00017.json       size, hash, counts and rejects of the part's output
-
-A worker reads the plan from OUT, and so finds out whether its machine sees the same files as the others.
+Each step is a list of tasks that depends on the input alone; a task whose file exists (see `parts`) is done.
 """
 
 from __future__ import annotations
@@ -51,16 +34,15 @@ from alphita.answer.normalizer import RANKINGS, Normalizer
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
 from alphita.index.choice import LOOKED_AT
 from alphita.jobs import job as one_file
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
-from alphita.jobs.engines.engine import Engine, Receipt, SameVersion, Worker
-from alphita.jobs.lines import outcomes
+from alphita.jobs.engines import Engine, Receipt, SameVersion, Worker
+from alphita.jobs.job import REJECTED, Summary, outcomes
 from alphita.jobs.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
-from alphita.jobs.parts import JOB, Parts, locked, refuse_other
-from alphita.jobs.place import Place, everywhere
-from alphita.jobs.reading.files import DEFAULT_COLUMN
-from alphita.jobs.remembering import Memory
-from alphita.jobs.summary import REJECTED, Summary
+from alphita.jobs.parts import JOB, Parts, Place, everywhere, locked, refuse_other
+from alphita.jobs.reading import DEFAULT_COLUMN
 from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.options import FROM_START, Restart
 
 KIND = "normalization"
 MANIFEST, REJECTS, WORK = "manifest.json", "rejects.csv", "_work"
@@ -81,17 +63,7 @@ _OWN = {"row": pa.int64(), "frequency": pa.int64()}
 
 @dataclass(frozen=True)
 class Shards:
-    """What to normalise, and where to.
-
-    Attributes:
-        input: a Parquet file, a folder of such files or a pattern; a path or a URL.
-        out: the folder to write, a path or a URL.
-        settings: how; `column` "" takes the only column, or the one called "mention".
-        code: the column of the input's own codes, or None.
-        frequency: the column of how often each mention occurs, or None.
-        private: no value of the input in rejects and errors; files for their owner only, where they lie on a disk.
-        part_rows: rows of a part, about; by default as `cut` chooses.
-    """
+    """What to normalise, and where to."""
 
     input: str
     out: str
@@ -104,13 +76,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job did.
-
-    Attributes:
-        summary: the counts of all rows, and the time taken by this run.
-        distinct: questions that were answered, each once.
-        seconds: of each step in this run.
-    """
+    """What a job did."""
 
     summary: Summary
     parts: int
@@ -121,11 +87,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """A job, cut into tasks: what every worker must know.
-
-    Attributes:
-        private: files are for their owner alone, where they lie on a disk, and rejects tell no values.
-    """
+    """A job, cut into tasks: what every worker must know."""
 
     out: str
     settings: NormalizerSettings
@@ -139,17 +101,14 @@ class Plan:
     work: Parts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find the place of the tasks' files."""
         object.__setattr__(self, "work", Parts(Place(self.out) / WORK, self.private))
 
     @contextmanager
     def output(self, name: str) -> Iterator[IO[bytes]]:
-        """Write a file of the output, whole or not at all."""
         with (Place(self.out) / name).whole(self.work.drafts, private=self.private) as file:
             yield file
 
     def output_json(self, name: str, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        """Write a file of JSON into the output."""
         with self.output(name) as file:
             file.write((json.dumps(value, indent=1) + "\n").encode())
 
@@ -173,19 +132,19 @@ class Plan:
             raise InputError(f"{platform.node()} does not see the job", file=str(file), remedy=remedy) from None
         if read.get("key") != key:
             raise InputError(f"{platform.node()} sees another job", file=str(file), remedy=remedy)
-        told = read["plan"]
-        settings = told["settings"] | {"definitions": ()}
+        record = read["plan"]
+        settings = record["settings"] | {"definitions": ()}
         if settings["filters"] is not None:
             given = settings["filters"].items()
-            filters: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in given}
+            filters: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given}
             settings["filters"] = Filters(**filters)
         plan = cls(
-            **told
+            **record
             | {
                 "settings": NormalizerSettings(**settings),
-                "columns": Columns(**told["columns"]),
-                "names": tuple(told["names"]),
-                "parts": tuple(Part(**{**one, "groups": tuple(one["groups"])}) for one in told["parts"]),
+                "columns": Columns(**record["columns"]),
+                "names": tuple(record["names"]),
+                "parts": tuple(Part(**{**item, "groups": tuple(item["groups"])}) for item in record["parts"]),
             }
         )
         probe = f"drafts/probe.{secrets.token_hex(6)}"
@@ -198,22 +157,19 @@ class Plan:
 
     @contextmanager
     def writing(self, name: str, schema: pa.Schema) -> Iterator[pa.ipc.RecordBatchFileWriter]:
-        """Write a task's file of batches."""
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with self.work.whole(name) as file, pa.ipc.new_file(file, schema, options=options) as writer:
             yield writer
 
     @contextmanager
     def reading(self, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
-        """Open a task's file of batches."""
         with (self.work.place / name).reading() as file, pa.ipc.open_file(file) as reader:
             yield reader
 
 
-def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = False) -> Outcome:
+def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcome:
     """Normalise Parquet on an engine."""
-    if resume and force:
-        raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
+    restart.check()
     start = time.monotonic()
     given = shards.settings
     settings = replace(
@@ -227,9 +183,9 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
     files = input_files(source, out)
     settings = replace(settings, column=settings.column or _only_column(files[0]))
     columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
-    found = sources(files, columns)
+    files_of_input = sources(files, columns)
     normalizer = opened(settings)
-    parts = tuple(cut(found, shards.part_rows))
+    parts = tuple(cut(files_of_input, shards.part_rows))
     rows = sum(part.rows for part in parts)
     whole = one_file.Job(
         columns.table(source.url),
@@ -253,13 +209,13 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
         given.memory is not None,
     )
     identity = one_file.identity(normalizer, whole, "parquet") | {
-        "input": artefact.hash_json([[source.digest, list(source.groups)] for source in found]),
+        "input": artefact.hash_json([[source.digest, list(source.groups)] for source in files_of_input]),
         "input rows": rows,
         "parts": len(parts),
         "buckets": plan.buckets,
     }
     with locked(out.url):
-        manifest, resumed = look(out, identity, resume=resume, force=force), rows
+        manifest, resumed = look(out, identity, restart), rows
         if manifest is None:
             key = plan.save(identity)
             if given.memory is not None:
@@ -277,8 +233,8 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
             manifest = _finish(plan, identity, dict(engine.facts()), seconds)
     rejects = str(out / REJECTS) if REJECTS in manifest["files"] else None
     summary = Summary.of(manifest["counts"], resumed, start, str(out), normalizer, rejects=rejects)
-    made = sum(name.startswith("part-") for name in manifest["files"])
-    return Outcome(summary, made, manifest["distinct"], manifest["engine"], manifest["seconds"])
+    n_parts = sum(name.startswith("part-") for name in manifest["files"])
+    return Outcome(summary, n_parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
 
 
 def some_mentions(path: str, out: str, column: str | None) -> list[str]:
@@ -286,7 +242,7 @@ def some_mentions(path: str, out: str, column: str | None) -> list[str]:
     first = input_files(Place(path), Place(out))[0]
     columns = Columns(column or _only_column(first))
     part = cut(sources([first], columns), LOOKED_AT)[0]
-    return [one for one in read(part, columns)[columns.mention].cast("string").to_pylist() if one]
+    return [mention for mention in read(part, columns)[columns.mention].cast("string").to_pylist() if mention]
 
 
 @dataclass(frozen=True)
@@ -298,7 +254,6 @@ class Step:
     key: str
 
     def __call__(self) -> Worker:
-        """Read the plan, and open what the tasks need."""
         plan = Plan.load(self.out, self.key)
         if self.what == NORMALISING:
             return Answering(plan)
@@ -334,11 +289,13 @@ def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
 def read_questions(plan: Plan, task: int) -> Receipt:
     """Write the distinct questions of part number `task`, and the abbreviations that it defines: the shuffle's map."""
     rows = rows_of(plan.parts[task], plan.columns, plan.buckets)
-    asked, first, times = np.unique(rows.asked, return_index=True, return_counts=True)
+    question_of_row, first, times = np.unique(rows.asked, return_index=True, return_counts=True)
     defined: Counter[tuple[str, str]] = Counter()
     # In the order in which they come up, and in how many rows.
     order = np.argsort(first)
-    mentions, contexts, _ = (column.to_pylist() for column in rows.questions.take(pa.array(asked[order])).columns)
+    mentions, contexts, _ = (
+        column.to_pylist() for column in rows.questions.take(pa.array(question_of_row[order])).columns
+    )
     for count, *texts in zip(times[order].tolist(), mentions, contexts, strict=True):
         for text in filter(None, texts):
             for pair in find_pairs(text):
@@ -360,8 +317,8 @@ class Answering:
     def __init__(self, plan: Plan) -> None:
         definitions: tuple[tuple[str, str, int], ...] = ()
         if (plan.work.place / DEFINITIONS).exists():
-            told = json.loads(plan.work.get(DEFINITIONS))
-            definitions = tuple((short, long, times) for short, long, times in told)
+            pairs = json.loads(plan.work.get(DEFINITIONS))
+            definitions = tuple((short, long, times) for short, long, times in pairs)
         memory = Memory.from_json(json.loads(plan.work.get(DECISIONS))) if plan.remembers else None
         settings = replace(plan.settings, definitions=definitions, memory=memory)
         try:
@@ -384,19 +341,18 @@ class Answering:
         )
 
     def __call__(self, task: int) -> Receipt:
-        """Write the answers to the questions of bucket number `task`."""
-        asked, questions = self._gathered(task)
+        questions_of_parts, questions = self._gathered(task)
         added = self.settings.added
         schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in added])
         blocks = (questions.slice(start, BLOCK) for start in range(0, len(questions), BLOCK))
-        found = normalize_batches(blocks, self.settings, self.normalizer)
-        lines = pa.concat_batches([empty_batch(schema), *(batch.select(added) for batch in found)])
+        answered = normalize_batches(blocks, self.settings, self.normalizer)
+        lines = pa.concat_batches([empty_batch(schema), *(batch.select(added) for batch in answered)])
         begins = np.flatnonzero(lines.column("rank").to_numpy() == 1)
         # How many lines the answer to each question has.
         counts = np.diff(np.append(begins, len(lines)))
         schema = schema.insert(0, pa.field(PLACE, pa.int32())).with_metadata({"questions": str(len(questions))})
         with self.plan.writing(ANSWERS.format(task), schema) as writer:
-            for numbers in asked:
+            for numbers in questions_of_parts:
                 place, line = spread(counts, numbers)
                 chosen = lines.take(pa.array(line)).columns
                 writer.write_batch(pa.RecordBatch.from_arrays([pa.array(place, pa.int32()), *chosen], schema=schema))
@@ -413,10 +369,10 @@ class Answering:
             groups.append([(mention, context or "", language or "") for mention, context, language in rows])
         distinct = sorted(set().union(*groups))
         number = dict(zip(distinct, range(len(distinct)), strict=True))
-        asked = [np.array([number[question] for question in group], np.int64) for group in groups]
+        questions_of_parts = [np.array([number[question] for question in group], np.int64) for group in groups]
         mentions, contexts, languages = list(zip(*distinct, strict=True)) or [(), (), ()]
         arrays = [mentions, *([text or None for text in column] for column in (contexts, languages))]
-        return asked, pa.RecordBatch.from_arrays(
+        return questions_of_parts, pa.RecordBatch.from_arrays(
             [pa.array(array, kind) for array, kind in zip(arrays, QUESTION.types, strict=True)], schema=QUESTION
         )
 
@@ -425,14 +381,14 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     """Write the output of part number `task`, each row as often as its answer has lines: the end of the shuffle."""
     part = plan.parts[task]
     rows = rows_of(part, plan.columns, plan.buckets)
-    found = []
+    batches = []
     for bucket in range(plan.buckets):
         with plan.reading(ANSWERS.format(bucket)) as reader:
             batch = reader.get_batch(task)
         # From the number of the question in its bucket to that in the part.
         place = pc.add(batch.column(PLACE).cast(pa.int64()), int(rows.bounds[bucket]))
-        found.append(batch.set_column(0, PLACE, place))
-    lines = pa.Table.from_batches(found)
+        batches.append(batch.set_column(0, PLACE, place))
+    lines = pa.Table.from_batches(batches)
     row, line = spread(np.bincount(lines.column(PLACE).to_numpy(), minlength=len(rows.questions)), rows.asked)
     taken, numbers = lines.take(pa.array(line)), pa.array(row)
     given = {
@@ -443,17 +399,19 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     }
     schema = pa.schema([(name, (_OWN | KINDS).get(name, pa.string())) for name in plan.names])
     arrays: list[Any] = [given[name].take(numbers) if name in given else taken.column(name) for name in plan.names]
-    made = pa.Table.from_arrays([one.cast(kind) for one, kind in zip(arrays, schema.types, strict=True)], schema=schema)
+    output = pa.Table.from_arrays(
+        [array.cast(kind) for array, kind in zip(arrays, schema.types, strict=True)], schema=schema
+    )
     with plan.output(OUTPUT.format(task)) as file:
         hashed = _Hashed(file)
-        with pq.ParquetWriter(hashed, made.schema, compression="snappy") as writer:
-            writer.write_table(made)
+        with pq.ParquetWriter(hashed, output.schema, compression="snappy") as writer:
+            writer.write_table(output)
     facts = {
         "rows": part.rows,
-        "lines": len(made),
+        "lines": len(output),
         "sha256": hashed.digest.hexdigest(),
         "bytes": hashed.size,
-        "counts": counts_of(made) | {REJECTED: len(rows.rejects)},
+        "counts": counts_of(output) | {REJECTED: len(rows.rejects)},
         "rejects": [
             {
                 "problem": row.problem or "it cannot be used",
@@ -489,11 +447,11 @@ class _Hashed(io.RawIOBase):
         return self.size
 
 
-def counts_of(made: pa.Table) -> dict[str, int]:
+def counts_of(output: pa.Table) -> dict[str, int]:
     """Count the rows of an output by method and by decision."""
-    first = made.filter(pc.equal(made.column("rank"), 1)).select(["method", "decision"])
+    first = output.filter(pc.equal(output.column("rank"), 1)).select(["method", "decision"])
     tally = first.group_by(["method", "decision"]).aggregate([([], "count_all")]).to_pylist()
-    return outcomes({(one["method"], one["decision"]): one["count_all"] for one in tally})
+    return outcomes({(row["method"], row["decision"]): row["count_all"] for row in tally})
 
 
 def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], seconds: dict[str, float]) -> dict[str, Any]:
@@ -519,7 +477,7 @@ def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], second
         with plan.reading(ANSWERS.format(bucket)) as reader:
             distinct += int(reader.schema.metadata[b"questions"])
     manifest: dict[str, Any] = {"kind": KIND, "format_version": artefact.FORMAT_VERSION, "files": files}
-    content = manifest | {"files": {name: one["sha256"] for name, one in files.items()}}
+    content = manifest | {"files": {name: facts_of_file["sha256"] for name, facts_of_file in files.items()}}
     manifest |= {
         "content_hash": artefact.hash_json(content),
         "counts": dict(counts),
@@ -557,7 +515,7 @@ def _only_column(file: Place) -> str:
     return DEFAULT_COLUMN
 
 
-def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> dict[str, Any] | None:
+def look(out: Place, identity: dict[str, Any], restart: Restart) -> dict[str, Any] | None:
     """See what is in the output's folder; return the manifest of a finished job that is to be resumed."""
     names = out.names()
     if not names:
@@ -569,10 +527,10 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
             out.remove()
             return None
         raise UsageError(f"{out} is not empty, and holds no job; choose another name")
-    found = json.loads((out / (MANIFEST if MANIFEST in names else JOB)).content())
-    if found.get("kind") != KIND:
+    record = json.loads((out / (MANIFEST if MANIFEST in names else JOB)).content())
+    if record.get("kind") != KIND:
         raise UsageError(f"{out} holds something else than an output of alphita normalize; choose another name")
-    if force:
+    if restart.force:
         old = out.move_aside()
         (old / WORK).remove()
         # By its description an unfinished job's folder is still known as an output.
@@ -581,15 +539,15 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
         if old.exists():
             progress.say(f"the earlier output is now {old}")
         return None
-    if not resume and MANIFEST in names:
+    if not restart.resume and MANIFEST in names:
         raise UsageError(f"{out} already exists; choose another name or use --force")
-    if not resume:
+    if not restart.resume:
         raise UsageError(f"an unfinished job is there ({out}); go on with --resume, or begin anew with --force")
-    refuse_other(found["job"], identity)
+    refuse_other(record["job"], identity)
     if MANIFEST in names:
         clear(out)
         progress.say(f"{out} is finished already")
-        return dict(found)
+        return dict(record)
     return None
 
 

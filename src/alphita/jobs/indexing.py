@@ -1,13 +1,6 @@
-"""An index built by many processes: its strings encoded block by block as tasks, everything else as on one machine.
+"""An index built by many processes: its strings are encoded block by block, the rest is done as on one machine.
 
-    OUT.parts/job.json              what makes it the same job, written when all of its strings are there
-    OUT.parts/strings/00017.arrow   the strings of a block
-    OUT.parts/vectors/00017.npy     its vectors: there when the block is done (see `parts`)
-
-The driver gathers the distinct strings and cuts them into the blocks in which `alphita.index.store.build` encodes them
-too. A task encodes one block; the driver then copies the blocks' vectors, in order, into the index's one file. So the
-vectors do not depend on the engine, the number of workers or what was done in an earlier, broken run. What remains
-(quantiser, character n-grams, manifest) is `build`'s own.
+OUT.parts/job.json, strings/00017.arrow, vectors/00017.npy    a block with vectors is done (see `parts`)
 """
 
 from __future__ import annotations
@@ -30,9 +23,8 @@ from alphita.index import encoding, store
 from alphita.index.choice import Building
 from alphita.index.neighbours import Vectors
 from alphita.index.store import Index
-from alphita.jobs.engines.engine import Engine, Receipt, SameVersion
-from alphita.jobs.parts import JOB, Parts
-from alphita.jobs.place import Place, everywhere
+from alphita.jobs.engines import Engine, Receipt, SameVersion
+from alphita.jobs.parts import JOB, Parts, Place, everywhere
 from alphita.options import Running
 
 if TYPE_CHECKING:
@@ -151,11 +143,7 @@ def _packed(strings: pa.LargeStringArray, block: int) -> bytes:
 
 @dataclass(frozen=True)
 class EncoderOpening:
-    """Opens the encoder in a worker.
-
-    Attributes:
-        precision: never "auto": vectors of two precisions are not equal.
-    """
+    """Opens the encoder in a worker."""
 
     model: str
     precision: str
@@ -166,7 +154,6 @@ class EncoderOpening:
     half: bool
 
     def __call__(self) -> BlockEncoder:
-        """Open it."""
         from alphita.encoder.encoder import TermEncoder
 
         parts = Blocks(Place(self.parts), private=False)
@@ -193,7 +180,6 @@ class BlockEncoder:
     half: bool
 
     def __call__(self, task: int) -> Receipt:
-        """Encode block number `task` and write its vectors."""
         strings = self.parts.strings(task)
         vectors = encoding.encode_block(strings, self.encoder)
         sink = io.BytesIO()
@@ -209,8 +195,8 @@ class Blocks(Parts):
         """Write the blocks' strings, unless the same job has done so before."""
         if (self.place / JOB).exists():
             try:
-                found = json.loads(self.get(JOB))
-                differs = [name for name in {**found, **job} if found.get(name) != job.get(name)]
+                earlier = json.loads(self.get(JOB))
+                differs = [name for name in {**earlier, **job} if earlier.get(name) != job.get(name)]
             except (ValueError, TypeError):
                 differs = ["it cannot be read"]
             if not differs:
@@ -233,23 +219,21 @@ class Blocks(Parts):
         self.put(SEEN, b"")
 
     def strings(self, block: int) -> list[str]:
-        """Return a block's strings."""
         with pa.ipc.open_stream(self.get(STRINGS.format(block))) as reader:
             strings: list[str] = reader.read_all().column("string").to_pylist()
         return strings
 
     def vectors(self, block: int, shape: tuple[int, int]) -> Vectors:
-        """Return a block's vectors, of this shape."""
         file = self.place / VECTORS.format(block)
         try:
             vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)
         except ValueError as error:
-            found = str(error)
+            problem = str(error)
         else:
             if vectors.shape == shape:
                 return vectors
-            found = f"its shape is {vectors.shape}, not {shape}"
-        raise InputError(f"damaged: {found}", file=str(file), remedy="remove it and run the command again")
+            problem = f"its shape is {vectors.shape}, not {shape}"
+        raise InputError(f"damaged: {problem}", file=str(file), remedy="remove it and run the command again")
 
     def clear(self) -> None:
         """Remove what a job wrote, and the folder if nothing else is in it."""

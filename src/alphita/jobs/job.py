@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -17,30 +19,24 @@ import pyarrow.compute as pc
 
 from alphita import artefact
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.records import EXACT
+from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, NIL
 from alphita.artefact import refuse_same, refuse_unwritable
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
-from alphita.jobs.parts import Parts, beside
-from alphita.jobs.reading.files import STDIN, MentionFile
-from alphita.jobs.remembering import Memory
-from alphita.mappings.formats import Header, TargetInfo
-from alphita.mappings.formats._names import chosen
-from alphita.mappings.record import COLUMNS, REVIEW
+from alphita.jobs.answers import Memory
+from alphita.jobs.parts import Chunk, Parts, beside
+from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
+from alphita.mappings.formats import Header, TargetInfo, chosen
+from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED
 from alphita.mappings.record import Mapping as Line
+from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
 
 STDOUT = "-"
 CHUNK_ROWS = 50_000
 # What of a header makes a job another one.
 GIVEN = (
-    "set_id",
-    "version",
-    "licence",
-    "source_vocabulary",
-    "source_system",
-    "source_version",
-    "prefixes",
+    *("set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes"),
     "with_review",
 )
 # An answer of every kind of thing, to try a format with.
@@ -72,19 +68,7 @@ _SAMPLE = Line(
 
 @dataclass(frozen=True)
 class Job:
-    """What to normalise, where to, and how.
-
-    Attributes:
-        out: the output file, or "-" for stdout.
-        format: a module of `alphita.mappings.formats`; "" to take it from the output's name.
-        top_k: most candidates per row.
-        private: no value of the input in rejects and errors, and an output that only its owner can read.
-        chunk_rows: rows that are made durable together, at most.
-        audit: accepted rows to draw at random for review; 0: none.
-        audit_out: the file for them; None: OUT.audit.csv.
-        report: the file for the counts, which the caller writes; None: there is none.
-        memory: what people settled before: it answers first; None: nobody is asked.
-    """
+    """What to normalise, where to, and how."""
 
     table: MentionFile
     out: Path | str
@@ -102,35 +86,30 @@ class Job:
     reads: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Let the input's own errors keep to `private`."""
         self.table.private |= self.private
 
     @property
     def to_stdout(self) -> bool:
-        """Whether the output goes to stdout."""
         return str(self.out) == STDOUT
 
     @property
     def audit_file(self) -> Path:
-        """The file of the rows to review."""
         return self.audit_out or Path(f"{self.out}.audit.csv")
 
     @property
     def rejects_file(self) -> Path:
-        """The file of the rows set aside."""
         return beside(Path(self.out), ".rejects.csv")
 
     def written(self) -> dict[str, Path]:
         """Return the files that are written, each by what it is called."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         if not self.to_stdout:
-            found = {"the output": Path(self.out), "the rejects": self.rejects_file}
+            files = {"the output": Path(self.out), "the rejects": self.rejects_file}
             if self.audit:
-                found["the rows to audit"] = self.audit_file
-        return found if self.report is None else found | {"the report": self.report}
+                files["the rows to audit"] = self.audit_file
+        return files if self.report is None else files | {"the report": self.report}
 
     def columns(self) -> list[str]:
-        """Return the output's columns."""
         given = {
             "mention_code": self.table.code_column,
             "frequency": self.table.frequency_column,
@@ -148,9 +127,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "index hash": normalizer.index.content_hash,
         "ranking": normalizer.ranking,
         "calibration hash": None if calibration is None else calibration.fields.get("content_hash"),
-        "floor": normalizer.floor,
-        "error": normalizer.error,
-        "target": normalizer.target,
+        **{name: getattr(normalizer, name) for name in ("floor", "error", "target")},
         "filters": None if normalizer.filters is None else repr(normalizer.filters),
         "abbreviations' hash": None if abbreviations is None else _hash(abbreviations.to_json()),
         "decisions' hash": None if job.memory is None else job.memory.content_hash,
@@ -162,15 +139,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "audit": job.audit > 0,
         "private": job.private,
         "input format": table.format,
-        "column": table.column,
-        "code column": table.code_column,
-        "context column": table.context_column,
-        "language column": table.language_column,
-        "frequency column": table.frequency_column,
-        "unit column": table.unit_column,
-        "range column": table.range_column,
-        "encoding": table.encoding,
-        "delimiter": table.delimiter,
+        **{name.replace("_", " "): getattr(table, name) for name in (*COLUMN_OPTIONS, "encoding", "delimiter")},
         "chunk rows": job.chunk_rows,
         **({} if table.sheet is None else {"sheet": table.sheet}),
         **({"split": True} if job.split else {}),
@@ -211,7 +180,7 @@ def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header:
 
 def _only_prefix(index: Index) -> str:
     """Return the prefix of the index's concepts, if all are of one; the first ten thousand are looked at."""
-    prefixes = {one.partition(":")[0] for one in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
+    prefixes = {curie.partition(":")[0] for curie in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
     return prefixes.pop() if len(prefixes) == 1 else ""
 
 
@@ -237,7 +206,7 @@ def _omop(index: Index) -> Callable[[str], TargetInfo | None] | None:
     return found
 
 
-def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool, force: bool) -> None:
+def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart) -> None:
     """Refuse what cannot be done before anything is done."""
     if job.audit and normalizer.calibration is None:
         raise UsageError(
@@ -258,25 +227,24 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
     for what, read in {"the input": Path(job.table.path), **job.reads}.items():
         if str(read) != STDIN:
             refuse_same({what: read, **written})
-    for made in filter(None, (job.audit_file if job.audit else None, job.report)):
-        refuse_unwritable(made)
+    for file in filter(None, (job.audit_file if job.audit else None, job.report)):
+        refuse_unwritable(file)
     if job.to_stdout:
-        if resume:
+        if restart.resume:
             raise UsageError("stdout cannot be resumed; give an output file")
         if job.audit:
             raise UsageError("--audit needs an output file, not stdout")
         if not writer.STREAMS:
             raise UsageError(f"{job.format or 'this format'} cannot be written to stdout; give a file, or --format csv")
         return
-    if resume and force:
-        raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
-    if resume and job.table.is_stream:
+    restart.check()
+    if restart.resume and job.table.is_stream:
         where = "stdin" if job.table.is_stdin else "a pipe"
         raise UsageError(f"input from {where} cannot be resumed; give a file")
-    unfinished = resume and Parts.beside(out).exist
-    for made in (out, *([job.audit_file] if job.audit else [])):
-        if made.exists() and not force and not unfinished:
-            raise UsageError(f"{made} already exists; choose another name or use --force")
+    unfinished = restart.resume and Parts.beside(out).exist
+    for file in (out, *([job.audit_file] if job.audit else [])):
+        if file.exists() and not restart.force and not unfinished:
+            raise UsageError(f"{file} already exists; choose another name or use --force")
 
 
 def format_of(job: Job) -> ModuleType:
@@ -286,3 +254,106 @@ def format_of(job: Job) -> ModuleType:
 
 def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+REJECTED = "rejected"
+ACCEPTED = "accepted"
+FOR_REVIEW = "review"
+DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
+# Rows whose answer the output's format cannot hold.
+UNWRITTEN = "unwritten"
+# Of these every row has one.
+OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REVIEWED, REJECTED)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a job did."""
+
+    rows: int
+    exact: int
+    abbreviation: int
+    nearest: int
+    nil: int
+    rejected: int
+    accepted: int | None
+    review: int | None
+    resumed_rows: int
+    seconds: float
+    rows_per_second: float
+    out: str
+    rejects: str | None
+    audit: str | None
+    lost: dict[str, int]
+    reviewed: int = 0
+    error: float | None = None
+    assurance: str | None = None
+    origin: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        counts: Mapping[str, int],
+        resumed: int,
+        start: float,
+        out: str,
+        normalizer: Normalizer,
+        *,
+        lost: Mapping[str, int] | None = None,
+        rejects: str | None = None,
+        audit: str | None = None,
+    ) -> Summary:
+        """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
+        calibration = normalizer.calibration
+        rows, seconds = rows_of(counts), time.monotonic() - start
+        return cls(
+            rows=rows,
+            **{name: counts.get(name, 0) for name in OUTCOMES},
+            accepted=counts.get(ACCEPTED, 0) if calibration is not None else None,
+            review=counts.get(FOR_REVIEW, 0) if calibration is not None else None,
+            resumed_rows=resumed,
+            seconds=round(seconds, 3),
+            rows_per_second=round((rows - resumed) / max(seconds, 1e-9), 1),
+            out=out,
+            rejects=rejects,
+            audit=audit,
+            lost=dict(lost or {}),
+            error=normalizer.error if calibration is not None else None,
+            assurance=normalizer.assurance,
+            origin=calibration.origin if calibration is not None else "",
+        )
+
+    @classmethod
+    def of_chunks(
+        cls,
+        chunks: Iterable[Chunk],
+        resumed: int,
+        start: float,
+        out: str,
+        normalizer: Normalizer,
+        *,
+        rejects: Path | None = None,
+        audit: Path | None = None,
+    ) -> Summary:
+        total: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
+        for chunk in chunks:
+            total.update(chunk.counts)
+            lost.update(chunk.lost)
+        files = {name: str(path) for name, path in {"rejects": rejects, "audit": audit}.items() if path is not None}
+        return cls.of(total, resumed, start, out, normalizer, lost=dict((+lost).most_common()), **files)
+
+
+def rows_of(counts: Mapping[str, int]) -> int:
+    """Return how many rows some counts are of."""
+    return sum(counts.get(name, 0) for name in OUTCOMES)
+
+
+def outcomes(tally: dict[tuple[str, str | None], int]) -> dict[str, int]:
+    """Return how many rows had which outcome, of rows by method and decision."""
+    counts: Counter[str] = Counter()
+    for (method, decision), number in tally.items():
+        counts[method] += number
+        if decision in DECISIONS:
+            counts[DECISIONS[decision]] += number
+    return dict(counts)

@@ -1,8 +1,6 @@
 """The parts of an input of Parquet, runs of rows of its files, that one task reads; and what a part's rows ask.
 
-How an input is cut depends on its files alone, so that every engine, with any number of workers, has the same parts.
-A question is what a row asks: mention, context and language. It belongs to one bucket, by a hash of its text, so that
-equal questions of all parts meet there and are answered once.
+Parts depend on the files alone. Equal questions (mention, context, language) of all parts go to one bucket.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.jobs.batches import check_strings, decoded
-from alphita.jobs.place import Place
-from alphita.jobs.reading.files import MentionFile
-from alphita.jobs.reading.rows import WHOLE, MentionRow, texts
+from alphita.jobs.parts import Place
+from alphita.jobs.reading import WHOLE, MentionFile, MentionRow, texts
 
 # Rows of a part, about: some ten seconds of work, and some hundred megabytes.
 PART_ROWS = 250_000
@@ -41,12 +38,7 @@ _COUNT = f"^(?:{WHOLE.pattern})?$"
 
 @dataclass(frozen=True)
 class ParquetSource:
-    """An input file.
-
-    Attributes:
-        groups: rows of each of its row groups.
-        digest: of its size and its footer, which names size, place and extremes of every column of every row group.
-    """
+    """An input file."""
 
     file: str
     groups: tuple[int, ...]
@@ -55,14 +47,7 @@ class ParquetSource:
 
 @dataclass(frozen=True)
 class Part:
-    """A run of rows of one file.
-
-    Attributes:
-        groups: the row groups, from the first to the one after the last.
-        skip: rows of these that belong to parts before.
-        line: rows of the file before it.
-        first: rows of the whole input before it.
-    """
+    """A run of rows of one file."""
 
     file: str
     groups: tuple[int, int]
@@ -74,14 +59,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of an input that are read.
-
-    Attributes:
-        code: of the input's own codes, or None.
-        context: of the texts that they stand in, or None.
-        language: of their languages, or None.
-        frequency: of how often they occur, or None.
-    """
+    """The columns of an input that are read."""
 
     mention: str
     code: str | None = None
@@ -91,7 +69,6 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Those that were named, each once."""
         given = (self.mention, self.code, self.context, self.language, self.frequency)
         return list(dict.fromkeys(name for name in given if name is not None))
 
@@ -110,17 +87,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a part that can be used, n of them, and what they ask.
-
-    Attributes:
-        numbers: 1-based, of the whole input, (n,).
-        code: n strings or nulls; None if no column was named.
-        frequency: n whole numbers or nulls, likewise.
-        asked: which question each row asks, (n,).
-        questions: the q distinct ones, those of one bucket together, otherwise in the order in which they come up.
-        bounds: where each bucket's questions begin, and the end, (buckets + 1,).
-        rejects: the rows that cannot be used.
-    """
+    """The rows of a part that can be used, n of them, and what they ask."""
 
     numbers: NDArray[np.int64]
     mention: pa.Array
@@ -138,18 +105,18 @@ def sources(files: Sequence[Place], columns: Columns) -> list[ParquetSource]:
         return list(pool.map(partial(_source, columns=columns), files))
 
 
-def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
+def cut(files: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
     """Cut an input into parts of about `part_rows` rows; no part has rows of two files."""
-    rows = sum(sum(source.groups) for source in found)
+    rows = sum(sum(source.groups) for source in files)
     size = part_rows or max(PART_ROWS, -(-rows // MAX_PARTS))
     parts: list[Part] = []
     first = 0
-    for source in found:
+    for source in files:
         line = 0
         for begin, end, skip, count in _runs(source.groups, size):
             parts.append(Part(source.file, (begin, end), skip, count, line, first))
             line, first = line + count, first + count
-    return parts or [Part(found[0].file, (0, 0), 0, 0, 0, 0)]
+    return parts or [Part(files[0].file, (0, 0), 0, 0, 0, 0)]
 
 
 def read(part: Part, columns: Columns) -> pa.Table:
@@ -247,7 +214,7 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
         None if name is None else pc.if_else(pc.equal(usable[name], ""), None, usable[name])
         for name in (columns.context, columns.language)
     )
-    asked, first = _distinct([column for column in (mention, context, language) if column is not None])
+    question_of_row, first = _distinct([column for column in (mention, context, language) if column is not None])
     nothing = pa.nulls(len(first), TEXT)
     questions = pa.RecordBatch.from_arrays(
         [nothing if column is None else column.take(pa.array(first)) for column in (mention, context, language)],
@@ -266,7 +233,7 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
         mention,
         None if columns.code is None else usable[columns.code],
         frequency,
-        place[asked],
+        place[question_of_row],
         questions.take(pa.array(order)),
         np.searchsorted(bucket[order], np.arange(buckets + 1)),
         rejects,
@@ -281,11 +248,11 @@ def _distinct(columns: list[pa.Array]) -> tuple[NDArray[np.int64], NDArray[np.in
         codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False) + 1
         # Numbered anew each time, so that the product stays small.
         _, key = np.unique(key * (len(encoded.dictionary) + 1) + codes, return_inverse=True)
-    _, first, asked = np.unique(key, return_index=True, return_inverse=True)
+    _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    return number[asked], first[order]
+    return number[numbers], first[order]
 
 
 def _buckets(questions: pa.RecordBatch, buckets: int) -> NDArray[np.int64]:

@@ -1,16 +1,6 @@
 """Normalising a file of any size: in chunks, each durable before the next, so that a killed job can go on.
 
-    OUT.parts/chunks/00017   what is written of a chunk (see `parts`), and the answers that were new in it (see
-                             `answers`): each distinct question is answered once
-    OUT.part                 all chunks together, at the end
-    OUT.lock                 while a process is at work
-
-A chunk's lines depend on the input up to its end, and on nothing else: so a job that was killed and resumed gives the
-same bytes as an unbroken one. The output appears whole, by renaming, when the last chunk is in.
-
-Memory does not grow with the file beyond some 3 GB: when the answers kept have reached `answers.MAX_BYTES` (about a
-million and a half distinct mentions with one candidate each), no more are kept, and a mention that is not among them is
-answered once in each chunk where it stands.
+A chunk's lines depend on the input up to its end alone: a resumed job gives the bytes of an unbroken one.
 """
 
 from __future__ import annotations
@@ -22,26 +12,38 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from alphita import clock, machine, progress
 from alphita.answer.normalizer import Normalizer
-from alphita.calibrate.audit import draw, write_audit
-from alphita.errors import InputError, UsageError
-from alphita.jobs.answers import Answer, AnswerStore, Question, question
-from alphita.jobs.job import Job, check, check_concepts, format_of, header_of, identity
-from alphita.jobs.lines import accepted, as_json, lines_and_counts, losses_of, problem_of, reject_lines
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.jobs.answers import DECISION, METHOD, Answer, AnswerStore, Question, answer_all, lines_of, question
+from alphita.jobs.job import (
+    ACCEPTED,
+    REJECTED,
+    UNWRITTEN,
+    Job,
+    Summary,
+    check,
+    check_concepts,
+    format_of,
+    header_of,
+    identity,
+    outcomes,
+    rows_of,
+)
 from alphita.jobs.parts import DRAFTS, Chunk, Parts, beside, locked, telling_what_is_kept
-from alphita.jobs.reading.rows import MentionRow
-from alphita.jobs.remembering import answer_all
-from alphita.jobs.summary import ACCEPTED, UNWRITTEN, Summary, rows_of
-from alphita.mappings.formats import Header, Problem
-from alphita.mappings.record import Mapping
+from alphita.jobs.reading import MentionRow
+from alphita.mappings.formats import Header, Problem, lost_anew
+from alphita.mappings.record import COLUMNS, Mapping
 from alphita.mention.assertion import names_in
+from alphita.options import FROM_START, Restart
 
 # A chunk ends early when its texts are this long together, so that cells of megabytes do not fill the memory, or when
 # it has this many new questions, which are some ten seconds of work.
@@ -56,22 +58,17 @@ OUTPUT, ANSWERS, HELD, REJECTS, AUDIT = "output", "answers", "held", "rejects", 
 
 
 class Rows(NamedTuple):
-    """The input rows of a chunk.
-
-    Attributes:
-        asked: for each its question; None for a row that cannot be used.
-        new: the questions without an answer yet, in the order in which they come up, each with its first row.
-    """
+    """The input rows of a chunk."""
 
     rows: list[MentionRow]
     asked: list[Question | None]
     new: dict[Question, MentionRow]
 
 
-def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
+def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summary:
     """Normalise a file."""
     writer = format_of(job)
-    check(normalizer, job, writer, resume=resume, force=force)
+    check(normalizer, job, writer, restart)
     start = time.monotonic()
     if normalizer.calibration is not None and (normalizer.filters is not None or normalizer.target is not None):
         progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
@@ -85,7 +82,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     parts = Parts.beside(out)
     with telling_what_is_kept(out, parts), locked(str(out)):
         name = writer.__name__.rsplit(".", 1)[-1]
-        date = parts.begin(identity(normalizer, job, name), today, resume=resume, force=force)
+        date = parts.begin(identity(normalizer, job, name), today, restart)
         try:
             output = _Output(job, writer, header_of(normalizer, job, date), parts)
             check_concepts(normalizer, job, writer, output.header)
@@ -113,19 +110,17 @@ class _Output:
         self.held: Sequence[Mapping] = ()
 
     def resume(self) -> Chunk:
-        """Read the next of the past chunks."""
         assert self.parts is not None
         chunk = self.parts.chunk(len(self.chunks))
         self.held = [Mapping(*json.loads(line)) for line in chunk.content[HELD].splitlines()]
         self.chunks.append(chunk._replace(content={}))
         return chunk
 
-    def write(self, rows: Sequence[MentionRow], found: Sequence[Answer | None], kept: bytes, digest: str) -> None:
-        """Write a chunk, and make it durable."""
-        made, counts = lines_and_counts(rows, found)
-        unwritten, lost = losses_of(self.writer, self.header, self.held, made)
+    def write(self, rows: Sequence[MentionRow], replies: Sequence[Answer | None], kept: bytes, digest: str) -> None:
+        lines, counts = lines_and_counts(rows, replies)
+        unwritten, lost = losses_of(self.writer, self.header, self.held, lines)
         counts[UNWRITTEN] = len(unwritten)
-        complete, self.held = self.writer.split_complete(self.header, [*self.held, *made])
+        complete, self.held = self.writer.split_complete(self.header, [*self.held, *lines])
         chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, complete)})
         if self.parts is None:
             self._to_stdout(chunk, rows, unwritten)
@@ -133,7 +128,7 @@ class _Output:
             chunk.content[ANSWERS] = kept
             chunk.content[HELD] = as_json(self.held)
             chunk.content[REJECTS] = reject_lines(rows, unwritten, self.job, Path(self.parts.place.url) / DRAFTS)
-            chunk.content[AUDIT] = accepted(made) if self.job.audit else b""
+            chunk.content[AUDIT] = accepted(lines) if self.job.audit else b""
             self.parts.put_chunk(len(self.chunks), chunk)
         self.chunks.append(chunk._replace(content={}))
 
@@ -150,8 +145,8 @@ class _Output:
                 continue
             value = None if self.job.private else why.value
             name = self.job.table.name
-            told = InputError(why.problem, file=name, line=row.line, field=why.field or None, value=value)
-            progress.say(f"{what}: {told}")
+            problem = InputError(why.problem, file=name, line=row.line, field=why.field or None, value=value)
+            progress.say(f"{what}: {problem}")
 
 
 def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
@@ -172,12 +167,12 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
                 answers.restore(rows.new, chunk.content[ANSWERS])
                 continue
             fresh = _answer(normalizer, job, rows.new)
-            found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in rows.asked]
+            replies = [None if query is None else fresh.get(query) or answers[query] for query in rows.asked]
             kept = answers.add(fresh.items())
             if written is not None:
                 written.result()
             gc.collect(1)
-            written = aside.submit(output.write, rows.rows, found, kept, digest)
+            written = aside.submit(output.write, rows.rows, replies, kept, digest)
         if written is not None:
             written.result()
     if len(output.chunks) < output.past:
@@ -211,14 +206,14 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
-    found = answer_all(
+    replies = answer_all(
         [(row.asked, row.context, row.language) for row in new.values()],
         normalizer,
         job,
         contexts=bool(job.table.context_column),
         languages=bool(job.table.language_column),
     )
-    return dict(zip(new, found, strict=True))
+    return dict(zip(new, replies, strict=True))
 
 
 def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) -> Iterator[Rows]:
@@ -226,14 +221,14 @@ def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) ->
     chunk = Rows([], [], {})
     characters = 0
     for row in rows:
-        asked = None
+        query = None
         if row.mention is not None:
             characters += len(row.mention) + len(row.context or "")
-            asked = question(row)
-            if asked not in answers:
-                chunk.new.setdefault(asked, row)
+            query = question(row)
+            if query not in answers:
+                chunk.new.setdefault(query, row)
         chunk.rows.append(row)
-        chunk.asked.append(asked)
+        chunk.asked.append(query)
         if len(chunk.rows) >= most_rows or characters >= CHUNK_CHARACTERS or len(chunk.new) >= CHUNK_QUESTIONS:
             yield chunk
             chunk, characters = Rows([], [], {}), 0
@@ -283,9 +278,9 @@ def _finish(job: Job, output: _Output, parts: Parts) -> tuple[Path | None, Path 
             aside.write(content[REJECTS].partition(b"\n")[2] if aside.tell() else content[REJECTS])
         if output.held:
             file.write(writer.encode(header, output.held))
-        for one in (file, aside):
-            one.flush()
-            os.fsync(one.fileno())
+        for written in (file, aside):
+            written.flush()
+            os.fsync(written.fileno())
     has_rejects = rejects.stat().st_size > 0
     if has_rejects:
         rejects.replace(job.rejects_file)
@@ -299,6 +294,8 @@ def _finish(job: Job, output: _Output, parts: Parts) -> tuple[Path | None, Path 
     writer.finish(header, part, out)
     has_audit = job.audit and any(chunk.counts.get(ACCEPTED) for chunk in output.chunks)
     if has_audit:
+        from alphita.calibrate.audit import draw, write_audit
+
         lines = (line for n in range(len(output.chunks)) for line in parts.chunk(n).content[AUDIT].splitlines())
         write_audit(job.audit_file, draw((Mapping(*json.loads(line)) for line in lines), job.audit), out, force=True)
     descriptor = os.open(out.parent, os.O_RDONLY)
@@ -315,3 +312,62 @@ def _other_input(job: Job) -> UsageError:
         f"cannot resume: {job.table.name} is not the input this job began with; "
         "give the same, or begin anew with --force"
     )
+
+
+_record = attrgetter(*COLUMNS)
+
+
+def lines_and_counts(
+    rows: Sequence[MentionRow], replies: Sequence[Answer | None]
+) -> tuple[list[Mapping], dict[str, int]]:
+    """Return the lines of some rows, and how many rows had which outcome."""
+    lines: list[Mapping] = []
+    tally: Counter[tuple[str, str | None]] = Counter()
+    for row, answered in zip(rows, replies, strict=True):
+        if answered is None:
+            tally[REJECTED, None] += 1
+            continue
+        lines.extend(lines_of(row, answered))
+        tally[answered[0][METHOD], answered[0][DECISION]] += 1
+    return lines, outcomes(tally)
+
+
+def accepted(lines: Sequence[Mapping]) -> bytes:
+    """Return the accepted rows among some lines, as JSON."""
+    return as_json(line for line in lines if line.rank == 1 and line.decision == "accept")
+
+
+def as_json(lines: Iterable[Mapping]) -> bytes:
+    """Return lines as JSON, one a line."""
+    return "".join(json.dumps(_record(line)) + "\n" for line in lines).encode()
+
+
+def losses_of(
+    writer: ModuleType, header: Header, held: Sequence[Mapping], lines: Sequence[Mapping]
+) -> tuple[dict[int, Problem], dict[str, int]]:
+    """Return why which rows cannot be written, and what else the format does not hold of lines after those held."""
+    if not writer.LOSSES:
+        return {}, {}
+    unwritten: dict[int, Problem] = {}
+    for line in lines:
+        if line.rank == 1 and (problem := writer.validate(header, line)) is not None:
+            unwritten[line.row] = problem
+    return unwritten, lost_anew(writer, header, held, lines)
+
+
+def reject_lines(rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, drafts: Path) -> bytes:
+    """Return the rejects among some rows as CSV, in order: those that were not read, and those not written."""
+    bad = [row for row in rows if row.problem is not None or row.number in unwritten]
+    if not bad:
+        return b""
+    aside = drafts / "rejects.chunk"
+    with Rejects(aside, private=job.private) as rejects:
+        for row in bad:
+            why = unwritten.get(row.number) or problem_of(row)
+            rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
+    return aside.read_bytes()
+
+
+def problem_of(row: MentionRow) -> Problem:
+    """Return why a row could not be read."""
+    return Problem(row.problem or "", row.field or "", row.value)

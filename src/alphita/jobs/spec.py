@@ -1,7 +1,6 @@
 """Every option of a normalization job, once: its name, type, default and help.
 
-The command line is made of `Spec`'s fields (`alphita.options`); one process, several and a cluster are given
-what it says as a `Job` or `NormalizerSettings`.
+`Spec` makes the command line (`alphita.options`), a `Job` of one file, or the `NormalizerSettings` of an engine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.mappings.formats import PREFIXES, Header
-from alphita.options import HOW, Cluster, Option, Running, group, option, spelled
+from alphita.options import HOW, Cluster, Option, Restart, Running, group, option, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from alphita.answer.filters import Allowed, Filters
     from alphita.answer.normalizer import Normalizer, NormalizerOptions
     from alphita.index.store import Index
+    from alphita.jobs.answers import Memory
     from alphita.jobs.batches import NormalizerSettings
     from alphita.jobs.job import Job
-    from alphita.jobs.reading.files import MentionFile
-    from alphita.jobs.remembering import Memory
+    from alphita.jobs.reading import MentionFile
 
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.answer.rankings")])
@@ -91,23 +90,20 @@ class Concepts:
         return Allowed(index, self.filters(), Targets(index.segment, self.target) if self.target else None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is not as by default, as JSON has it."""
         given = ((name, value) for name, value in vars(self).items() if value)
         return {name: sorted({*value}) if isinstance(value, tuple) else value for name, value in given}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Concepts:
-        """Return what `to_json` told of."""
-        given: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in told.items()}
+    def from_json(cls, record: Mapping[str, Any]) -> Concepts:
+        given: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in record.items()}
         return cls(**given)
 
     def __str__(self) -> str:
-        """Return it as it is typed."""
         typed = []
-        for each in spelled(Concepts):
-            value = getattr(self, each.name)
+        for field_ in options_of(Concepts):
+            value = getattr(self, field_.name)
             some = value if isinstance(value, tuple) else [value] if value else []
-            typed += [each.flags[0] if one is True else f"{each.flags[0]} {one}" for one in some]
+            typed += [field_.flags[0] if item is True else f"{field_.flags[0]} {item}" for item in some]
         return " ".join(typed)
 
 
@@ -186,8 +182,7 @@ class Spec:
     cluster: Cluster = group(Cluster)
     audit: int = option(0, least=0, panel=AUDIT, help="Write a random sample of this many accepted rows, for an audit.")
     audit_out: Path | None = option(None, panel=AUDIT, help="File for the audit sample; OUTPUT.audit.csv by default.")
-    resume: bool = option(False, help="Continue an interrupted job.")
-    force: bool = option(False, help="Replace an existing output; discard an unfinished job.")
+    restart: Restart = group(Restart)
     private: bool = option(False, help="Treat strings as patient data: rejects and errors give only row numbers.")
     verify: bool = option(False, panel=AUDIT, help="Verify the hashes of the whole index first.")
     report: Path | None = option(None, like=REPORT)
@@ -201,12 +196,12 @@ class Spec:
             raise UsageError("--engine reads Parquet files, not stdin")
         if self.output == "-":
             raise UsageError("--engine writes a folder, not stdout; give -o FOLDER")
-        for each in spelled(Spec):
-            value = getattr(self, each.name, getattr(self.header, each.name, None))
-            if value and value not in OF_ONE_FILE.get(each.name, (value,)):
-                told = " ".join(value) if isinstance(value, tuple) else value
+        for field_ in options_of(Spec):
+            value = getattr(self, field_.name, getattr(self.header, field_.name, None))
+            if value and value not in OF_ONE_FILE.get(field_.name, (value,)):
+                shown = " ".join(value) if isinstance(value, tuple) else value
                 raise UsageError(
-                    f"{each.flags[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
+                    f"{field_.flags[0]} {shown} does not go with --engine, which reads Parquet and writes a folder "
                     "of Parquet; leave it out, or leave out --engine"
                 )
 
@@ -216,31 +211,17 @@ class Spec:
             if self.mappings_source is not None or self.project is not None:
                 raise UsageError("--mappings-source and --project go with --mappings STORE")
             return None
-        from alphita.jobs.remembering import Memory
+        from alphita.jobs.answers import Memory
 
         return Memory.read(self.mappings, source=self.mappings_source, project=self.project)
 
     def mention_file(self) -> MentionFile:
-        """Return the input, which is not opened yet."""
-        from alphita.jobs.reading.files import MentionFile
+        from alphita.jobs.reading import COLUMN_OPTIONS, MentionFile
 
-        return MentionFile(
-            self.input,
-            self.input_format,
-            self.column,
-            self.code_column,
-            self.encoding,
-            self.delimiter,
-            context_column=self.context_column,
-            language_column=self.language_column,
-            frequency_column=self.frequency_column,
-            unit_column=self.unit_column,
-            range_column=self.range_column,
-            sheet=self.sheet,
-        )
+        names = (*COLUMN_OPTIONS, "encoding", "delimiter", "sheet")
+        return MentionFile(self.input, self.input_format, **{name: getattr(self, name) for name in names})
 
     def job(self) -> Job:
-        """Return the job of one file."""
         from alphita.jobs.job import Job
         from alphita.mappings.formats._curies import prefixes_of
 
@@ -266,13 +247,11 @@ class Spec:
         )
 
     def normalizer(self, index: Index) -> Normalizer:
-        """Open the normaliser of an index."""
         from alphita.answer.normalizer import Normalizer
 
         return Normalizer(index, options=self.answering())
 
     def answering(self) -> NormalizerOptions:
-        """Return how the normaliser is to answer."""
         from alphita.answer.normalizer import NAMES, NormalizerOptions
 
         given = {name: value for name in NAMES if (value := getattr(self, name, None)) is not None}
@@ -284,7 +263,7 @@ class Spec:
         from alphita.jobs.batches import NormalizerSettings
 
         options = vars(self.answering()).items()
-        told: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
+        values: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
         return NormalizerSettings(
             str(index),
             self.column or "",
@@ -293,5 +272,5 @@ class Spec:
             self.top,
             self.explain,
             memory=self.memory(),
-            **told,
+            **values,
         )

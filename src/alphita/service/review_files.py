@@ -18,7 +18,7 @@ from alphita.answer.records import lines
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
-from alphita.mappings.formats import Header, TargetInfo, _names
+from alphita.mappings.formats import Header, TargetInfo, chosen
 from alphita.mappings.record import Mapping
 from alphita.review import files, priority
 from alphita.review.records import Added, Project, ReviewRow
@@ -210,7 +210,7 @@ def imported(path: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raise InputError("the index is not the one that the server opened", remedy="start the server again")
     given, rejects, left_out = Path(path), _Rejects(asked.max_rows), Counter[str]()
     _unpack(given, asked.max_bytes)
-    reader = _names.chosen(given, asked.format, "format", to_read=True)
+    reader = chosen(given, asked.format, "format", to_read=True)
     header = Header(source_vocabulary=asked.source)
     called, most = asked.filename or "an upload", asked.max_rows
     rows = files.read(given, reader, asked.name, rejects, header=header, name=called, left_out=left_out, most=most)

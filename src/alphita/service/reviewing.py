@@ -31,7 +31,7 @@ from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, day_of
 from alphita.mappings.record import Relation
-from alphita.options import made, spelled
+from alphita.options import from_values, options_of
 from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import keys, review_files
@@ -599,7 +599,9 @@ def _answered(
 
 def _said(**values: str) -> Header:
     """Return what a request says of a file: the options of `Header`, under the names that are typed for them."""
-    return made(Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in spelled(Header)})
+    return from_values(
+        Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in options_of(Header)}
+    )
 
 
 _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -610,7 +612,7 @@ _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             default=each.default,
             annotation=each.hint,
         )
-        for each in spelled(Header)
+        for each in options_of(Header)
     ]
 )
 

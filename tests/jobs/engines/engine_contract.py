@@ -21,7 +21,7 @@ import pytest
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MAX_DEATHS, Engine, Receipt, SameVersion
+from alphita.jobs.engines import MAX_DEATHS, Engine, Receipt, SameVersion
 from tests.waiting import SECONDS, has_ended, wait_until
 
 # How long a slow task takes, if it is not stopped.
@@ -187,14 +187,8 @@ def a_missing_index_is_told_at_the_start(engine: Engine, folder: Path) -> None:
 
 
 CASES: list[Callable[[Engine, Path], None]] = [
-    every_task_is_done_once,
-    no_task_gives_nothing,
-    facts_are_told,
-    the_words_of_an_error_come_through,
-    the_words_of_a_fault_come_through,
-    a_killed_worker_costs_its_own_task,
-    a_task_that_kills_its_workers_is_given_up,
-    closing_stops_what_is_at_work,
-    another_version_is_refused,
+    *(every_task_is_done_once, no_task_gives_nothing, facts_are_told, the_words_of_an_error_come_through),
+    *(the_words_of_a_fault_come_through, a_killed_worker_costs_its_own_task),
+    *(a_task_that_kills_its_workers_is_given_up, closing_stops_what_is_at_work, another_version_is_refused),
     a_missing_index_is_told_at_the_start,
 ]

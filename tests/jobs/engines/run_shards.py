@@ -16,8 +16,9 @@ from pathlib import Path
 
 from alphita.jobs import folder as job
 from alphita.jobs.batches import NormalizerSettings
-from alphita.jobs.engines.engine import Engine, Opening, Receipt, open_engine
+from alphita.jobs.engines import Engine, Opening, Receipt, open_engine
 from alphita.jobs.folder import Shards, run
+from alphita.options import Restart
 from tests.killing import kill_before
 from tests.waiting import SECONDS
 
@@ -77,7 +78,7 @@ def main(engine: str, index: str, source: str, out: str, how: str = "") -> None:
     with open_engine(engine, 2) as opened:
         if how not in ("", "resume"):
             break_at(opened, out, how)
-        run(shards(index, source, out), opened, resume=how == "resume")
+        run(shards(index, source, out), opened, Restart(resume=how == "resume"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from alphita.jobs.engines.engine import Opening, Receipt
+from alphita.jobs.engines import Opening, Receipt
 
 
 class Broken(Exception):

@@ -14,7 +14,7 @@ import pytest
 
 from alphita.errors import UsageError
 from alphita.jobs import folder as job
-from alphita.jobs.engines.engine import ENGINES, open_engine
+from alphita.jobs.engines import ENGINES, open_engine
 from tests.jobs.conftest import table_of
 from tests.jobs.engines import run_shards
 from tests.jobs.engines.serial import Serial

@@ -16,12 +16,11 @@ from alphita import artefact
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
+from alphita.jobs.engines import MAX_DEATHS, ray_dataset
 from alphita.jobs.engines import ray as engines
-from alphita.jobs.engines import ray_dataset
-from alphita.jobs.engines.engine import MAX_DEATHS
 from alphita.jobs.engines.ray_dataset import normalize_dataset
-from alphita.jobs.remembering import Memory
 from alphita.review.records import Decision
 from tests.doubles import HashEncoder, small_terminology
 from tests.jobs.engines.engine_contract import CASES, Squares, noted

@@ -18,9 +18,9 @@ from alphita import machine
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
+from alphita.jobs.answers import Memory
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
-from alphita.jobs.engines.engine import MAX_DEATHS
-from alphita.jobs.remembering import Memory
+from alphita.jobs.engines import MAX_DEATHS
 from alphita.review.records import Decision
 from tests.jobs.engines.engine_contract import CASES, GO_ON, Squares
 from tests.tiny import tiny_model, tiny_terminology

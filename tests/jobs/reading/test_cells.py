@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alphita.errors import InputError, UsageError
-from alphita.jobs.reading.cells import cells_of
-from alphita.jobs.reading.files import MentionFile
+from alphita.jobs.reading import MentionFile, cells_of
 from tests.books import book
 
 HEADER, ROWS = ["code", "text", "ward"], [["1", "fever", "A"], ["2", "cough", ""], ["3", "itch", "C"]]

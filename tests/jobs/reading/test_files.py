@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import gzip
 import io
@@ -21,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.jobs.reading.files import MentionFile, MentionRow
+from alphita.jobs.reading import MentionFile, MentionRow
 from alphita.textio import UNCLOSED, CsvLines
 
 
@@ -194,12 +193,6 @@ def test_rows_after_a_stray_quote_are_read(tmp_path, suffix, mark):
     assert [row.mention for row in rows[699:702]] == ["term 699", "shut", "term 701"]
 
 
-def test_quoted_cells_of_many_lines_are_taken_whole(tmp_path):
-    note = "\n".join(f"line {number}, of the note" for number in range(900))
-    rows = read(tmp_path / "x.csv", f'mention,note\na,"{note}"\n"b\nc",d\n'.encode(), context_column="note")
-    assert rows == [MentionRow(1, 2, "a", context=note), MentionRow(2, 902, "b\nc", context="d")]
-
-
 def test_quoted_cells_are_taken_whole_however_many_lines_they_have(tmp_path):
     long = "\n".join(f"line {number}, of the note" for number in range(5_000))
     rows = read(tmp_path / "x.csv", f'mention,note\na,"{long}"\n"{long}",b\nc,d\n'.encode(), context_column="note")
@@ -275,7 +268,7 @@ def test_a_file_of_another_kind(tmp_path, name, content, message):
 
 
 def test_a_line_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("alphita.jobs.reading.files.MAX_LINE_BYTES", 2**20)
+    monkeypatch.setattr("alphita.jobs.reading.MAX_LINE_BYTES", 2**20)
     with pytest.raises(InputError, match=r"x.txt:2: a line of more than 1 MB; is this a text file"):
         read(tmp_path / "x.txt", b"a\n" + b"x" * (2**20 + 1))
 
@@ -350,7 +343,7 @@ def test_a_key_may_be_missing_in_the_first_objects(tmp_path):
 
 
 def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("alphita.jobs.reading._json_lines.LOOKED_AT_LINES", 3)
+    monkeypatch.setattr("alphita.jobs.reading.LOOKED_AT_LINES", 3)
     early, late = (b'{"mention": "a"}\n' * n + b'{"mention": "b", "code": "2"}\n' for n in (2, 3))
     assert [row.code for row in read(tmp_path / "x.jsonl", early, code_column="code")] == [None, None, "2"]
     with pytest.raises(UsageError, match=r"x.jsonl: unknown column 'code'; choose from \['mention'\]"):
@@ -358,7 +351,7 @@ def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, mo
     # Whether or not the objects begin after that, each row speaks for itself.
     rows = read(tmp_path / "x.jsonl", b"{oops\n" * 3 + late, code_column="code")
     assert [(row.mention, row.code) for row in rows] == [(None, None)] * 3 + [("a", None)] * 3 + [("b", "2")]
-    monkeypatch.setattr("alphita.jobs.reading._json_lines.LOOKED_AT_CHARACTERS", 10)
+    monkeypatch.setattr("alphita.jobs.reading.LOOKED_AT_CHARACTERS", 10)
     with pytest.raises(UsageError, match="unknown column 'code'"):
         read(tmp_path / "x.jsonl", early, code_column="code")
 
@@ -504,23 +497,11 @@ def test_a_missing_further_column(tmp_path, suffix, option):
         read(path, **{option: "ment"})
 
 
-@pytest.mark.parametrize("option", list(FULL))
-def test_plain_lines_have_no_further_columns(option):
-    with pytest.raises(UsageError, match="plain lines have no columns"):
-        MentionFile("x.txt", **{option: "a"})
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_column_may_serve_twice(tmp_path, suffix):
     path = full_table(tmp_path / f"x.{suffix}", [("1", "a", "b", "en", "1")])
     row = read(path, code_column="mention", context_column="mention")[0]
     assert (row.mention, row.code, row.context) == ("a", "a", "a")
-
-
-def test_a_table_can_be_read_again(tmp_path):
-    (tmp_path / "x.csv").write_bytes(b"mention\na\nb,c\n")
-    table = MentionFile(tmp_path / "x.csv")
-    assert list(table.rows()) == list(table.rows())
 
 
 def test_deeply_nested_json_is_a_bad_row(tmp_path):
@@ -576,17 +557,6 @@ def test_csv_round_trip_of_odd_strings(tmp_path_factory, cells):
         csv.writer(file, lineterminator="\r\n").writerows([("code", "mention"), *cells])
     rows = list(MentionFile(path, code_column="code").rows())
     assert [(row.code, row.mention) for row in rows] == cells
-
-
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_in_words(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("bytes") / "x"
-    path.write_bytes(data)
-    for kind in ("csv", "tsv", "jsonl", "lines", "parquet"):
-        # Anything but these two errors fails the test.
-        with contextlib.suppress(InputError, UsageError):
-            for row in MentionFile(path, format=kind).rows():
-                assert (row.mention is None) == (row.problem is not None)
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])

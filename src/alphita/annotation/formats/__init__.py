@@ -52,7 +52,7 @@ def chosen(name: str, out: Path | str) -> ModuleType:
         return registry.load(PACKAGE, "jsonl")
     if (found := registry.by_suffix(PACKAGE, Path(out).name)) is None:
         raise UsageError(f"cannot tell the format of {out} by its name; say --format, one of {choices}")
-    return found
+    return registry.load(PACKAGE, found)
 
 
 class Finding(NamedTuple):

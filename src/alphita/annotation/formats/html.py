@@ -14,7 +14,7 @@ from string import Template
 
 from alphita.annotation.formats import Header
 from alphita.annotation.spans import Annotated, Annotation
-from alphita.mappings.formats._html_rows import text as escaped
+from alphita.mappings.formats.html import text as escaped
 from alphita.terminology import prefixes
 
 DESCRIPTION = "one page that a person reads: texts with their mentions coloured"

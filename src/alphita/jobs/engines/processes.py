@@ -1,7 +1,6 @@
-"""Processes of this machine, spawned, each with its share of the cores.
+"""Processes of this machine, spawned, each with its share of the cores and a pipe of its own.
 
-Each has a pipe of its own, so that one that is killed costs its own task and nothing else: the others do not notice,
-a new process takes its place, and its task is done again. (`concurrent.futures` gives up the whole pool.)
+One that is killed costs its own task alone, which another does again (`concurrent.futures` gives up the pool).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from multiprocessing.process import BaseProcess
 
 from alphita import machine
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import MAX_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed
+from alphita.jobs.engines import MAX_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed
 
 SECONDS_TO_STOP = 10.0
 
@@ -64,7 +63,6 @@ class Processes(Engine):
         outcome.received(f"{platform.node()}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
-        """Do tasks; see `Engine.run`."""
         waiting = deque(tasks)
         deaths: Counter[int] = Counter()
         try:
@@ -124,7 +122,6 @@ class _Process:
         self.task = -1
 
     def give(self, waiting: deque[int], what: str) -> None:
-        """Give it the next task; where it is dead already, reading tells."""
         self.task = waiting.popleft()
         with contextlib.suppress(OSError):
             self.connection.send((self.task, what))

@@ -66,7 +66,6 @@ class _Answering:
         self._settings, self._normalizer = settings, opened(settings)
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Answer the rows of one partition."""
         given = table.combine_chunks()
         batches = given.to_batches() or [pa.RecordBatch.from_pylist([], schema=given.schema)]
         return pa.Table.from_batches(normalize_batches(iter(batches), self._settings, self._normalizer))

@@ -23,17 +23,7 @@ from typing import IO, Any
 import alphita
 from alphita import errors, machine
 from alphita.errors import AlphitaError, UsageError
-from alphita.jobs.engines.engine import (
-    MAX_DEATHS,
-    Bench,
-    Engine,
-    Opening,
-    Outcome,
-    Receipt,
-    gave_up,
-    sealed,
-    unreachable,
-)
+from alphita.jobs.engines import MAX_DEATHS, Bench, Engine, Opening, Outcome, Receipt, gave_up, sealed, unreachable
 
 EXTRA = "spark"
 MASTERS = "local[N], spark://HOST:7077, yarn, k8s://https://HOST:PORT"
@@ -96,7 +86,6 @@ class SparkEngine(Engine):
             job.stop()
 
     def close(self) -> None:
-        """Stop the session, and with it the workers."""
         with contextlib.suppress(*_lost()):
             self._context.cancelAllJobs()
         with contextlib.suppress(*_lost()):
@@ -127,7 +116,6 @@ class _Job:
             self._error = error
 
     def outcomes(self) -> Iterator[tuple[int, Outcome]]:
-        """Yield tasks as they end, and at the end all of them once more."""
         seen = 0
         while True:
             ended = not self._thread.is_alive()
@@ -143,7 +131,6 @@ class _Job:
         yield from self._all
 
     def stop(self) -> None:
-        """Stop what is at work, and forget what came."""
         while self._thread.is_alive():
             # More than once: a job that is only about to start cannot be cancelled yet.
             with contextlib.suppress(*_lost()):
@@ -338,12 +325,12 @@ def _check_reachable(master: str) -> None:
     raise AlphitaError(f"no Spark master answers at {master!r} ({'; '.join(problems)}); is it started?")
 
 
-def _not_started(error: Exception, master: str, version: str, said: str) -> AlphitaError:
+def _not_started(error: Exception, master: str, version: str, log_line: str) -> AlphitaError:
     if "JAVA_GATEWAY_EXITED" in str(error):
-        return AlphitaError(f"Spark's Java process ended at its start; it needs Java 17 or later{said}")
+        return AlphitaError(f"Spark's Java process ended at its start; it needs Java 17 or later{log_line}")
     return AlphitaError(
         f"Spark {version} could not start a session on {master!r}: {first_line(error)}; a cluster must run the same "
-        f"version of Spark, and be able to connect back to this machine{said}"
+        f"version of Spark, and be able to connect back to this machine{log_line}"
     )
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
-from alphita import __version__, progress
+from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.options import Option, option
-from alphita.registry import Group
 
-PLUGINS = Group(
+PACKAGE = "alphita.mappings.formats"
+PLUGINS = registry.Group(
     "alphita.formats",
     (
         *("DESCRIPTION", "SUFFIXES", "STREAMS", "READS", "PREFIXED", "LOSSES"),
@@ -190,3 +190,18 @@ def day_of(text: str) -> str:
     if not fits:
         raise UsageError(f"the date {text!r} is no day; write it as 2026-01-31")
     return text
+
+
+def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> ModuleType:
+    """Return the format called `name`, or, if that is "", the one whose suffix fits the file's name best."""
+    if name not in registry.names(PACKAGE):
+        offered = [choice for choice, reads in registry.constants(PACKAGE, "READS").items() if reads or not to_read]
+        if name:
+            raise UsageError(registry.unknown("format", name, offered))
+        by_name = registry.by_suffix(PACKAGE, path.name.lower().removesuffix(".gz") if to_read else path.name)
+        if by_name is None:
+            raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")
+        name = by_name
+        if to_read and name == "tsv" and not registry.load(PACKAGE, name).is_plain(path):
+            name = "sssom"
+    return registry.load(PACKAGE, name)

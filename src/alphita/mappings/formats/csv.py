@@ -12,9 +12,11 @@ from pathlib import Path
 
 from alphita import textio
 from alphita.errors import Rejects
-from alphita.mappings.formats import Header, Problem, _losses, _plain
+from alphita.mappings.formats import Header, _fields
+from alphita.mappings.formats._fields import finish, losses, split_complete, validate
 from alphita.mappings.record import COLUMNS, Mapping
 
+__all__ = ["finish", "losses", "split_complete", "validate"]
 DESCRIPTION = "comma-separated, with a header"
 SUFFIXES = (".csv",)
 STREAMS = True
@@ -37,11 +39,6 @@ def begin(header: Header) -> bytes:
     return (",".join(header.columns) + "\n").encode()
 
 
-def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as complete: no mapping changes another."""
-    return mappings, ()
-
-
 def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",") -> bytes:
     """Return the mappings as CSV, or with another delimiter."""
     rows = _Rows()
@@ -50,25 +47,10 @@ def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",")
     return "".join(rows.texts).encode("utf-8")
 
 
-def finish(header: Header, part: Path, out: Path) -> None:
-    """Rename the part to the output."""
-    part.replace(out)
-
-
-def validate(header: Header, mapping: Mapping) -> Problem | None:
-    """Return None: a plain table holds every mapping."""
-    return None
-
-
-def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-    """Count what has no column."""
-    return _plain.losses(header, mappings)
-
-
 def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
-    rows = textio.table(path, delimiter, _plain.NEEDED, rejects)
-    for line, cells in _losses.warn_unused_columns(rows, COLUMNS, path, header.tell):
-        mapping = _plain.mapping(cells, path, line, rejects)
+    rows = textio.table(path, delimiter, _fields.NEEDED, rejects)
+    for line, cells in _fields.warn_unused_columns(rows, COLUMNS, path, header.tell):
+        mapping = _fields.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

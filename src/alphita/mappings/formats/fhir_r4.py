@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.errors import InputError
-from alphita.mappings.formats import _conceptmap, _losses
+from alphita.mappings.formats import _conceptmap, _fields
 from alphita.mappings.formats._conceptmap import COMMENTS, INEXACT, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -21,7 +21,7 @@ STREAMS = False
 READS = True
 PREFIXED = True
 IS_MAP = True
-LOSSES = _losses.all_but("mention_code", "relation")
+LOSSES = _fields.all_but("mention_code", "relation")
 
 EQUIVALENCES = {"exact": "equivalent", "broad": "wider", "narrow": "narrower", "related": "inexact", None: "relatedto"}
 RELATIONS = {code: relation for relation, code in EQUIVALENCES.items()} | {
@@ -38,18 +38,15 @@ class _R4:
 
     @staticmethod
     def group(source: str, source_version: str, target: str, target_version: str) -> dict[str, Any]:
-        """Return a group without its elements."""
         facts = {"source": source, "sourceVersion": source_version, "target": target, "targetVersion": target_version}
         return {name: value for name, value in facts.items() if value}
 
     @staticmethod
     def target_system(group: dict[str, Any]) -> str:
-        """Return the target system of a group."""
         return str(group.get("target") or "")
 
     @staticmethod
     def target(mapping: Mapping, code: str) -> Target:
-        """Return the target of a mapping."""
         equivalence = EQUIVALENCES[mapping.relation]
         comment = text(mapping.comment) or NEEDED.get(equivalence)
         facts = {"code": code, "display": text(mapping.concept_name), "equivalence": equivalence, "comment": comment}
@@ -57,12 +54,10 @@ class _R4:
 
     @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:
-        """Return what an element says of its targets."""
         return {"target": targets or [{"equivalence": "unmatched"}]}
 
     @staticmethod
     def facts(target: Target) -> dict[str, Any] | None:
-        """Return the fields of a mapping that a target gives; see `Release`."""
         equivalence, comment = target.get("equivalence"), target.get("comment")
         if equivalence in UNMATCHED:
             return None
@@ -77,10 +72,6 @@ class _R4:
 
 
 _DOCUMENT = _conceptmap.Document(_R4())
-begin = _DOCUMENT.begin
-split_complete = _DOCUMENT.split_complete
-encode = _DOCUMENT.encode
-finish = _DOCUMENT.finish
-validate = _DOCUMENT.validate
-losses = _DOCUMENT.losses
-read = _DOCUMENT.read
+begin, encode, finish = _DOCUMENT.begin, _DOCUMENT.encode, _DOCUMENT.finish
+validate, losses, read = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read
+split_complete = _fields.split_complete

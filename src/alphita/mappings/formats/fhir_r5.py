@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.errors import InputError
-from alphita.mappings.formats import _conceptmap, _losses, _plain
+from alphita.mappings.formats import _conceptmap, _fields
 from alphita.mappings.formats._conceptmap import COMMENTS, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -22,7 +22,7 @@ STREAMS = False
 READS = True
 PREFIXED = True
 IS_MAP = True
-LOSSES = _losses.all_but("mention_code")
+LOSSES = _fields.all_but("mention_code")
 
 RELATIONSHIPS = {
     "exact": "equivalent",
@@ -51,18 +51,15 @@ class _R5:
 
     @staticmethod
     def group(source: str, source_version: str, target: str, target_version: str) -> dict[str, Any]:
-        """Return a group without its elements."""
         facts = {"source": _canonical(source, source_version), "target": _canonical(target, target_version)}
         return {name: value for name, value in facts.items() if value}
 
     @staticmethod
     def target_system(group: dict[str, Any]) -> str:
-        """Return the target system of a group."""
         return str(group.get("target") or "").partition("|")[0]
 
     @staticmethod
     def target(mapping: Mapping, code: str) -> Target:
-        """Return the target of a mapping."""
         comment = text(mapping.comment) or (NARROWER if mapping.relation == "narrow" else None)
         facts = {
             "code": code,
@@ -82,33 +79,31 @@ class _R5:
 
     @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:
-        """Return what an element says of its targets."""
         return {"target": targets} if targets else {"noMap": True}
 
     @staticmethod
     def facts(target: Target) -> dict[str, Any] | None:
-        """Return the fields of a mapping that a target gives; see `Release`."""
         relationship, comment = target.get("relationship"), target.get("comment")
         if relationship == UNRELATED:
             return None
         if relationship not in RELATIONS:
             allowed = sorted([*RELATIONS, UNRELATED])
             raise InputError(f"must be one of {allowed}", field="relationship", value=relationship)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "relation": RELATIONS[relationship],
             "concept_name": target.get("display"),
             "comment": None if comment in COMMENTS else comment,
         }
-        for at, one in enumerate(target.get("property") or []):
-            name, number = one.get("code"), one.get("valueDecimal")
+        for at, property_ in enumerate(target.get("property") or []):
+            name, number = property_.get("code"), property_.get("valueDecimal")
             if name in ("confidence", "similarity") and isinstance(number, int | float):
                 try:
-                    found[name] = _plain.value(name, number)
+                    fields[name] = _fields.value(name, number)
                 except ValueError as error:
                     raise InputError(str(error), field=f"property[{at}].valueDecimal", value=number) from None
-            if one.get("code") == "status" and one.get("valueString") == "approved":
-                found["status"] = "approved"
-        return found
+            if property_.get("code") == "status" and property_.get("valueString") == "approved":
+                fields["status"] = "approved"
+        return fields
 
 
 def _canonical(system: str, version: str) -> str:
@@ -116,10 +111,6 @@ def _canonical(system: str, version: str) -> str:
 
 
 _DOCUMENT = _conceptmap.Document(_R5())
-begin = _DOCUMENT.begin
-split_complete = _DOCUMENT.split_complete
-encode = _DOCUMENT.encode
-finish = _DOCUMENT.finish
-validate = _DOCUMENT.validate
-losses = _DOCUMENT.losses
-read = _DOCUMENT.read
+begin, encode, finish = _DOCUMENT.begin, _DOCUMENT.encode, _DOCUMENT.finish
+validate, losses, read = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read
+split_complete = _fields.split_complete

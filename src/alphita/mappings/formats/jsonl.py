@@ -14,9 +14,11 @@ from typing import Any
 
 from alphita import textio
 from alphita.errors import Rejects
-from alphita.mappings.formats import Header, Problem, _losses, _plain
+from alphita.mappings.formats import Header, _fields
+from alphita.mappings.formats._fields import finish, losses, split_complete, validate
 from alphita.mappings.record import COLUMNS, Mapping
 
+__all__ = ["finish", "losses", "split_complete", "validate"]
 DESCRIPTION = "JSON Lines, one object a line"
 SUFFIXES = (".jsonl", ".ndjson")
 STREAMS = True
@@ -30,11 +32,6 @@ def begin(header: Header) -> bytes:
     return b""
 
 
-def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as complete: no mapping changes another."""
-    return mappings, ()
-
-
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the mappings as objects."""
     values = attrgetter(*header.columns)
@@ -44,33 +41,18 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     )
 
 
-def finish(header: Header, part: Path, out: Path) -> None:
-    """Rename the part to the output."""
-    part.replace(out)
-
-
-def validate(header: Header, mapping: Mapping) -> Problem | None:
-    """Return None: a plain table holds every mapping."""
-    return None
-
-
-def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-    """Count what has no column."""
-    return _plain.losses(header, mappings)
-
-
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
-    lacking = set(_plain.NEEDED)
+    lacking = set(_fields.NEEDED)
     last: Dictionary[str, object] = {}
-    for line, found in _losses.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
-        lacking -= found.keys()
-        last = found
-        mapping = _plain.mapping(found, path, line, rejects)
+    for line, record in _fields.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
+        lacking -= record.keys()
+        last = record
+        mapping = _fields.mapping(record, path, line, rejects)
         if mapping is not None:
             yield mapping
     if last and lacking:
-        raise _plain.no_column(min(lacking), path, list(last))
+        raise _fields.no_column(min(lacking), path, list(last))
 
 
 def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str, Any]]]:
@@ -79,11 +61,11 @@ def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str
         if not text.strip():
             continue
         try:
-            found = textio.json_value(text)
+            record = textio.json_value(text)
         except ValueError as error:
             rejects.add(f"not JSON: {error}", file=path, line=line, value=text)
             continue
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             rejects.add("not a JSON object", file=path, line=line, value=text)
             continue
-        yield line, found
+        yield line, record

@@ -16,44 +16,45 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from alphita import textio
-from alphita.artefact import atomic_file
-from alphita.errors import Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _losses, _omop
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, Problem, TargetInfo, _fields
+from alphita.mappings.formats._fields import split_complete
 from alphita.mappings.record import Mapping, bare
+from alphita.terminology import prefixes
+from alphita.terminology.loaders import _files
 
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["split_complete"]
 DESCRIPTION = "OMOP SOURCE_TO_CONCEPT_MAP, comma-separated"
 SUFFIXES = (".source_to_concept_map.csv", ".stcm.csv")
 STREAMS = False
 READS = True
 PREFIXED = False
 IS_MAP = True
-LOSSES = _losses.all_but()
+LOSSES = _fields.all_but()
 
 COLUMNS = (
-    "source_code",
-    "source_concept_id",
-    "source_vocabulary_id",
-    "source_code_description",
-    "target_concept_id",
-    "target_vocabulary_id",
-    "valid_start_date",
-    "valid_end_date",
-    "invalid_reason",
+    *("source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id"),
+    *("target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason"),
 )
 CODE, TARGET = COLUMNS.index("source_code"), COLUMNS.index("target_concept_id")
 NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
 NO_PLACE = ("rejected", "flagged", "ignored")
+CONCEPT_FILE = "CONCEPT.csv"
+CONCEPT_COLUMNS = ("concept_id", "domain_id", "vocabulary_id", "concept_code")
 # What ends a cell or a line where the table is loaded as text.
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP, or normalise with --standard-only"
@@ -70,28 +71,22 @@ def begin(header: Header) -> bytes:
     return (",".join(COLUMNS) + "\n").encode()
 
 
-def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as complete: no mapping changes another."""
-    return mappings, ()
-
-
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for one in _losses.one_by_one(mappings):
-        if not _left_out(header, one) and validate(header, one) is None:
-            writer.writerow(_row(header, one))
+    for mapping in _fields.one_by_one(mappings):
+        if not _left_out(header, mapping) and validate(header, mapping) is None:
+            writer.writerow(_row(header, mapping))
     return text.getvalue().encode("utf-8")
 
 
 def finish(header: Header, part: Path, out: Path) -> None:
     """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out."""
-    private = not os.stat(part).st_mode & 0o077
     mapped = _with_and_without(part)
     seen: set[tuple[str, str]] = set()
     repeats = nils = 0
-    with atomic_file(out, "w", private=private, newline="") as file:
+    with _fields.made_of(part, out, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for row in _rows_of(part):
             # The vocabulary of the codes is one, the header's.
@@ -103,7 +98,6 @@ def finish(header: Header, part: Path, out: Path) -> None:
             else:
                 seen.add(pair)
                 writer.writerow(row)
-    part.unlink()
     if repeats:
         header.tell(f"{out}: {repeats:,} rows that repeat a code and its target were left out")
     if nils:
@@ -121,17 +115,17 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
         return Problem("a source code of more than 50 characters", "mention_code", code)
     if "\r" in code:
         return Problem("a carriage return in a source code", "mention_code", code)
-    for one in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
-        found = _omop.target(header, one)
-        if found is None or not found.vocabulary:
-            return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", one)
-        if len(found.vocabulary) > MOST["target_vocabulary_id"]:
-            return Problem("a vocabulary id of more than 20 characters", "concept_id", one)
-        if found.invalid_reason:
-            why = f"a concept that is no longer valid in OMOP (invalid_reason {found.invalid_reason}); {MAPS_TO}"
-            return Problem(why, "concept_id", one)
-        if found.standard is False:
-            return Problem(f"not a Standard Concept of OMOP; {MAPS_TO}", "concept_id", one)
+    for concept_id in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
+        target = _fields.omop_target(header, concept_id)
+        if target is None or not target.vocabulary:
+            return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", concept_id)
+        if len(target.vocabulary) > MOST["target_vocabulary_id"]:
+            return Problem("a vocabulary id of more than 20 characters", "concept_id", concept_id)
+        if target.invalid_reason:
+            why = f"a concept that is no longer valid in OMOP (invalid_reason {target.invalid_reason}); {MAPS_TO}"
+            return Problem(why, "concept_id", concept_id)
+        if target.standard is False:
+            return Problem(f"not a Standard Concept of OMOP; {MAPS_TO}", "concept_id", concept_id)
     return None
 
 
@@ -139,16 +133,18 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for one in _losses.one_by_one(mappings):
-        problem = validate(header, one)
-        why = _left_out(header, one) or (problem and problem.problem)
+    for mapping in _fields.one_by_one(mappings):
+        problem = validate(header, mapping)
+        why = _left_out(header, mapping) or (problem and problem.problem)
         if why:
             whole[why] += 1
         else:
-            row = dict(zip(COLUMNS, _row(header, one), strict=True))
+            row = dict(zip(COLUMNS, _row(header, mapping), strict=True))
             # The OMOP number is another name of the same concept.
-            pairs.append((one, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=one.concept_id)))
-    return dict(whole) | _losses.count(pairs)
+            pairs.append(
+                (mapping, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=mapping.concept_id))
+            )
+    return dict(whole) | _fields.count(pairs)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -167,7 +163,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
             rejects.add("empty", file=path, line=line, field="source_code")
         else:
             vocabulary = vocabulary or cells.get("source_vocabulary_id", "")
-            _losses.read_as(header, cells, source_vocabulary_id=vocabulary)
+            _fields.read_as(header, cells, source_vocabulary_id=vocabulary)
             for name, usual in (("source_concept_id", "0"), ("valid_start_date", START), ("valid_end_date", END)):
                 if cells.get(name, "") not in ("", usual):
                     header.lost[name] += 1
@@ -175,7 +171,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 
 def _left_out(header: Header, mapping: Mapping) -> str | None:
-    return _losses.left_out(mapping, NO_PLACE, not header.with_review)
+    return _fields.left_out(mapping, NO_PLACE, not header.with_review)
 
 
 def _rows_of(part: Path) -> Iterator[list[str]]:
@@ -190,15 +186,15 @@ def _with_and_without(part: Path) -> set[str]:
 
 
 def _row(header: Header, mapping: Mapping) -> list[str]:
-    found = _omop.target(header, mapping.concept_id) or _omop.NONE
+    target = _fields.omop_target(header, mapping.concept_id) or _fields.NO_OMOP
     description = _in_one_line(mapping.mention)
     return [
         mapping.mention_code or description,
         "0",
         header.source_vocabulary,
         description[: MOST["source_code_description"]],
-        str(found.omop_concept_id),
-        found.vocabulary,
+        str(target.omop_concept_id),
+        target.vocabulary,
         START,
         END,
         "",
@@ -214,3 +210,66 @@ def _mapping(row: dict[str, str], number: int, concept: int) -> Mapping:
     code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
     nil = concept == 0
     return bare(number, None if code == mention else code, mention, None if nil else f"OMOP:{concept}")
+
+
+def load_concepts(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:
+    """Return the facts of some concepts, by the ids that ask for them: OMOP's (`OMOP:4329847`) or a vocabulary's
+    own."""
+    ids = sorted(wanted)
+    facts: dict[str, TargetInfo] = {}
+    for frame in _concept_frames(_concept_file(path)):
+        for concept, domain, vocabulary, curie, omop, is_standard, reason in _concepts_of(frame, ids).iter_rows():
+            info = TargetInfo(int(concept), domain or "", vocabulary or "", is_standard, reason or "")
+            # A code that is used again for another meaning: the first that is valid stands for its CURIE, each for its
+            # own number.
+            if curie not in facts or (facts[curie].invalid_reason and not info.invalid_reason):
+                facts[curie] = info
+            facts[omop] = info
+    return facts
+
+
+def _concept_file(path: Path) -> _files.Member:
+    members = _files.members([path])
+    if members == [_files.Member(path)]:
+        return members[0]
+    matching = [member for member in members if member.name.lower() == CONCEPT_FILE.lower()]
+    if len(matching) != 1:
+        what = "no" if not matching else f"{len(matching)} files"
+        raise InputError(f"{what} {CONCEPT_FILE} in it", file=path, remedy="give what Athena made, or the file itself")
+    return matching[0]
+
+
+def _concept_frames(member: _files.Member) -> Iterator[pl.DataFrame]:
+    """Yield the rows, some 16 MB at once."""
+    import polars as pl
+
+    head = ""
+    for _, text in _files.blocks(member, "utf-8", Rejects(strict=True)):
+        head, rows = (head, text) if head else (text[: text.index("\n") + 1], text[text.index("\n") + 1 :])
+        try:
+            frame = pl.read_csv((head + rows).encode(), separator="\t", quote_char=None, infer_schema=False)
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"cannot read it: {error}", file=member.place) from None
+        if missing := [name for name in CONCEPT_COLUMNS if name not in frame.columns]:
+            remedy = f"give the {CONCEPT_FILE} that Athena made"
+            raise InputError(f"no column {missing[0]!r}", file=member.place, remedy=remedy)
+        yield frame
+
+
+def _concepts_of(frame: pl.DataFrame, ids: list[str]) -> pl.DataFrame:
+    """Return number, domain, vocabulary, both ids, whether standard, and why invalid, of the rows of some ids."""
+    import polars as pl
+
+    known = {row.omop_vocabulary_id: row.prefix for row in prefixes.table().values() if row.omop_vocabulary_id}
+    # A vocabulary of one's own (ids above 2,000,000,000) is known by its name, in any spelling.
+    here = frame["vocabulary_id"].unique().drop_nulls().to_list()
+    prefix = {vocabulary: known.get(vocabulary) or prefixes.canonical(vocabulary) for vocabulary in here}
+    standard, invalid = (
+        pl.col(name).fill_null("") if name in frame.columns else pl.lit(None, pl.String)
+        for name in ("standard_concept", "invalid_reason")
+    )
+    own = pl.col("vocabulary_id").replace_strict(prefix, default=pl.lit("")) + ":" + pl.col("concept_code")
+    number = pl.lit("OMOP:") + pl.col("concept_id")
+    return frame.select(*CONCEPT_COLUMNS[:3], own=own, number=number, standard=standard == "S", invalid=invalid).filter(
+        (pl.col("own").is_in(ids) | pl.col("number").is_in(ids)) & pl.col("concept_id").str.contains(r"^[0-9]{1,10}$")
+    )

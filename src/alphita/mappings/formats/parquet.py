@@ -5,17 +5,17 @@ A Parquet file cannot be appended to, so the part is an Arrow stream, turned int
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, Problem, _plain
+from alphita.mappings.formats import Header, _fields
+from alphita.mappings.formats._fields import losses, split_complete, validate
 from alphita.mappings.record import COLUMNS, Mapping
 
+__all__ = ["losses", "split_complete", "validate"]
 DESCRIPTION = "Apache Parquet"
 SUFFIXES = (".parquet",)
 STREAMS = False
@@ -27,11 +27,6 @@ LOSSES: tuple[str, ...] = ()
 def begin(header: Header) -> bytes:
     """Return the stream's schema message."""
     return bytes(_schema(header.columns).serialize())
-
-
-def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as complete: no mapping changes another."""
-    return mappings, ()
 
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
@@ -51,26 +46,14 @@ def finish(header: Header, part: Path, out: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    private = not os.stat(part).st_mode & 0o077
     with (
-        atomic_file(out, private=private) as file,
+        _fields.made_of(part, out) as file,
         pa.OSFile(str(part)) as source,
         pa.ipc.open_stream(source) as stream,
         pq.ParquetWriter(file, stream.schema) as writer,
     ):
         for batch in stream:
             writer.write_batch(batch)
-    part.unlink()
-
-
-def validate(header: Header, mapping: Mapping) -> Problem | None:
-    """Return None: a plain table holds every mapping."""
-    return None
-
-
-def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-    """Count what has no column."""
-    return _plain.losses(header, mappings)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -81,16 +64,16 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     try:
         with pq.ParquetFile(path) as file:
             names = [name for name in file.schema_arrow.names if name in COLUMNS]
-            for name in _plain.NEEDED:
+            for name in _fields.NEEDED:
                 if name not in names:
-                    raise _plain.no_column(name, path, file.schema_arrow.names)
+                    raise _fields.no_column(name, path, file.schema_arrow.names)
             if unread := [name for name in file.schema_arrow.names if name not in COLUMNS]:
                 header.tell(f"{path}: columns that are not read: {', '.join(unread)}")
             number = 0
             for batch in file.iter_batches(batch_size=8_192, columns=names):
                 for values in zip(*map(_values, batch.columns), strict=True):
                     number += 1
-                    mapping = _plain.mapping(dict(zip(batch.schema.names, values, strict=True)), path, number, rejects)
+                    mapping = _fields.mapping(dict(zip(batch.schema.names, values, strict=True)), path, number, rejects)
                     if mapping is not None:
                         yield mapping
     # Names of columns that are no UTF-8 are told by Python.
@@ -113,4 +96,4 @@ def _schema(columns: Sequence[str]) -> Any:  # noqa: ANN401
     import pyarrow as pa
 
     kinds = {int: pa.int64(), float: pa.float64(), str: pa.string()}
-    return pa.schema([(name, kinds[_plain.KINDS[name]]) for name in columns])
+    return pa.schema([(name, kinds[_fields.KINDS[name]]) for name in columns])

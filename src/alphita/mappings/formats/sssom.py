@@ -22,42 +22,31 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
-from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _losses
-from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
+from alphita.mappings.formats import Header, Problem, _curies, _fields
+from alphita.mappings.formats._fields import split_complete
 from alphita.mappings.record import Mapping, bare
 from alphita.terminology import prefixes
 from alphita.terminology.sssom import LITERAL, NO_TERM, SssomFile
 
+__all__ = ["split_complete"]
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv",)
 STREAMS = False
 READS = True
 PREFIXED = True
-LOSSES = _losses.all_but("mention", "confidence", "comment")
+LOSSES = _fields.all_but("mention", "confidence", "comment")
 
 # In the order of the specification's table.
 SLOTS = (
-    "subject_id",
-    "subject_label",
-    "predicate_id",
-    "predicate_modifier",
-    "object_id",
-    "object_label",
-    "mapping_justification",
-    "reviewer_label",
-    "subject_type",
-    "object_source",
-    "review_date",
-    "confidence",
-    "match_string",
-    "similarity_score",
-    "similarity_measure",
-    "comment",
+    *("subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label"),
+    *("mapping_justification", "reviewer_label", "subject_type", "object_source", "review_date", "confidence"),
+    *("match_string", "similarity_score", "similarity_measure", "comment"),
 )
 # Said once in the metadata where all rows agree.
 PROPAGATED = ("subject_type", "object_source", "similarity_measure")
@@ -88,6 +77,10 @@ MADE: dict[str, tuple[str, str | None]] = {
     SEMANTIC: ("nearest", "vectors"),
 }
 _SAFE = "-._~!$&'()*+,;=:@"
+# Prefixes that need no declaration.
+BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
+_MARKS = re.compile(r"[\\|]")
+_ESCAPED = re.compile(r"\\([\\|])")
 _CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
 
 
@@ -105,15 +98,10 @@ def begin(header: Header) -> bytes:
     return b""
 
 
-def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
-    """Return all as complete: no mapping changes another."""
-    return mappings, ()
-
-
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows as JSON Lines of their slots."""
     dump = json.JSONEncoder(ensure_ascii=False).encode
-    written = (one for one in _losses.one_by_one(mappings) if _fits(header, one))
+    written = (one for one in _fields.one_by_one(mappings) if _fits(header, one))
     return "".join(dump(_slots(header, mapping)) + "\n" for mapping in written).encode("utf-8")
 
 
@@ -121,23 +109,25 @@ def finish(header: Header, part: Path, out: Path) -> None:
     """Sort the rows, write metadata and each distinct row aside, rename, remove the part, and tell of repeats."""
     import polars as pl
 
-    private = not os.stat(part).st_mode & 0o077
     schema = dict.fromkeys(SLOTS, pl.String)
     rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
     written = len(rows)
     rows = rows.fill_null("").unique().sort(SLOTS)
-    said = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
-    used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in prefixes_in(rows[name])})
+    common = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
+    used = sorted(
+        {prefix for name in ("subject_id", "object_id", "object_source") for prefix in prefixes_in(rows[name])}
+    )
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
-        name for name in SLOTS if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
+        name
+        for name in SLOTS
+        if name not in common and ((rows[name] != "").any() or (not len(rows) and name in needed))
     ]
-    with atomic_file(out, "w", private=private, newline="\n") as file:
-        file.writelines(f"#{line}\n" for line in metadata_lines(header, used, said))
+    with _fields.made_of(part, out, "w", newline="\n") as file:
+        file.writelines(f"#{line}\n" for line in metadata_lines(header, used, common))
         file.write("\t".join(columns) + "\n")
         for row in rows.select(columns).iter_rows():
             file.write("\t".join(map(cell, row)) + "\n")
-    part.unlink()
     if repeats := written - len(rows):
         header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
 
@@ -146,9 +136,9 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not _subject(header, mapping) and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
-    for one in (mapping.concept_id or NO_TERM).split("|"):
-        if not _CURIE.fullmatch(one):
-            return Problem("not a CURIE", "concept_id", one)
+    for concept_id in (mapping.concept_id or NO_TERM).split("|"):
+        if not _CURIE.fullmatch(concept_id):
+            return Problem("not a CURIE", "concept_id", concept_id)
     return None
 
 
@@ -156,13 +146,13 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for one in _losses.one_by_one(mappings):
-        why = _left_out(one) or _problem(header, one)
+    for mapping in _fields.one_by_one(mappings):
+        why = _left_out(mapping) or _problem(header, mapping)
         if why:
             whole[why] += 1
         else:
-            pairs.append((one, _mapping((header.source_vocabulary,), _slots(header, one), 1)))
-    return dict(whole) | _losses.count(pairs)
+            pairs.append((mapping, _mapping((header.source_vocabulary,), _slots(header, mapping), 1)))
+    return dict(whole) | _fields.count(pairs)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -171,7 +161,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     own = {header.source_vocabulary, _only_prefix(file)}
     rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
     number, last = 0, None
-    for line, slots in _losses.warn_unused_columns(rows, SLOTS, path, header.tell):
+    for line, slots in _fields.warn_unused_columns(rows, SLOTS, path, header.tell):
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
         last = subject
@@ -186,14 +176,16 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _only_prefix(file: SssomFile) -> str:
     """Return the prefix that all subjects have, if it is declared; "" otherwise."""
-    found = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {""}
-    only = found.pop() if len(found) == 1 else ""
+    subject_prefixes = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {
+        ""
+    }
+    only = subject_prefixes.pop() if len(subject_prefixes) == 1 else ""
     return only if only in file.curies or prefixes.canonical(only) in prefixes.table() else ""
 
 
 def _count_lost(header: Header, mapping: Mapping, slots: Dictionary[str, str]) -> None:
     is_known = slots["mapping_justification"] in (*MADE, COMPOSITE, MANUAL, REVIEW)
-    _losses.read_as(
+    _fields.read_as(
         header,
         slots,
         predicate_id=PREDICATES[mapping.relation or "exact"],
@@ -207,14 +199,14 @@ def _fits(header: Header, mapping: Mapping) -> bool:
 
 
 def _left_out(mapping: Mapping) -> str | None:
-    if why := _losses.left_out(mapping, ("ignored",)):
+    if why := _fields.left_out(mapping, ("ignored",)):
         return why
     return "rejections of NIL" if mapping.status == "rejected" and mapping.concept_id is None else None
 
 
 def _problem(header: Header, mapping: Mapping) -> str | None:
-    found = validate(header, mapping)
-    return found and found.problem
+    problem = validate(header, mapping)
+    return problem and problem.problem
 
 
 def _subject(header: Header, mapping: Mapping) -> str:
@@ -320,3 +312,68 @@ def _number(slots: Dictionary[str, str], name: str) -> float | None:
     if not 0 <= number <= 1:
         raise InputError("must be a number from 0 to 1", field=name, value=text)
     return number
+
+
+def value_of(text: str) -> str:
+    """Return a string as one value of a slot of several."""
+    return _MARKS.sub(r"\\\g<0>", text)
+
+
+def joined(values: str) -> str:
+    """Return the values of a slot of several, joined by `|` without escapes."""
+    return _ESCAPED.sub(r"\1", values)
+
+
+def decimals(number: float | None) -> str:
+    """Return a number of at most three decimals."""
+    if number is None:
+        return ""
+    text = format(Decimal(repr(number)).quantize(Decimal("0.001"), ROUND_HALF_UP), "f")
+    return text.rstrip("0").rstrip(".")
+
+
+def prefixes_in(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
+    """Return the prefixes in some CURIEs that need a declaration."""
+    return {
+        prefix for prefix in ids.str.split(":").list.first().unique().to_list() if prefix and prefix not in BUILT_IN
+    }
+
+
+def metadata_lines(header: Header, used: Sequence[str], common: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of the YAML block, in the order of the specification's table."""
+    yield 'sssom_version: "1.1"'
+    if used:
+        yield "curie_map:"
+        for prefix in used:
+            yield f"  {yaml(prefix)}: {yaml(_curies.uri(header, prefix))}"
+    objects = [prefix for prefix in used if prefix != header.source_vocabulary and prefix in header.sources]
+    slots = {
+        "mapping_set_id": header.set_id,
+        "mapping_set_version": header.version,
+        "license": header.licence,
+        "subject_type": common.get("subject_type", ""),
+        "subject_source_version": header.source_version,
+        "object_source": common.get("object_source", ""),
+        "object_source_version": "; ".join(f"{prefix} {header.sources[prefix]}" for prefix in objects),
+        "mapping_tool": header.tool,
+        "mapping_tool_version": header.tool_version,
+        "mapping_date": header.date,
+        "similarity_measure": common.get("similarity_measure", ""),
+    }
+    for name, value in slots.items():
+        if value:
+            yield f"{name}: {value if name == 'mapping_date' else yaml(value)}"
+
+
+def yaml(text: str) -> str:
+    """Return a string as a YAML scalar: plain where that is a string, else in double quotes (as JSON)."""
+    plain = re.fullmatch(r"[A-Za-z][\w./#~+,;() -]*(://[\w./#~+,;()?=&%-]*)?[\w/_#=]", text)
+    words = ("null", "true", "false", "yes", "no", "on", "off")
+    return text if plain and " #" not in text and text.lower() not in words else json.dumps(text, ensure_ascii=False)
+
+
+def cell(text: str) -> str:
+    """Return a cell, in quotes where it needs them."""
+    if any(mark in text for mark in '\t\n\r"'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

@@ -11,12 +11,15 @@ from pathlib import Path
 from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, csv
-from alphita.mappings.formats.csv import PREFIXED, READS, STREAMS, finish, losses, split_complete, validate
+from alphita.mappings.formats._fields import finish, losses, split_complete, validate
 from alphita.mappings.record import Mapping
 
-__all__ = ["LOSSES", "PREFIXED", "READS", "STREAMS", "finish", "losses", "split_complete", "validate"]
+__all__ = ["finish", "losses", "split_complete", "validate"]
 DESCRIPTION = "tab-separated, with a header"
 SUFFIXES = (".tsv",)
+STREAMS = True
+READS = True
+PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 TAB = "\t"
 

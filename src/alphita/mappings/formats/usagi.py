@@ -13,8 +13,8 @@ have one status: the one its targets agree on; else FLAGGED if one of them is fl
 is left out where the mention has another one, and counted.
 
 Usagi takes neighbouring rows of one code and name for one mention. So a mention that is given several times, one after
-the other, is written once, with the sum of its frequencies, also across runs (see `split_complete`). A target that a file
-repeats is read once.
+the other, is written once, with the sum of its frequencies, also across runs (see `split_complete`). A target that a
+file repeats is read once.
 """
 
 from __future__ import annotations
@@ -30,34 +30,22 @@ from typing import NamedTuple, get_args
 
 from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, Problem, _losses, _omop
+from alphita.mappings.formats import Header, Problem, TargetInfo, _fields
+from alphita.mappings.formats._fields import finish
 from alphita.mappings.record import Mapping, MappingType, bare
 
+__all__ = ["finish"]
 DESCRIPTION = "Usagi's mapping file, for review in Usagi"
 SUFFIXES = (".usagi.csv",)
 STREAMS = True
 READS = True
 PREFIXED = False
-LOSSES = _losses.all_but("frequency", "mapping_type")
+LOSSES = _fields.all_but("frequency", "mapping_type")
 
 COLUMNS = (
-    "sourceCode",
-    "sourceName",
-    "sourceFrequency",
-    "sourceAutoAssignedConceptIds",
-    "matchScore",
-    "mappingStatus",
-    "equivalence",
-    "statusSetBy",
-    "statusSetOn",
-    "conceptId",
-    "conceptName",
-    "domainId",
-    "mappingType",
-    "comment",
-    "createdBy",
-    "createdOn",
-    "assignedReviewer",
+    *("sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds", "matchScore", "mappingStatus"),
+    *("equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "domainId", "mappingType", "comment"),
+    *("createdBy", "createdOn", "assignedReviewer"),
 )
 # Those after it are not read.
 KNOWN = COLUMNS[: COLUMNS.index("createdBy")]
@@ -91,12 +79,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class _Mention(NamedTuple):
-    """The mappings of a mention.
-
-    Attributes:
-        targets: those that have a row.
-        status: Usagi's, of all rows.
-    """
+    """The mappings of a mention."""
 
     targets: list[Mapping]
     rejected: list[Mapping]
@@ -114,7 +97,7 @@ def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequenc
     """Return the mappings before the last mention, and those of it, as one: it may go on in what follows."""
     before: list[Mapping] = []
     last: list[Mapping] = []
-    for mapping in _losses.one_by_one(mappings):
+    for mapping in _fields.one_by_one(mappings):
         if validate(header, mapping) is not None:
             # It is not written, and so it parts no neighbours.
             before.append(mapping)
@@ -138,17 +121,12 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     return "".join(texts).encode("utf-8")
 
 
-def finish(header: Header, part: Path, out: Path) -> None:
-    """Rename the part to the output."""
-    part.replace(out)
-
-
 def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not mapping.mention_code and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
     for concept in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
-        if _omop.target(header, concept) is None:
+        if _fields.omop_target(header, concept) is None:
             return Problem("a concept without OMOP's concept id", "concept_id", concept)
     return None
 
@@ -157,7 +135,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for mapping in _losses.one_by_one(mappings):
+    for mapping in _fields.one_by_one(mappings):
         if problem := validate(header, mapping):
             whole[problem.problem] += 1
     for mention in _mentions(header, mappings):
@@ -169,7 +147,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
             cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
             # The OMOP number is another name of the same concept.
             pairs.append((mapping, replace(_mapping(cells, 1), concept_id=mapping.concept_id)))
-    return {what: number for what, number in whole.items() if number} | _losses.count(pairs)
+    return {what: number for what, number in whole.items() if number} | _fields.count(pairs)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -180,7 +158,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects)
-    for line, cells in _losses.warn_unused_columns(rows, KNOWN, path, header.tell):
+    for line, cells in _fields.warn_unused_columns(rows, KNOWN, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)
@@ -203,22 +181,22 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         template = mapping
         equivalence = None if mapping.concept_id is None else EQUIVALENCES[mapping.relation]
         held = {"mappingStatus": STATUSES[mapping.status], "mappingType": mapping.mapping_type.upper()}
-        _losses.read_as(header, cells, equivalence=equivalence, **held)
+        _fields.read_as(header, cells, equivalence=equivalence, **held)
         yield mapping
     yield from _candidates(template, autos)
 
 
 def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
     """Yield the mentions of those mappings that can be written."""
-    fitting = (mapping for mapping in _losses.one_by_one(mappings) if validate(header, mapping) is None)
+    fitting = (mapping for mapping in _fields.one_by_one(mappings) if validate(header, mapping) is None)
     for _, group in groupby(fitting, key=_key):
         given = list(group)
         repeated = _times(given) - 1
         mappings_once = _as_one(header, given)
-        targets = [mapping for mapping in mappings_once if _losses.is_target(mapping)]
+        targets = [mapping for mapping in mappings_once if _fields.is_target(mapping)]
         standing = [target for target in targets if target.status != "rejected"]
         rejected = [target for target in targets if target.status == "rejected"] if standing else []
-        candidates = [mapping for mapping in mappings_once if not _losses.is_target(mapping)]
+        candidates = [mapping for mapping in mappings_once if not _fields.is_target(mapping)]
         kept = standing or targets
         status = _status({STATUSES[mapping.status] for mapping in kept})
         yield _Mention(kept, rejected, candidates, status, repeated)
@@ -229,9 +207,9 @@ def _key(mapping: Mapping) -> tuple[str, str]:
     return _escaped(mapping.mention_code or ""), _escaped(mapping.mention)
 
 
-def _times(found: Sequence[Mapping]) -> int:
+def _times(mappings: Sequence[Mapping]) -> int:
     """Return how often the mention of some mappings is given."""
-    return sum(1 for _ in groupby(found, key=lambda mapping: mapping.row))
+    return sum(1 for _ in groupby(mappings, key=lambda mapping: mapping.row))
 
 
 def _as_one(header: Header, given: Sequence[Mapping]) -> list[Mapping]:
@@ -241,18 +219,18 @@ def _as_one(header: Header, given: Sequence[Mapping]) -> list[Mapping]:
     # Rows are numbered anew in each of several files that were put together.
     rows = [[mapping.frequency for mapping in group] for _, group in groupby(given, key=lambda mapping: mapping.row)]
     counts = [max(known) for row in rows if (known := [times for times in row if times is not None and times >= 0])]
-    once: dict[tuple[_omop.TargetInfo | None, str], Mapping] = {}
-    for mapping in sorted(given, key=lambda mapping: not _losses.is_target(mapping)):
+    once: dict[tuple[TargetInfo | None, str], Mapping] = {}
+    for mapping in sorted(given, key=lambda mapping: not _fields.is_target(mapping)):
         once.setdefault((_target(header, mapping), mapping.mapping_type), mapping)
     kept = list(once.values())
     # None was found for one of them, and something for another.
-    if any(mapping.concept_id is not None for mapping in kept if _losses.is_target(mapping)):
+    if any(mapping.concept_id is not None for mapping in kept if _fields.is_target(mapping)):
         kept = [mapping for mapping in kept if mapping.concept_id is not None]
     return [replace(mapping, row=given[-1].row, frequency=sum(counts) if counts else None) for mapping in kept]
 
 
-def _status(found: set[str]) -> str:
-    return next(iter(found)) if len(found) == 1 else "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
+def _status(statuses: set[str]) -> str:
+    return next(iter(statuses)) if len(statuses) == 1 else "FLAGGED" if "FLAGGED" in statuses else "UNCHECKED"
 
 
 def _candidates(template: Mapping | None, numbers: Sequence[int]) -> Iterator[Mapping]:
@@ -263,12 +241,12 @@ def _candidates(template: Mapping | None, numbers: Sequence[int]) -> Iterator[Ma
         yield bare(*mention, f"OMOP:{number}", rank=rank, frequency=template.frequency)
 
 
-def _target(header: Header, mapping: Mapping) -> _omop.TargetInfo | None:
-    return _omop.target(header, mapping.concept_id)
+def _target(header: Header, mapping: Mapping) -> TargetInfo | None:
+    return _fields.omop_target(header, mapping.concept_id)
 
 
 def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list[str]:
-    found = _target(header, mapping) or _omop.NONE
+    target = _target(header, mapping) or _fields.NO_OMOP
     nil = mapping.concept_id is None
     score = mapping.confidence if mapping.confidence is not None else mapping.similarity
     return [
@@ -281,9 +259,9 @@ def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list
         "UNMATCHED" if nil else EQUIVALENCES[mapping.relation],
         mapping.reviewer or "",
         _milliseconds(mapping),
-        str(found.omop_concept_id),
+        str(target.omop_concept_id),
         mapping.concept_name or "" if not nil else "",
-        found.domain,
+        target.domain,
         mapping.mapping_type.upper(),
         mapping.comment or "",
         header.tool,
@@ -377,7 +355,7 @@ def _escaped(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text) if "\\" in text else text
+    return _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text) if "\\" in text else text
 
 
 def _cell(text: str) -> str:

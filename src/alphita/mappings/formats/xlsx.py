@@ -8,7 +8,6 @@ follows goes to further sheets. It takes the extra `excel`. While a job runs, th
 from __future__ import annotations
 
 import datetime
-import os
 import re
 import shutil
 import tempfile
@@ -19,10 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from alphita import workbooks
-from alphita.artefact import atomic_file
 from alphita.errors import Rejects, require
-from alphita.mappings.formats import Header, _losses, _plain, parquet
-from alphita.mappings.formats.csv import split_complete, validate
+from alphita.mappings.formats import Header, _fields, parquet
+from alphita.mappings.formats._fields import split_complete, validate
 from alphita.mappings.formats.parquet import encode
 from alphita.mappings.record import COLUMNS, Mapping
 
@@ -32,7 +30,7 @@ SUFFIXES = (".xlsx",)
 STREAMS = False
 READS = True
 PREFIXED = False
-LOSSES = tuple(name for name in COLUMNS if _plain.KINDS[name] is str)
+LOSSES = tuple(name for name in COLUMNS if _fields.KINDS[name] is str)
 MAX_ROWS = 1_048_576
 MAX_CHARACTERS = 32_767
 SHEET = "mappings"
@@ -52,7 +50,6 @@ def finish(header: Header, part: Path, out: Path) -> None:
     import openpyxl
     import pyarrow as pa
 
-    private = not os.stat(part).st_mode & 0o077
     book = openpyxl.Workbook(write_only=True)
     with pa.OSFile(str(part)) as source, pa.ipc.open_stream(source) as stream:
         sheet, number = _sheet(book, stream.schema.names), 1
@@ -63,10 +60,9 @@ def finish(header: Header, part: Path, out: Path) -> None:
                 sheet.append([_cell(sheet, value) for value in values])
                 number += 1
     book.properties.created = EPOCH
-    with atomic_file(out, private=private) as file, tempfile.TemporaryFile(dir=out.parent) as saved:
+    with _fields.made_of(part, out) as file, tempfile.TemporaryFile(dir=out.parent) as saved:
         book.save(saved)
         _without_times(saved, file)
-    part.unlink()
 
 
 def _without_times(saved: IO[bytes], file: IO[bytes]) -> None:
@@ -101,7 +97,7 @@ def _cell(sheet: Any, value: object) -> Any:  # noqa: ANN401
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what has no column, and the texts that are not held whole, by field."""
-    counts = Counter(_plain.losses(header, mappings))
+    counts = Counter(_fields.losses(header, mappings))
     for name in LOSSES:
         if name in header.columns:
             texts = (getattr(mapping, name) for mapping in mappings)
@@ -117,11 +113,11 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read the only sheet that has something in it; columns that are no field are passed over, and told."""
     _, rows = workbooks.sheet_rows(path, None)
     _, names = next(rows)
-    for name in _plain.NEEDED:
+    for name in _fields.NEEDED:
         if name not in names:
-            raise _plain.no_column(name, path, names)
+            raise _fields.no_column(name, path, names)
     table = ((line, dict(zip(names, cells, strict=True))) for line, cells in rows)
-    for line, cells in _losses.warn_unused_columns(table, COLUMNS, path, header.tell):
-        mapping = _plain.mapping(cells, path, line, rejects)
+    for line, cells in _fields.warn_unused_columns(table, COLUMNS, path, header.tell):
+        mapping = _fields.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

@@ -1,8 +1,6 @@
 """Input files of mentions, read row by row: CSV, TSV, Excel, Parquet, JSON Lines, plain lines, from a file or stdin.
 
-Nothing is held but the row (for Parquet: a batch of rows) being read, so a file may be larger than memory; a sheet of
-Excel's is held whole. A row that
-cannot be used comes with its `problem` and the next ones go on; only what spoils the whole file raises.
+Only the current row (Parquet: a batch; Excel: a sheet) is held. A row that cannot be used comes with its `problem`.
 """
 
 from __future__ import annotations
@@ -13,23 +11,124 @@ import functools
 import gzip
 import io
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from alphita import workbooks
+from alphita import textio, workbooks
 from alphita.errors import InputError, UsageError
-from alphita.jobs.reading import _json_lines
-from alphita.jobs.reading.rows import DEFAULT_COLUMN, MentionRow, check_text, checked, printable, texts
 from alphita.registry import unknown
 from alphita.textio import ENDED, Record, records
 
+# The column that is taken if none is named.
+DEFAULT_COLUMN = "mention"
+# A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
+WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
+_ENDS_WITH_VALUE = re.compile(r"\d\s*$")
+
+
+class MentionRow(NamedTuple):
+    """One input row."""
+
+    number: int
+    line: int
+    mention: str | None
+    code: str | None = None
+    context: str | None = None
+    language: str | None = None
+    frequency: int | None = None
+    measured: str | None = None
+    problem: str | None = None
+    value: object = None
+    field: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """What is looked up: the mention, with unit and range if it ends with a value: "K+ 2.8 mmol/L (3.5-5.1)"."""
+        return f"{self.mention or ''} {self.measured}" if self.measured else self.mention or ""
+
+
+def checked(
+    number: int, line: int, mention: str, further: Sequence[str | None], *, names: Sequence[str | None], encoding: str
+) -> MentionRow:
+    """Check the texts of a row."""
+    code, context, language, frequency, unit, bounds = (*further, *[None] * 6)[:6]
+    for place, text in enumerate((mention, code, context, language, None, unit, bounds)):
+        if text is None or (text.isascii() and "\0" not in text):
+            continue
+        name = names[place]
+        where = f" in {name!r}" if name else ""
+        if "\0" in text:
+            return MentionRow(number, line, None, problem=f"a NUL byte{where}", value=text, field=name)
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            problem = f"not valid {encoding} text{where}"
+            return MentionRow(number, line, None, problem=problem, value=printable(text), field=name)
+    count = None
+    if frequency is not None and (frequency := frequency.strip()):
+        if not (whole := WHOLE.fullmatch(frequency)):
+            problem = f"{names[4]!r} is no whole number of 0 or more"
+            return MentionRow(number, line, None, problem=problem, value=printable(frequency), field=names[4])
+        count = int(whole[1])
+    measured = _measured(mention, unit, bounds) if unit or bounds else None
+    return MentionRow(number, line, mention, code, context or None, language or None, count, measured)
+
+
+def _measured(mention: str, unit: str | None, bounds: str | None) -> str | None:
+    """Return the unit and range of the value that a mention ends with; None for no value."""
+    if not _ENDS_WITH_VALUE.search(mention):
+        return None
+    bounds = f"({bounds.strip().strip('()[]')})" if bounds and bounds.strip() else ""
+    return f"{(unit or '').strip()} {bounds}".strip() or None
+
+
+def check_text(name: str, kind: Any) -> None:  # noqa: ANN401
+    """Make sure that a Parquet column holds strings."""
+    import pyarrow as pa
+
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)):
+        raise UsageError(f"column {name!r} holds {kind}, not strings; name another with --column")
+
+
+def texts(column: Any) -> list[str | None]:  # noqa: ANN401
+    """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates, 3.0 becomes 3."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(column.type):
+        # Whole numbers where some are missing; NaN is what data frames have for a missing one.
+        return [None if value is None or value != value else as_text(value) for value in column.to_pylist()]
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        return column.cast(pa.large_string()).to_pylist()
+    except UnicodeDecodeError:
+        raw = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
+
+
+def as_text(value: float) -> str:
+    """Return a number as whoever wrote it means it: 3.0 is 3."""
+    return f"{value:.0f}" if value % 1 == 0 else str(value)
+
+
+def printable(text: str) -> str:
+    """Return a text that can be written anywhere: halves of characters become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 STDIN = "-"
+# The columns that may be named, the mentions' first, then as `MentionFile.checked` takes them.
+FURTHER = ("code_column", "context_column", "language_column", "frequency_column", "unit_column", "range_column")
+COLUMN_OPTIONS = ("column", *FURTHER)
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -91,7 +190,6 @@ class MentionFile:
     n_rows: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Settle the format and check the options against it."""
         if not self.format:
             self.format = "lines" if self.is_stdin else _format_of(Path(self.path))
         if self.format not in FORMATS:
@@ -114,7 +212,6 @@ class MentionFile:
 
     @property
     def is_stdin(self) -> bool:
-        """Whether the input comes from stdin."""
         return str(self.path) == STDIN
 
     @property
@@ -125,7 +222,6 @@ class MentionFile:
 
     @property
     def name(self) -> str:
-        """What errors call the input."""
         return "stdin" if self.is_stdin else str(self.path)
 
     def estimate_rows(self, read: int) -> int | None:
@@ -137,7 +233,6 @@ class MentionFile:
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
 
     def rows(self) -> Iterator[MentionRow]:
-        """Read the rows, one after the other."""
         self._line = 0
         if self.format in ("parquet", "excel"):
             yield from self._parquet() if self.format == "parquet" else self._excel()
@@ -145,7 +240,7 @@ class MentionFile:
         readers: dict[str, Callable[[IO[bytes]], Iterator[MentionRow]]] = {
             "csv": self._delimited,
             "tsv": self._delimited,
-            "jsonl": functools.partial(_json_lines.rows, self),
+            "jsonl": functools.partial(_json_rows, self),
             "lines": self._plain,
         }
         with self.opened() as file:
@@ -156,7 +251,6 @@ class MentionFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the input, and unpack it if it is gzipped."""
         if self.is_stdin:
             yield sys.stdin.buffer
             return
@@ -232,13 +326,13 @@ class MentionFile:
 
     def records(self, file: IO[bytes]) -> Iterator[Record]:
         """Yield the header, as row 0, and the rows of a CSV or TSV."""
-        found = records(self.lines(file), self._delimiter())
+        rows = records(self.lines(file), self._delimiter())
         try:
-            record = next(found)
+            record = next(rows)
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
         yield record
-        for record in found:
+        for record in rows:
             yield record._replace(value=printable(record.value)) if record.problem else record
         self.n_rows = record.number
 
@@ -265,15 +359,8 @@ class MentionFile:
         self.n_rows = self._line
 
     def further(self) -> tuple[str | None, ...]:
-        """Return the columns beside the mentions', in the order of `rows.checked`."""
-        return (
-            self.code_column,
-            self.context_column,
-            self.language_column,
-            self.frequency_column,
-            self.unit_column,
-            self.range_column,
-        )
+        """Return the columns beside the mentions', in the order of `checked`."""
+        return tuple(getattr(self, name) for name in FURTHER)
 
     def checked(self, number: int, line: int, mention: str, *further: str | None) -> MentionRow:
         """Check the texts of a row, those of the columns `further` in their order."""
@@ -325,3 +412,130 @@ def _format_of(path: Path) -> str:
     if suffix not in SUFFIXES:
         raise UsageError(f"cannot tell the format of {path.name!r}; say --input-format, one of {list(FORMATS)}")
     return SUFFIXES[suffix]
+
+
+# Looked at, to see which keys there are: so many lines at most, and no more of long ones.
+LOOKED_AT_LINES = 1_000
+LOOKED_AT_CHARACTERS = 16 * 2**20
+
+
+def _json_rows(table: MentionFile, file: IO[bytes]) -> Iterator[MentionRow]:
+    """Read the rows of an opened file."""
+    lines = enumerate(table.lines(file), 1)
+    looked_at, column = _look_at(table, lines)
+    number = 0
+    for line, text in chain(looked_at, lines):
+        if not text.strip():
+            continue
+        number += 1
+        try:
+            record = textio.json_value(text)
+        except ValueError as error:
+            yield MentionRow(number, line, None, problem=f"not JSON: {error}", value=text)
+            continue
+        if not isinstance(record, dict):
+            yield MentionRow(number, line, None, problem="not a JSON object", value=text)
+            continue
+        yield _row(table, number, line, record, column)
+    table.n_rows = number
+
+
+def _look_at(table: MentionFile, lines: Iterator[tuple[int, str]]) -> tuple[list[tuple[int, str]], str]:
+    """Read on until all columns asked for have been seen; return what was read, and the column of mentions."""
+    further = [name for name in table.further() if name is not None]
+    wanted = {table.column or DEFAULT_COLUMN, *further}
+    looked_at: list[tuple[int, str]] = []
+    keys: dict[str, None] = {}
+    characters = 0
+    for line, text in islice(lines, LOOKED_AT_LINES):
+        looked_at.append((line, text))
+        characters += len(text)
+        # What is not JSON is told of when its row comes.
+        with suppress(ValueError):
+            keys |= dict.fromkeys(record if isinstance(record := textio.json_value(text), dict) else ())
+        if wanted <= keys.keys() or characters > LOOKED_AT_CHARACTERS:
+            break
+    if not keys:
+        return looked_at, table.column or DEFAULT_COLUMN
+    names = list(keys)
+    for name in further:
+        table.choose(names, name)
+    return looked_at, names[table.choose(names, table.column)]
+
+
+def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], column: str) -> MentionRow:
+    mention = record.get(column, ...)
+    if mention is ...:
+        return MentionRow(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
+    code, context, language, frequency, unit, bounds = (name and record.get(name) for name in table.further())
+    texts = (
+        (column, mention),
+        (table.context_column, context),
+        (table.language_column, language),
+        (table.unit_column, unit),
+        (table.range_column, bounds),
+    )
+    for name, text in texts:
+        if not isinstance(text, str | None):
+            return MentionRow(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
+    for name, value in ((table.code_column, code), (table.frequency_column, frequency)):
+        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+            problem = f"{name!r} is neither string nor number"
+            return MentionRow(number, line, None, problem=problem, value=value, field=name)
+    code, frequency = (
+        None if value is None else as_text(value) if isinstance(value, float) else str(value)
+        for value in (code, frequency)
+    )
+    return table.checked(number, line, mention or "", code, context, language, frequency, unit, bounds)
+
+
+def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the cells of every row by column, with the number of `MentionFile.rows`; rows of no use are left out."""
+    readers = {"csv": _delimited, "tsv": _delimited, "excel": _excel, "parquet": _parquet, "jsonl": _json_lines}
+    if table.format not in readers:
+        raise UsageError(f"{table.name}: plain lines have no columns; if there are some, say of which format it is")
+    yield from readers[table.format](table)
+
+
+def _delimited(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    with table.opened() as file:
+        records = table.records(file)
+        names = [printable(name) for name in next(records).cells]
+        for record in records:
+            if not record.problem:
+                yield record.number, dict(zip(names, map(printable, record.cells), strict=True))
+
+
+def _excel(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    _, rows = workbooks.sheet_rows(table.path, table.sheet)
+    _, names = next(rows)
+    for number, (_, cells) in enumerate(rows, 1):
+        yield number, dict(zip(names, cells, strict=True))
+
+
+def _json_lines(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    with table.opened() as file:
+        for number, text in enumerate((text for text in table.lines(file) if text.strip()), 1):
+            with suppress(ValueError):
+                if isinstance(record := textio.json_value(text), dict):
+                    yield number, {name: _shown(value) for name, value in record.items()}
+
+
+def _parquet(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        for batch in pq.ParquetFile(table.path).iter_batches(batch_size=PARQUET_ROWS_AT_ONCE):
+            for record in batch.to_pylist():
+                number += 1
+                yield number, {name: _shown(value) for name, value in record.items()}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"this is no Parquet file that can be read: {error}", file=table.name) from None
+
+
+def _shown(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    return as_text(value) if isinstance(value, float) else printable(str(value))

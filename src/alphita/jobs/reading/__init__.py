@@ -1,1 +1,0 @@
-"""Files of mentions, row by row."""
