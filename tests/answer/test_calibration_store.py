@@ -36,7 +36,7 @@ from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import SmallTerminology
 

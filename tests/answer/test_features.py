@@ -12,9 +12,9 @@ from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Context, Featu
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.table import languages_of
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import Meaning
-from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, Reading
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.short_forms import Meaning
+from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
 

@@ -7,7 +7,7 @@ import pytest
 
 from alphita.answer.hiding import Hidden, Hiding
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.text import clean
 from tests.doubles import HashEncoder, SmallTerminology
 

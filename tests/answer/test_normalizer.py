@@ -17,7 +17,7 @@ from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.mention.assertion import ONE_SIDE, TOP
-from alphita.mention.name_style import SHORTENED
+from alphita.mention.spelling import SHORTENED
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
 from alphita.terminology.text import clean

@@ -13,8 +13,8 @@ from alphita.answer.hiding import Hidden
 from alphita.answer.meaning import encode_definitions
 from alphita.answer.pipeline import Pipeline
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import SmallTerminology
 

@@ -7,7 +7,7 @@ import pytest
 
 from alphita.answer.vetoes import OF_VALUES, Candidates, vetoes_of
 from alphita.mention.assertion import AMBIGUOUS, DENIED, SEVERAL, WELL
-from alphita.mention.name_style import ABBREVIATION, SPELLING, Reading
+from alphita.mention.spelling import ABBREVIATION, SPELLING, Reading
 
 NAMES = ["fever", "cough", "abnormal heart sound", "normal pressure hydrocephalus", "paroxysmal dyspnea", "pnd"]
 NAMES += ["cough and fever"]

@@ -14,7 +14,7 @@ from alphita.calibrate.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, RE
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
 from alphita.index.external_names import shipped_lender
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.words import whole_words
 from alphita.terminology.text import clean
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology

@@ -14,7 +14,7 @@ from alphita.calibrate import examples
 from alphita.calibrate import scored_examples as seen_module
 from alphita.calibrate.scored_examples import see
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.text import clean
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 

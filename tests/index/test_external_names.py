@@ -193,7 +193,7 @@ def test_xrefs_of_the_terminology_lend(tmp_path):
 
 
 def test_borrowed_names_are_not_held_out_nor_exported_as_the_terminologys_own(tmp_path):
-    from alphita.mention.abbreviations.from_terms import TeachingTerms
+    from alphita.mention.abbreviations import AbbreviationTerms
     from alphita.service import concepts
 
     index = indexed(tmp_path)
@@ -202,7 +202,7 @@ def test_borrowed_names_are_not_held_out_nor_exported_as_the_terminologys_own(tm
     # "Orthopnea" and "Cough" have one own name each, so nothing of theirs can be held out.
     held, _ = examples.own_synonyms(index, seed=0)
     assert set(held) <= {"dyspnea", "difficulty breathing", "fever", "hot"}
-    assert not index.segment.borrowed[TeachingTerms(index).term].any()
+    assert not index.segment.borrowed[AbbreviationTerms(index).term].any()
     row = int(index.concept_rows(["X:1"])[0])
     shown = concepts._of_index("X:1", row, index)
     assert {one.string for one in shown.synonyms} == {"Dyspnea", "Difficulty breathing"}

@@ -22,7 +22,7 @@ from alphita.jobs import batches
 from alphita.jobs.batches import ADDED, NormalizerSettings, normalize_batches, opened, schema_of
 from alphita.jobs.remembering import Memory
 from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 from alphita.review.records import Decision
 from tests.answer.one_by_one import naive
 from tests.doubles import HashEncoder

@@ -24,7 +24,7 @@ from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita_lab import general_calibration
 from alphita_lab.general_calibration import Vocabulary, fit_general, thresholds
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, quickly, synthetic_terminology

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from alphita.mention.name_style import SHORTENED, SPELLING, UNSPECIFIED, Habits, Reading, habits_of, written_otherwise
+from alphita.mention.spelling import SHORTENED, SPELLING, UNSPECIFIED, Habits, Reading, habits_of, written_otherwise
 from alphita.mention.spelling import IDLE, SHORTEST, TWO_SLIPS_FROM, Speller, opposite, shortened
 from alphita.terminology.text import clean
 

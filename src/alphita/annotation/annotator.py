@@ -20,7 +20,7 @@ from alphita.annotation.tokens import Sentence, sentences_of
 from alphita.annotation.windows import Windows, is_short_form
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import UsageError
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, textio
+from alphita.answer.candidates import CandidateTable, Languages
 from alphita.answer.confidence import COMMON, Calibrator, Isotonic, Logistic
-from alphita.answer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features
-from alphita.answer.meaning import Cosines, Definitions
+from alphita.answer.features import MENTION_NAMES, NAMES, Cosines, Definitions, Features
 from alphita.answer.ranker import DIGITS, Probabilities, Ranker
-from alphita.answer.table import CandidateTable, Languages
 from alphita.errors import InputError, UsageError
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import ClinicalAbbreviations
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.reader import SHORT_CAPITALS
+from alphita.mention.short_forms import ClinicalAbbreviations
 
 if TYPE_CHECKING:
     from alphita.index.store import Index

@@ -1,8 +1,8 @@
 """What the words of a mention and of the name that answers it say against each other.
 
 Near strings are not enough: "strong pulse" is no weak one, "anorchia" no anonychia, "aPTT" alone does not say that it
-is prolonged, and "N/V/D" names more than nausea and vomiting. Each of these is a rule about words of `lexicon` or parts
-of words of `morphemes`; none knows a concept.
+is prolonged, "N/V/D" names more than nausea and vomiting, and a "nose bleed seat" is a seat. Each of these is a rule
+about words of `lexicon.tsv` or parts of words of `morphemes.tsv`; none knows a concept.
 """
 
 from __future__ import annotations
@@ -12,27 +12,16 @@ import re
 import unicodedata
 from collections.abc import Container, Sequence
 
-from alphita.answer.extra_words import (
-    PREPOSITIONS,
-    changes,
-    is_beside_short_form,
-    is_everyday_short_form,
-    is_far,
-    is_of_another_thing,
-    is_of_one_side,
-    is_worded_otherwise,
-    measured_in,
-    non_content_words,
-)
-from alphita.mention import lexicon, word_pairs
-from alphita.mention.cues import bare
+from alphita.mention import word_pairs
 from alphita.mention.spelling import IDLE
 from alphita.mention.word_pairs import (
     ALIKE,
     INFLECTION,
     MISSPELT,
+    SHORTEST_STEM,
     WORD,
     WordDiff,
+    is_form,
     is_inflected,
     is_other_word,
     is_turned,
@@ -41,7 +30,9 @@ from alphita.mention.word_pairs import (
     uninflected,
     word_diff,
 )
-from alphita.terminology.rules import age_group, body_site, laterality, read
+from alphita.terminology.rules import lexicon, sets
+from alphita.terminology.rules.lexicon import read
+from alphita.terminology.rules.sets import AGE_GROUP, BODY_SITE, LATERALITY
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
 OTHER_WORD = "word: the mention has another word than the name"
@@ -73,6 +64,21 @@ _LESS_MEANT = frozenset(
 )
 # Marks of a positive result are as good as the word.
 _POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
+# What brings in where, when or of what it is.
+PREPOSITIONS = frozenset(
+    ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
+).union(["under", "w", "with", "without"])
+_BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
+_DOUBLED = re.compile(r"(.)\1(?:ed|ing|er|y)")
+# What joins a thing to what it has.
+_HAVING = frozenset(["with", "w", "having", "has", "without"])
+# Ways to say that someone can't, or has something.
+_SAYS_LITTLE = frozenset(["can", "cannot", "couldn", "doesn", "t", "unable", "won"]).union(
+    ["condition", "conditions", "disease", "diseases", "syndrome", "syndromes"]
+)
+_LISTED = re.compile(r"[,;/&+]|\band\b")
+# Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
+FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
 
 
 def contradiction(
@@ -121,7 +127,7 @@ def contradiction(
     if (
         is_of_one_side(said, matched)
         or is_of_another_thing(said, names, common)
-        or is_far(said, names, similarity, common)
+        or is_too_dissimilar(said, names, similarity, common)
     ):
         return UNEXPLAINED
     if is_narrowed(said, matched) or _is_modified_otherwise(diff):
@@ -177,14 +183,14 @@ def _has_both_ends(mention: str, name: str) -> bool:
     if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
         return True
     axis = lexicon.axes()[0]
-    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
+    said, named = ({lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
     both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
     return both and named.isdisjoint(axis.more) != named.isdisjoint(axis.less)
 
 
 @functools.lru_cache(maxsize=_LAST)
 def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
-    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
+    said, named = ({lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
     return said - named, named - said
 
 
@@ -237,7 +243,9 @@ def _tells_less(name: str) -> bool:
 def says_more(said: str, diff: WordDiff) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
-    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
+    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(
+        map(lexicon.bare, WORD.findall(said.casefold()))
+    ):
         return True
     valued = _VALUE.sub(" ", said.casefold())
     left = {levelled(word) for word in WORD.findall(valued)}
@@ -265,7 +273,7 @@ def says_more(said: str, diff: WordDiff) -> bool:
 def is_narrowed(said: str, name: str) -> bool:
     """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
     mine, other = read(said), read(name)
-    for rule in (age_group, body_site):
+    for rule in (AGE_GROUP, BODY_SITE):
         values = [[found.value for found in rule.find(text)] for text in (mine, other)]
         if all(values):
             wide, narrow = map(rule.code, values)
@@ -276,7 +284,7 @@ def is_narrowed(said: str, name: str) -> bool:
 
 def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
-    if not lexicon.bare_words("undone").isdisjoint(map(bare, diff.extra)):
+    if not lexicon.bare_words("undone").isdisjoint(map(lexicon.bare, diff.extra)):
         return True
     axis = lexicon.axes()[0]
     ways = axis.more | axis.less
@@ -289,7 +297,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
     ):
         return True
     left = [word for word in diff.extra if not any(is_inflected(word, other) for other in diff.missing)]
-    is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
+    is_of_analyte = not ways.isdisjoint(map(lexicon.bare, WORD.findall((expansion or mention).casefold())))
     # "Hb S high" is of another haemoglobin.
     if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
         return True
@@ -322,7 +330,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
     # One side is unilateral.
-    mine = [word for word in diff.extra if word in how and not age_group.find(read(word)) and not _is_side(word)]
+    mine = [word for word in diff.extra if word in how and not AGE_GROUP.find(read(word)) and not _is_side(word)]
     other = [
         word
         for word in diff.missing
@@ -334,7 +342,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
 
 def _is_side(word: str) -> bool:
-    return bool(laterality.find(read(word)))
+    return bool(LATERALITY.find(read(word)))
 
 
 def _content(words: Sequence[str]) -> int:
@@ -369,5 +377,158 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
 def _is_modifier(text: str) -> bool:
     """Tell whether a string says only how something is."""
     axis = lexicon.axes()[0]
-    words = {bare(word) for word in WORD.findall(text.casefold())}
+    words = {lexicon.bare(word) for word in WORD.findall(text.casefold())}
     return bool(words) and words <= lexicon.bare_words("modifier") | axis.more | axis.less
+
+
+def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
+    words = WORD.findall(said.casefold())
+    odd = other_things(said, names, common)
+    is_whole = lexicon.bare_words("filler").issuperset(word_diff(said, names[0]).missing)
+    is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
+    if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
+        return True
+    if odd and is_whole and odd[0] == words[0] and not _HAVING.isdisjoint(words[1:2]) and not _is_whose(odd[0]):
+        return True
+    if len(odd) != 1 or not _BRINGING.isdisjoint(words[1:-1]):
+        return False
+    axis = lexicon.axes()[0]
+    return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(lexicon.bare, words)))
+
+
+def _is_whose(word: str) -> bool:
+    """Tell whether a word is of someone who may have a finding, or of how that is: "fetus", "born", "presented"."""
+    return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(AGE_GROUP.find(read(word)))
+
+
+def is_too_dissimilar(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
+    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
+    diff, axis = word_diff(said, names[0]), lexicon.axes()[0]
+    is_amount = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(said.casefold())))
+    if similarity >= FAR_OTHER or is_amount:
+        return False
+    unexplained, unsaid = (
+        [word for word in mine if not any(_is_like(word, other, MISSPELT) for other in others)]
+        for mine, others in (diff, diff[::-1])
+    )
+    if similarity < FAR:
+        return bool(unexplained or unsaid)
+    if non_content_words().issuperset(unsaid):
+        return False
+    return similarity < FAR_UNSAID or bool(other_things(said, names, common))
+
+
+def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
+    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
+    diff, axis = word_diff(said, name), lexicon.axes()[0]
+    if not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(said.casefold()))):
+        return False
+    short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
+    idle = non_content_words() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
+    mine, theirs = ([word for word in words if word not in idle and word.isalpha()] for words in diff)
+    unexplained, unsaid = (
+        [word for word in some if not any(_is_like(word, other, MISSPELT) or is_form(word, other) for other in others)]
+        for some, others in ((mine, diff.missing), (theirs, diff.extra))
+    )
+    if len(unexplained) != 1 or len(unsaid) != 1:
+        return False
+    return (unexplained[0], unsaid[0]) not in synonyms
+
+
+def is_of_one_side(said: str, name: str) -> bool:
+    """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
+    cleaned, sorts = said.casefold(), lexicon.meanings("sideless")
+    found = {sorts[word] for word in map(levelled, WORD.findall(name.casefold())) if word in sorts}
+    if not found or LATERALITY.find(read(name)) or sets.sided(cleaned) is None:
+        return False
+    return "of both" in found or not BODY_SITE.find(read(said))
+
+
+def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
+    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
+    said = WORD.findall(mention)
+    meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
+    axis = lexicon.axes()[0]
+    if not meant[0].isdisjoint(axis.more | axis.less):
+        return False
+    short = [
+        word
+        for word in said
+        if not word.isupper()
+        and word.casefold() not in meant[0] | non_content_words()
+        and lexicon.bare(word.casefold()) in words
+    ]
+    idle = non_content_words() - changes()
+    others = [word for word in map(str.casefold, said) if word in meant[0] and word not in idle]
+    return bool(short and others) and meant[1].isdisjoint(others)
+
+
+def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether what stands beside a short form makes it another thing: "ODD one out", "school suspects ADHD"."""
+    words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
+    return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
+
+
+def other_things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
+    """Return the words of a mention that are of common language, and of other things than its names."""
+    diff = word_diff(said, " ".join(names))
+    named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
+    return [
+        word
+        for word in WORD.findall(said.casefold())
+        if levelled(word) in diff.extra and _is_thing(word, named, common)
+    ]
+
+
+def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
+    plain = lexicon.bare(word)
+    if (
+        not word.isalpha()
+        or plain not in common
+        or plain in non_content_words()
+        or BODY_SITE.find(read(plain))
+        or measured_in([levelled(plain)])
+    ):
+        return False
+    like = levelled(word)
+    return not any(_is_like(like, other, ALIKE) and not _is_compound(plain, other, common) for other in named)
+
+
+def _is_compound(word: str, other: str, common: Container[str]) -> bool:
+    """Tell whether a word is another with one more of common language behind it: "birthday" is no birth."""
+    diff = word.removeprefix(other)
+    if diff == word or len(diff) < INFLECTION or diff not in common:
+        return False
+    # "Skinned" is of skin.
+    return not is_form(word, other) and not _DOUBLED.fullmatch(word[len(other) - 1 :])
+
+
+def _is_like(word: str, other: str, least: float) -> bool:
+    """Tell whether a word is another inflected, or has at least a share `least` of its letters."""
+    from rapidfuzz.distance import Indel
+
+    return is_inflected(word, other) or Indel.normalized_similarity(word, other) >= least
+
+
+@functools.cache
+def non_content_words() -> frozenset[str]:
+    """Return the words that say how or how much something is, or nothing."""
+    kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
+    amounts = (axis.more | axis.less for axis in lexicon.axes())
+    return frozenset().union(changes(), IDLE, *kinds, *amounts)
+
+
+@functools.cache
+def changes() -> frozenset[str]:
+    """Return the words that say that something is changed, levelled."""
+    axis = lexicon.axes()[0]
+    return frozenset(map(levelled, lexicon.bare_words("change") | axis.more | axis.less)) - {"up", "down"}
+
+
+def measured_in(words: Sequence[str]) -> set[str]:
+    """Return in what something is measured, as the table names it."""
+    padded = f" {' '.join(words)} "
+    found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
+    return found | ({"urine"} if "uria " in padded else set())

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita import textio
-from alphita.answer.hiding import Hidden
 from alphita.calibrate.noise import LEAD_INS, noisy
 from alphita.errors import InputError
 from alphita.index.segment import Segment
@@ -71,11 +70,6 @@ class Examples(NamedTuple):
     hidden_strings: NDArray[np.int64]
     hidden_concepts: NDArray[np.int64]
     kinds: list[str]
-
-    @property
-    def hidden(self) -> Hidden:
-        """What is taken as not there."""
-        return Hidden(self.hidden_strings, self.hidden_concepts)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Examples:
         """Return some of them."""

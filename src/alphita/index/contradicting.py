@@ -1,24 +1,29 @@
 """Names that contradict those of the concept that they are for: "acute bronchitis" is no name of a chronic one.
 
-Two names contradict each other if they are at opposite ends of something, by the rules that tell mentions from names
-or by `_ends`. Numbers ("type 1" and "type 2", "stage 3" and "stage 4") and "with" and "without" count only where all
-other words are the same: there are several ways of counting, and of what is there.
+Two names contradict each other if they are at opposite ends of something, by the rules that compare mentions with names
+or by `sets.OPPOSITE`. Numbers ("type 1" and "type 2", "stage 3" and "stage 4") and "with" and "without" count only
+where all other words are the same: there are several ways of counting, and of what is there.
 """
 
 from __future__ import annotations
-
-from types import ModuleType
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.terminology.rules import _ends, course, laterality, number, read, sex, stage
+from alphita.terminology.rules import RULES, Rule
+from alphita.terminology.rules.lexicon import read
+from alphita.terminology.rules.sets import OPPOSITE
 
-_RULES: dict[str, ModuleType] = {rule.__name__: rule for rule in (course, _ends, laterality, number, sex, stage)}
-_NUMBERS = (number.__name__, stage.__name__)
+_RULES: dict[str, Rule] = {
+    **{name: RULES[name] for name in ("course", "laterality", "number", "sex", "stage")},
+    "opposite": OPPOSITE,
+}
+_NUMBERS = ("number", "stage")
 # Each rule with the bits of its codes that are compared together.
-_AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "AXES", (-1,))]
+_AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "axes", (-1,))]
+# "With" and "without".
+_WITH = OPPOSITE.axes[0]
 
 
 def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
@@ -33,7 +38,7 @@ def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
     for name, bits in _AXES:
         left, right = (pairs[column].to_numpy() & bits for column in (name, f"{name}_own"))
         clash, agreed = _RULES[name].contradict(left, right), _RULES[name].agree(left, right) & leads
-        if name in _NUMBERS or (name, bits) == (_ends.__name__, _ends.WITH):
+        if name in _NUMBERS or (name, bits) == ("opposite", _WITH):
             clash &= same
         told[np.setdiff1d(rows[clash], rows[agreed])] = True
     return told

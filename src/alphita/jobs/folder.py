@@ -44,12 +44,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import alphita
-from alphita import artefact, clock, drafts, progress, registry
-from alphita.answer.candidates import VECTORS
+from alphita import artefact, clock, drafts, progress
+from alphita.answer.candidates import ranking_of
 from alphita.answer.filters import Filters
-from alphita.answer.normalizer import RANKINGS, Normalizer
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
 from alphita.index.choice import LOOKED_AT
+from alphita.index.lookup import VECTORS
 from alphita.jobs import job as one_file
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
 from alphita.jobs.engines.engine import Engine, Receipt, SameVersion, Worker
@@ -60,7 +61,7 @@ from alphita.jobs.place import Place, everywhere
 from alphita.jobs.reading.files import DEFAULT_COLUMN
 from alphita.jobs.remembering import Memory
 from alphita.jobs.summary import REJECTED, Summary
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 
 KIND = "normalization"
 MANIFEST, REJECTS, WORK = "manifest.json", "rejects.csv", "_work"
@@ -374,7 +375,7 @@ class Answering:
                 file=settings.index,
                 remedy="copy the same index to every machine",
             )
-        if registry.load(RANKINGS, self.normalizer.ranking).ROUTES & VECTORS:
+        if ranking_of(self.normalizer.ranking).routes & VECTORS:
             self.normalizer.encoder()
         self.plan = plan
         # In the files of questions the columns have these names.

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.mention import cues, lexicon
+from alphita.mention import cues
 from alphita.terminology import prefixes
+from alphita.terminology.rules import lexicon
 from alphita.terminology.text import clean
 
 # Each with a label, as the contradictions of the rules have it.
@@ -43,6 +44,7 @@ _TAG = re.compile(
 )
 _DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
 _DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
+_WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 _SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)$|\s[-–—−]+\s*$"
 
 
@@ -125,6 +127,22 @@ def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         yield len(pieces), [*(f"{piece} {' '.join(last[start:])}" for piece in pieces[:-1]), pieces[-1]]
     for end in range(len(first) - 1, 0, -1):
         yield len(pieces), [pieces[0], *(f"{' '.join(first[:end])} {piece}" for piece in pieces[1:])]
+
+
+def names_that_are_absent(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> set[int]:
+    """Return which cleaned mentions are a name and say behind it that it is absent; "thumbs absent" is a finding."""
+    parts = {}
+    for row, mention in enumerate(mentions):
+        name, _, last = mention.rpartition(" ") if mention.endswith(cues.ABSENCE) else ("", "", "")
+        if name and last in cues.ABSENCE:
+            parts[row] = name
+    known = rows(list(parts.values())) if parts else ()
+    return {row for row, found in zip(parts, known, strict=True) if found >= 0}
+
+
+def is_well(cleaned: str) -> bool:
+    """Tell whether a cleaned string says that all is as it should be."""
+    return _WELL.search(cleaned) is not None
 
 
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import textio
-from alphita.mention import lexicon
 from alphita.mention.assertion import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
-from alphita.mention.name_style import ABBREVIATION, Reading
-from alphita.terminology.rules._quantities import NUMBER, fraction
+from alphita.mention.spelling import ABBREVIATION, Reading
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.quantities import NUMBER, fraction
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory"

@@ -17,8 +17,7 @@ import numpy as np
 
 from alphita import textio
 from alphita.index.segment import Segment
-from alphita.mention import lexicon
-from alphita.mention.cues import bare
+from alphita.terminology.rules import lexicon
 
 PREFIX, ROOT, SUFFIX, ENDING, THING = "prefix", "root", "suffix", "ending", "thing"
 # What is meant by prefixes of much and little.
@@ -37,7 +36,7 @@ Parts = tuple[str, ...]
 @functools.lru_cache(maxsize=REMEMBERED)
 def levelled(word: str) -> str:
     """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
-    return _DIPHTHONG.sub("e", bare(word))
+    return _DIPHTHONG.sub("e", lexicon.bare(word))
 
 
 @functools.cache
@@ -263,7 +262,7 @@ def is_other_word(said: str, diff: WordDiff, common: Container[str] = ()) -> boo
 
     is_alone = len(WORD.findall(said)) == 1
     axis = lexicon.axes()[0]
-    is_measured = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
+    is_measured = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(said.casefold())))
     for word in diff.extra:
         near = max(diff.missing, key=lambda other: Indel.normalized_similarity(word, other), default="")
         if not near:

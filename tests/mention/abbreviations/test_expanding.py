@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, UsageError
 from alphita.index.store import build
 from alphita.mention.abbreviations import expanding as abbreviations
-from alphita.mention.abbreviations.expanding import MAX_SPANS, MOST, Abbreviations, Expansion
-from alphita.mention.abbreviations.short_forms import Meaning
+from alphita.mention.abbreviations import MAX_SPANS, MOST, Abbreviations, Expansion
+from alphita.mention.short_forms import Meaning
 from tests.doubles import HashEncoder, SmallTerminology
 
 CHF = Meaning("CHF", "congestive heart failure")

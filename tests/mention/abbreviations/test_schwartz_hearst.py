@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs, is_short_form, singular, stands_for
+from alphita.mention.schwartz_hearst import find_pairs, is_short_form, singular, stands_for
 
 
 def pairs(text):

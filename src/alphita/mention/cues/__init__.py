@@ -20,13 +20,13 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from alphita import textio
 from alphita.errors import InputError
+from alphita.terminology.rules.lexicon import bare
 from alphita.terminology.text import clean
 
 Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
@@ -64,14 +64,6 @@ class Word(NamedTuple):
     start: int
     end: int
     word: str
-
-
-def bare(form: str) -> str:
-    """Return a cleaned word without accents, as the rules have theirs."""
-    if form.isascii():
-        return form
-    apart = unicodedata.normalize("NFD", form)
-    return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("ß", "ss")
 
 
 def words(string: str, start: int = 0) -> list[Word]:
