@@ -25,11 +25,11 @@ from alphita.answer.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.answer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS
+from alphita.answer.candidates import languages_of
+from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.table import languages_of
 from alphita.calibrate.transfer import carry_over
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
@@ -37,6 +37,7 @@ from alphita.index.store import Index, build
 from alphita.jobs.reading.files import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.reader import SHORT_CAPITALS
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import SmallTerminology
 
@@ -297,17 +298,15 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
         nil = max(float(probabilities.nil[request]), 1e-9)
         expected = [np.log(first), np.log(first / second), np.log(first / nil)]
         np.testing.assert_allclose(evidence[request, :3], expected, atol=1e-9)
-        non_content_words = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
+        values = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
         for name in OF_CANDIDATE:
-            assert non_content_words[name] == features.candidates[row, NAMES.index(name)]
+            assert values[name] == features.candidates[row, NAMES.index(name)]
         for name in OF_MENTION:
-            assert non_content_words[name] == features.mentions[request, MENTION_NAMES.index(name)]
-        is_short = round(np.expm1(non_content_words["characters"])) <= SHORT_CAPITALS
-        assert non_content_words["short_and_not_equal"] == (is_short and not non_content_words["equal"])
+            assert values[name] == features.mentions[request, MENTION_NAMES.index(name)]
+        is_short = round(np.expm1(values["characters"])) <= SHORT_CAPITALS
+        assert values["short_and_not_equal"] == (is_short and not values["equal"])
         share = max(features.candidates[row, NAMES.index("expansion_share")], MIN_SHARE)
-        assert non_content_words["log_expansion_share"] == (
-            pytest.approx(np.log(share)) if non_content_words["expanded"] else 0
-        )
+        assert values["log_expansion_share"] == (pytest.approx(np.log(share)) if values["expanded"] else 0)
 
 
 def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted):

@@ -260,8 +260,9 @@ def accepted(path, parents, asked):
         first = replace(result.candidates[0], routes=("exact", SHORTENED))
         if mention != answer:
             result = replace(result, candidates=(first, *result.candidates[1:]))
-        named = normalizer._builder.apply_vetoes(mention, result)
-        yield named.decision, named.candidates[0].contradictions
+        (read,) = normalizer._pipeline.reader.read([mention])
+        found = normalizer._builder.apply_vetoes(read, result)
+        yield found.decision, found.candidates[0].contradictions
 
 
 def test_the_concept_above_all_others_is_never_accepted_by_its_name(tmp_path):

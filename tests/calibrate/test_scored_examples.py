@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.candidates import DEPTH, LETTERS, VECTORS
 from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import examples
 from alphita.calibrate import scored_examples as seen_module
 from alphita.calibrate.scored_examples import see
+from alphita.index.lookup import DEPTH, LETTERS, VECTORS
 from alphita.index.store import Index, build
 from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.text import clean

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import registry
-from alphita.answer.candidates import VECTORS, gather
-from alphita.answer.filters import Restricted
-from alphita.answer.meaning import sums_of
+from alphita.answer.features import sums_of
 from alphita.errors import InputError
 from alphita.index import float16
 from alphita.index.backends import exact
 from alphita.index.choice import Building
+from alphita.index.lookup import VECTORS, How, Restricted, lookup
 from alphita.index.neighbours import nearest, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index, build
@@ -156,7 +155,7 @@ def test_an_index_that_does_not_say_how_its_vectors_are_stored_opens(indexes):
 
 def test_candidates_are_the_same(indexes):
     queries = ["heart atack", "cephalgia", "cold", "fitz"]
-    full, small = (gather(one, HashEncoder, queries, depth=12) for one in indexes)
+    full, small = (lookup(one, HashEncoder, queries, How(depth=12)) for one in indexes)
     assert np.array_equal(full.query, small.query)
     assert np.array_equal(full.string, small.string)
     assert small.cosine.dtype == small.vectors.dtype == np.float32
@@ -170,7 +169,7 @@ def test_the_nearest_candidates_are_the_same(indexes):
     cosines = HashEncoder().encode(queries).astype(np.float64) @ indexes[0].vectors.astype(np.float64).T
     last = np.sort(cosines, axis=1)[:, -5]
     for one in indexes:
-        found = gather(one, HashEncoder, queries, depth=5, routes=VECTORS)
+        found = lookup(one, HashEncoder, queries, How(depth=5, routes=VECTORS))
         assert np.bincount(found.query).tolist() == [5, 5, 5, 5]
         for query, row in enumerate(cosines):
             strings = set(found.string[found.query == query].tolist())

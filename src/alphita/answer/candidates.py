@@ -124,9 +124,8 @@ def collect(
     fused = pairs.cosine[pair] + pairs.letters[pair]
     expansion = link - requests.offsets[request]
     order = np.lexsort((segment.standing[term], expansion, -fused, -exact.astype(np.int64), concept, request))
-    pair, request, string, term, concept, expansion, fused, exact = (
-        values[order] for values in (pair, request, string, term, concept, expansion, fused, exact)
-    )
+    columns: list[NDArray[Any]] = [pair, request, string, term, concept, expansion, fused, exact]
+    pair, request, string, term, concept, expansion, fused, exact = (values[order] for values in columns)
     starts = np.flatnonzero(np.r_[True, (np.diff(request) != 0) | (np.diff(concept) != 0)]) if len(request) else request
     if len(starts) == 0:
         return _EMPTY._replace(offsets=np.zeros(n + 1, np.int64))

@@ -31,7 +31,6 @@ from alphita.mention.word_pairs import (
     word_diff,
 )
 from alphita.terminology.rules import lexicon, sets
-from alphita.terminology.rules.lexicon import read
 from alphita.terminology.rules.sets import AGE_GROUP, BODY_SITE, LATERALITY
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
@@ -93,9 +92,9 @@ def contradiction(
 ) -> str | None:
     """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing."""
     mention = unicodedata.normalize("NFKC", mention)
-    said = expansion or mention
+    wording = expansion or mention
     matched, *others = names
-    for each in dict.fromkeys((mention, said)):
+    for each in dict.fromkeys((mention, wording)):
         if is_opposite(each, matched) or any(is_at_other_end(each, name) for name in others):
             return OPPOSITE
         if _has_both_ends(each, matched):
@@ -106,45 +105,47 @@ def contradiction(
         return OPPOSITE
     if expansion and is_everyday_short_form(mention, expansion, matched, common):
         return OTHER_WORD
-    diff = word_diff(said, matched)
+    diff = word_diff(wording, matched)
     if not diff.extra and not diff.missing and expansion is None:
         return None
-    if is_apart(said, matched, diff) or (_says_less(diff) and not any(map(_tells_less, names))):
+    if is_apart(wording, matched, diff) or (_says_less(diff) and not any(map(_tells_less, names))):
         return OPPOSITE
     if expansion and is_beside_short_form(mention, expansion, names, common):
         return UNEXPLAINED
-    is_other = is_other_word(said, diff, common) or (spelling and is_other_word(mention, word_diff(mention, spelling)))
-    if is_other and not _is_form_of(said, others):
+    is_other = is_other_word(wording, diff, common) or (
+        spelling and is_other_word(mention, word_diff(mention, spelling))
+    )
+    if is_other and not _is_form_of(wording, others):
         return OTHER_WORD
     if _is_spelt_to_other_kind(mention, matched, diff):
         return OTHER_WORD
-    if any(says_more(said, word_diff(said, name)) for name in (names if expansion else names[:1])):
+    if any(says_more(wording, word_diff(wording, name)) for name in (names if expansion else names[:1])):
         return UNSAID
     if is_unexplained(mention, expansion, matched, diff) or (" " not in matched and _is_spelt_beside_others(diff)):
         return UNEXPLAINED
-    if synonyms is not None and is_worded_otherwise(mention, spelling or said, matched, synonyms):
+    if synonyms is not None and is_worded_otherwise(mention, spelling or wording, matched, synonyms):
         return OTHER_WORD
     if (
-        is_of_one_side(said, matched)
-        or is_of_another_thing(said, names, common)
-        or is_too_dissimilar(said, names, similarity, common)
+        is_of_one_side(wording, matched)
+        or is_of_another_thing(wording, names, common)
+        or is_too_dissimilar(wording, names, similarity, common)
     ):
         return UNEXPLAINED
-    if is_narrowed(said, matched) or _is_modified_otherwise(diff):
+    if is_narrowed(wording, matched) or _is_modified_otherwise(diff):
         return UNSAID
     # "Hip dislocation" is no congenital one.
     how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
     is_more = diff.missing and not diff.extra and how.issuperset(diff.missing)
-    return UNSAID if is_more and all(how.intersection(word_diff(said, name).missing) for name in others) else None
+    return UNSAID if is_more and all(how.intersection(word_diff(wording, name).missing) for name in others) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
     """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity"."""
-    said, named = _differing(mention, name)
+    mention_words, name_words = _differing(mention, name)
     less = lexicon.axes()[0].less
     if (
-        said & lexicon.bare_words("fine")
-        and not (said & less)
+        mention_words & lexicon.bare_words("fine")
+        and not (mention_words & less)
         and less.isdisjoint(_LETTERS.findall(mention.casefold()))
     ):
         return True
@@ -156,16 +157,16 @@ def is_opposite(mention: str, name: str) -> bool:
     if without and not with_it and "with" in WORD.findall(name.casefold()):
         return True
     # "Can hear" is not "can't hear".
-    if not said and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
+    if not mention_words and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
         return True
-    return any(is_turned(word, other) for word in said for other in named)
+    return any(is_turned(word, other) for word in mention_words for other in name_words)
 
 
 def is_at_other_end(mention: str, name: str) -> bool:
     """Tell whether a mention says more where the name says less, as "thick" and "thin", or the other way round."""
-    said, named = _differing(mention, name)
+    mention_words, name_words = _differing(mention, name)
     return any(
-        bool(said & ours and named & theirs and not named & ours and not said & theirs)
+        bool(mention_words & ours and name_words & theirs and not name_words & ours and not mention_words & theirs)
         for axis in lexicon.axes()
         for ours, theirs in ((axis.more, axis.less), (axis.less, axis.more))
     )
@@ -183,22 +184,26 @@ def _has_both_ends(mention: str, name: str) -> bool:
     if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
         return True
     axis = lexicon.axes()[0]
-    said, named = ({lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
-    both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
-    return both and named.isdisjoint(axis.more) != named.isdisjoint(axis.less)
+    mention_words, name_words = (
+        {lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name)
+    )
+    both = not mention_words.isdisjoint(axis.more) and not mention_words.isdisjoint(axis.less - _OF_FORM)
+    return both and name_words.isdisjoint(axis.more) != name_words.isdisjoint(axis.less)
 
 
 @functools.lru_cache(maxsize=_LAST)
 def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
-    said, named = ({lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
-    return said - named, named - said
+    mention_words, name_words = (
+        {lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name)
+    )
+    return mention_words - name_words, name_words - mention_words
 
 
-def _is_form_of(said: str, names: Sequence[str]) -> bool:
+def _is_form_of(wording: str, names: Sequence[str]) -> bool:
     """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
-    words = [levelled(word) for word in WORD.findall(said.casefold())]
-    named = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
-    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in named)
+    words = [levelled(word) for word in WORD.findall(wording.casefold())]
+    name_words = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
+    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in name_words)
 
 
 def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
@@ -212,14 +217,16 @@ def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
     return _is_modifier(name) and sorted(diff.extra[0]) != sorted(levelled(name.casefold()))
 
 
-def is_apart(said: str, name: str, diff: WordDiff) -> bool:
+def is_apart(wording: str, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
     sorts = lexicon.meanings("apart")
     mine, other = ({sorts[word] for word in words if word in sorts} for words in (diff.extra, diff.missing))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
         return True
-    measured, named = (measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
-    return BLOOD in measured and bool(named) and not measured & named
+    measured, measured_in_name = (
+        measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (wording, name)
+    )
+    return BLOOD in measured and bool(measured_in_name) and not measured & measured_in_name
 
 
 def _says_less(diff: WordDiff) -> bool:
@@ -240,14 +247,14 @@ def _tells_less(name: str) -> bool:
     )
 
 
-def says_more(said: str, diff: WordDiff) -> bool:
+def says_more(wording: str, diff: WordDiff) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
     if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(
-        map(lexicon.bare, WORD.findall(said.casefold()))
+        map(lexicon.bare, WORD.findall(wording.casefold()))
     ):
         return True
-    valued = _VALUE.sub(" ", said.casefold())
+    valued = _VALUE.sub(" ", wording.casefold())
     left = {levelled(word) for word in WORD.findall(valued)}
     filler = lexicon.bare_words("filler")
     mine = [
@@ -258,7 +265,7 @@ def says_more(said: str, diff: WordDiff) -> bool:
     if mine:
         return False
     # With "+" the mention says that it is positive.
-    if _POSITIVE.search(said):
+    if _POSITIVE.search(wording):
         return False
     inflected = [word for word in diff.missing if any(is_inflected(word, other) for other in diff.extra)]
     more = [word for word in diff.missing if word not in filler and word not in inflected]
@@ -270,11 +277,10 @@ def says_more(said: str, diff: WordDiff) -> bool:
     return bool(more) and len(left) == 1
 
 
-def is_narrowed(said: str, name: str) -> bool:
+def is_narrowed(wording: str, name: str) -> bool:
     """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
-    mine, other = read(said), read(name)
     for rule in (AGE_GROUP, BODY_SITE):
-        values = [[found.value for found in rule.find(text)] for text in (mine, other)]
+        values = [rule.values(text) for text in (wording, name)]
         if all(values):
             wide, narrow = map(rule.code, values)
             if wide & ~narrow:
@@ -330,7 +336,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
     # One side is unilateral.
-    mine = [word for word in diff.extra if word in how and not AGE_GROUP.find(read(word)) and not _is_side(word)]
+    mine = [word for word in diff.extra if word in how and not AGE_GROUP.values(word) and not _is_side(word)]
     other = [
         word
         for word in diff.missing
@@ -342,7 +348,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
 
 def _is_side(word: str) -> bool:
-    return bool(LATERALITY.find(read(word)))
+    return bool(LATERALITY.values(word))
 
 
 def _content(words: Sequence[str]) -> int:
@@ -381,12 +387,12 @@ def _is_modifier(text: str) -> bool:
     return bool(words) and words <= lexicon.bare_words("modifier") | axis.more | axis.less
 
 
-def is_of_another_thing(said: str, names: Sequence[str], common: Container[str]) -> bool:
+def is_of_another_thing(wording: str, names: Sequence[str], common: Container[str]) -> bool:
     """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
-    words = WORD.findall(said.casefold())
-    odd = other_things(said, names, common)
-    is_whole = lexicon.bare_words("filler").issuperset(word_diff(said, names[0]).missing)
-    is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(said)
+    words = WORD.findall(wording.casefold())
+    odd = other_things(wording, names, common)
+    is_whole = lexicon.bare_words("filler").issuperset(word_diff(wording, names[0]).missing)
+    is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(wording)
     if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
         return True
     if odd and is_whole and odd[0] == words[0] and not _HAVING.isdisjoint(words[1:2]) and not _is_whose(odd[0]):
@@ -399,13 +405,13 @@ def is_of_another_thing(said: str, names: Sequence[str], common: Container[str])
 
 def _is_whose(word: str) -> bool:
     """Tell whether a word is of someone who may have a finding, or of how that is: "fetus", "born", "presented"."""
-    return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(AGE_GROUP.find(read(word)))
+    return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(AGE_GROUP.values(word))
 
 
-def is_too_dissimilar(said: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
+def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
     """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
-    diff, axis = word_diff(said, names[0]), lexicon.axes()[0]
-    is_amount = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(said.casefold())))
+    diff, axis = word_diff(wording, names[0]), lexicon.axes()[0]
+    is_amount = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(wording.casefold())))
     if similarity >= FAR_OTHER or is_amount:
         return False
     unexplained, unsaid = (
@@ -416,13 +422,13 @@ def is_too_dissimilar(said: str, names: Sequence[str], similarity: float, common
         return bool(unexplained or unsaid)
     if non_content_words().issuperset(unsaid):
         return False
-    return similarity < FAR_UNSAID or bool(other_things(said, names, common))
+    return similarity < FAR_UNSAID or bool(other_things(wording, names, common))
 
 
-def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
+def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
     """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
-    diff, axis = word_diff(said, name), lexicon.axes()[0]
-    if not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(said.casefold()))):
+    diff, axis = word_diff(wording, name), lexicon.axes()[0]
+    if not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(wording.casefold()))):
         return False
     short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
     idle = non_content_words() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
@@ -436,31 +442,31 @@ def is_worded_otherwise(mention: str, said: str, name: str, synonyms: Container[
     return (unexplained[0], unsaid[0]) not in synonyms
 
 
-def is_of_one_side(said: str, name: str) -> bool:
+def is_of_one_side(wording: str, name: str) -> bool:
     """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
-    cleaned, sorts = said.casefold(), lexicon.meanings("sideless")
+    cleaned, sorts = wording.casefold(), lexicon.meanings("sideless")
     found = {sorts[word] for word in map(levelled, WORD.findall(name.casefold())) if word in sorts}
-    if not found or LATERALITY.find(read(name)) or sets.sided(cleaned) is None:
+    if not found or LATERALITY.values(name) or sets.sided(cleaned) is None:
         return False
-    return "of both" in found or not BODY_SITE.find(read(said))
+    return "of both" in found or not BODY_SITE.values(wording)
 
 
 def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
     """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
-    said = WORD.findall(mention)
+    mention_words = WORD.findall(mention)
     meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
     axis = lexicon.axes()[0]
     if not meant[0].isdisjoint(axis.more | axis.less):
         return False
     short = [
         word
-        for word in said
+        for word in mention_words
         if not word.isupper()
         and word.casefold() not in meant[0] | non_content_words()
         and lexicon.bare(word.casefold()) in words
     ]
     idle = non_content_words() - changes()
-    others = [word for word in map(str.casefold, said) if word in meant[0] and word not in idle]
+    others = [word for word in map(str.casefold, mention_words) if word in meant[0] and word not in idle]
     return bool(short and others) and meant[1].isdisjoint(others)
 
 
@@ -470,30 +476,30 @@ def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], com
     return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 
 
-def other_things(said: str, names: Sequence[str], common: Container[str]) -> list[str]:
+def other_things(wording: str, names: Sequence[str], common: Container[str]) -> list[str]:
     """Return the words of a mention that are of common language, and of other things than its names."""
-    diff = word_diff(said, " ".join(names))
-    named = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
+    diff = word_diff(wording, " ".join(names))
+    name_words = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
     return [
         word
-        for word in WORD.findall(said.casefold())
-        if levelled(word) in diff.extra and _is_thing(word, named, common)
+        for word in WORD.findall(wording.casefold())
+        if levelled(word) in diff.extra and _is_thing(word, name_words, common)
     ]
 
 
-def _is_thing(word: str, named: Sequence[str], common: Container[str]) -> bool:
+def _is_thing(word: str, name_words: Sequence[str], common: Container[str]) -> bool:
     """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
     plain = lexicon.bare(word)
     if (
         not word.isalpha()
         or plain not in common
         or plain in non_content_words()
-        or BODY_SITE.find(read(plain))
+        or BODY_SITE.values(plain)
         or measured_in([levelled(plain)])
     ):
         return False
     like = levelled(word)
-    return not any(_is_like(like, other, ALIKE) and not _is_compound(plain, other, common) for other in named)
+    return not any(_is_like(like, other, ALIKE) and not _is_compound(plain, other, common) for other in name_words)
 
 
 def _is_compound(word: str, other: str, common: Container[str]) -> bool:

@@ -39,7 +39,7 @@ class NormalizerOptions:
     """How a normaliser answers; each option may also be given to `Normalizer` by its name.
 
     Attributes:
-        ranking: one of `candidates.RANKINGS`; "auto": `learned` if there is a calibration, else `vectors`.
+        ranking: exact, letters, vectors, fusion or learned; "auto": `learned` with a calibration, else `vectors`.
         calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
             general one that came with its model, if any.
         floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
@@ -100,19 +100,19 @@ class Normalizer:
         options: NormalizerOptions | None = None,
         **changes: Any,  # noqa: ANN401 - see `NormalizerOptions`
     ) -> None:
-        self.options = asked = (options or NormalizerOptions()).changed(changes)
+        self.options = given = (options or NormalizerOptions()).changed(changes)
         if encoder is not None:
             index.check_encoder(encoder)
-        self.index, self.floor, self.target, self.filters = index, asked.floor, asked.target, asked.filters
+        self.index, self.floor, self.target, self.filters = index, given.floor, given.target, given.filters
         self._encoder = encoder
         self._loading = threading.Lock()
-        self.calibration = fitted = _calibration(index, asked.calibration, asked.ranking)
-        self.ranking = asked.ranking if asked.ranking != AUTO else "vectors" if fitted is None else "learned"
+        self.calibration = fitted = _calibration(index, given.calibration, given.ranking)
+        self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = ranking_of(self.ranking)
         _check_parts(index, self.ranking, self._ranking, fitted)
-        self.error = _allowed(asked.error, fitted, index)
+        self.error = _allowed(given.error, fitted, index)
         self.accept = None if fitted is None else fitted.threshold(self.error)
-        self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
+        self.abbreviations = _abbreviations(index, fitted, given.abbreviations)
         self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
         self.allowed = Allowed(index, self.filters, self._builder.targets)
         searched, terms = self.allowed.searched()
@@ -233,7 +233,8 @@ class Normalizer:
 
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
         """Answer rows, equal questions once."""
-        mentions = self._pipeline.reader.read(*map(list, zip(*rows, strict=True)) if rows else ([],))
+        contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
+        mentions = self._pipeline.reader.read([text for text, _, _ in rows], contexts, languages)
         questions, places = questions_of(mentions)
         with machine.one_thread() if len(questions.requests) == 1 else nullcontext():
             known = self._answer(questions, top_k, explain) if questions.requests else []
@@ -257,41 +258,41 @@ class Normalizer:
         allowed = self.allowed.concepts
         found = []
         for number, row, others in zip(given, own, coded, strict=True):
-            concepts = [each for each in ([row] if row >= 0 else others) if allowed is None or allowed[each]]
+            concepts = [concept for concept in ([row] if row >= 0 else others) if allowed is None or allowed[concept]]
             if concepts:
                 found.append((number, concepts))
         return found
 
-    def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
+    def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
         learned = self._ranking.learned
         # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
         depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
         most = MAX_CONCEPTS if depth == DEPTH else max(MAX_CONCEPTS, top_k)
         scored = self._pipeline.candidates(
-            asked,
+            questions,
             How(depth, self._ranking.routes, exact_is_enough=top_k == 1 and not learned and not explain),
             most=most if learned else max(most, top_k),
             featured=learned or explain,
         )
-        results = self._results(asked, scored, top_k, explain)
+        results = self._results(questions, scored, top_k, explain)
         if not self._ranking.routes & ~EXACT or (scored.exhausted and not learned):
             return results
         short = [place for place, result in enumerate(results) if len(result.candidates) < top_k]
         if short and not (scored.exhausted and most >= top_k):
-            again = self._answer(asked.take(short), top_k, explain, depth * 4)
+            again = self._answer(questions.take(short), top_k, explain, depth * 4)
             for place, result in zip(short, again, strict=True):
                 results[place] = _lengthened(results[place], result, top_k) if learned else result
         return results
 
-    def _results(self, asked: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
+    def _results(self, questions: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
         table = scored.table
         if self._ranking.learned and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, self._languages)
-            says_nothing = np.isin([mention.doubt for mention in asked.mentions], SAYS_NOTHING)
+            says_nothing = np.isin([mention.doubt for mention in questions.mentions], SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
-            return self._builder.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+            return self._builder.results(questions, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better standing first.
         standing = self.index.segment.standing[table.term]
@@ -304,7 +305,7 @@ class Normalizer:
         nothing = np.full(len(top), np.nan)
         answers = RankedAnswers(order, top, nothing, nothing, score)
         nil = self._below_floor(scored, top, similarity)
-        return self._builder.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
+        return self._builder.results(questions, scored, answers, nil, top_k, similarity=similarity, explain=explain)
 
     def _below_floor(
         self, scored: Scored, top: NDArray[np.int64], similarity: NDArray[np.float32]
@@ -355,8 +356,8 @@ def _lengthened(result: Result, deeper: Result, top_k: int) -> Result:
     """Return the result with further candidates after its own, up to `top_k`."""
     if not result.candidates:
         return deeper
-    known = {one.concept_id for one in result.candidates}
-    further = [one for one in deeper.candidates if one.concept_id not in known]
+    known = {candidate.concept_id for candidate in result.candidates}
+    further = [candidate for candidate in deeper.candidates if candidate.concept_id not in known]
     return replace(result, candidates=(*result.candidates, *further)[:top_k])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as AnyMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from alphita.mappings.record import Decision, Mapping, Method, Relation
 
@@ -183,40 +184,20 @@ class Result:
     explanation: Explanation | None = None
 
 
+# What a line about no concept says of its nearest candidate.
+_NOTHING = Candidate("", "", "", 0.0)
+_NO_CONCEPT: dict[str, Any] = dict.fromkeys(
+    ("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms")
+)
+
+
 def lines(
     row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
 ) -> list[Mapping]:
     """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
-    if result.concept_id is None:
-        found = result.candidates[0] if result.candidates else None
-        return [
-            Mapping(
-                row,
-                mention_code,
-                result.mention,
-                frequency,
-                1,
-                None,
-                None,
-                result.matched_term,
-                result.similarity,
-                result.confidence,
-                result.decision,
-                result.method,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                found.expansion if found else None,
-                ("|".join(found.contradictions) or None) if found else None,
-                None,
-                _line(result),
-            )
-        ]
-    return [
+    is_nil = result.concept_id is None
+    explanation = None if result.explanation is None else str(result.explanation)
+    mappings = [
         Mapping(
             row,
             mention_code,
@@ -240,11 +221,15 @@ def lines(
             found.expansion,
             "|".join(found.contradictions) or None,
             found.retired_concept,
-            _line(result) if rank == 1 else None,
+            explanation if rank == 1 else None,
         )
-        for rank, found in enumerate(result.candidates[:top_k], 1)
+        for rank, found in enumerate(result.candidates[: 1 if is_nil else top_k] or (_NOTHING,), 1)
     ]
-
-
-def _line(result: Result) -> str | None:
-    return None if result.explanation is None else str(result.explanation)
+    if not is_nil:
+        return mappings
+    shown: dict[str, Any] = {
+        "matched_term": result.matched_term,
+        "similarity": result.similarity,
+        "retired_concept": None,
+    }
+    return [replace(mappings[0], **_NO_CONCEPT, **shown)]

@@ -35,7 +35,6 @@ from alphita.mention.word_pairs import WordSynonyms
 from alphita.mention.words import everyday_words
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
-from alphita.terminology.rules.lexicon import read
 from alphita.terminology.text import clean
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
@@ -114,7 +113,7 @@ class Explainer:
 
     def __call__(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         answers: RankedAnswers,
         rows: NDArray[np.int64],
@@ -143,7 +142,9 @@ class Explainer:
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
-        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
+        expansion = (
+            None if best.expansion is None else f"read as {best.expansion!r} ({_of(questions, table, top, best)})"
+        )
         return Explanation(
             answer,
             best.matched_term,
@@ -207,9 +208,9 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
     return found
 
 
-def _of(asked: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
+def _of(questions: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
     """Return how a mention came to be read otherwise, and whence that is known."""
-    reading = asked.reading(int(table.request[top]), int(table.expansion[top]))
+    reading = questions.reading(int(table.request[top]), int(table.expansion[top]))
     origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
     return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
 
@@ -283,7 +284,7 @@ class ResultBuilder:
         """Tell whether a mention has a side, and the answer has both, or a concept beneath it is that of one side."""
         if sets.sided(clean(mention)) is None:
             return False
-        sides = {found.value for found in sets.LATERALITY.find(read(f"{answer.matched_term} {answer.concept_name}"))}
+        sides = sets.LATERALITY.values(f"{answer.matched_term} {answer.concept_name}")
         return sets.BOTH in sides or (not sides and answer.concept_id in self._over_one_side)
 
     @functools.cached_property
@@ -293,11 +294,7 @@ class ResultBuilder:
         named = pc.match_substring_regex(names, sets.SIDE_PATTERN, ignore_case=True)
         rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
         one = sets.LEFT | sets.RIGHT
-        below = [
-            row
-            for row in rows.tolist()
-            if one in {each.value for each in sets.LATERALITY.find(read(names[row].as_py()))}
-        ]
+        below = [row for row in rows.tolist() if one in sets.LATERALITY.values(names[row].as_py())]
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
@@ -358,7 +355,7 @@ class ResultBuilder:
 
     def results(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         answers: RankedAnswers,
         nil: NDArray[np.bool_],
@@ -379,13 +376,13 @@ class ResultBuilder:
         wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
         place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
         rows = answers.order[place < wanted]
-        candidates = self._candidates(asked, scored, rows, similarity, answers.score)
-        starts = np.searchsorted(table.request[rows], np.arange(len(asked.requests) + 1)).tolist()
+        candidates = self._candidates(questions, scored, rows, similarity, answers.score)
+        starts = np.searchsorted(table.request[rows], np.arange(len(questions.requests) + 1)).tolist()
         made = []
-        for number in range(len(asked.requests)):
+        for number in range(len(questions.requests)):
             some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
-            why = self._explainer(asked, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention = asked.mentions[number].string
+            why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
+            mention = questions.mentions[number].string
             confidence = _probability(answers.confidence[number])
             if not some or nil[number]:
                 decision: Decision | None = "nil" if confidence is not None else None
@@ -408,7 +405,7 @@ class ResultBuilder:
                     best.matched_term,
                     best.similarity,
                     confidence,
-                    _method(asked, scored, top, EXTERNAL in best.routes),
+                    _method(questions, scored, top, EXTERNAL in best.routes),
                     tuple(some[:top_k]),
                     decision,
                     why,
@@ -418,7 +415,7 @@ class ResultBuilder:
 
     def _candidates(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         rows: NDArray[np.int64],
         similarity: NDArray[np.float32],
@@ -438,7 +435,7 @@ class ResultBuilder:
         homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
         found = []
         for place, row in enumerate(rows.tolist()):
-            reading = asked.reading(int(table.request[row]), int(table.expansion[row]))
+            reading = questions.reading(int(table.request[row]), int(table.expansion[row]))
             found.append(
                 Candidate(
                     shown.ids[place],
@@ -512,8 +509,8 @@ def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ..
     return found if reading is None else (*found, reading.source)
 
 
-def _method(asked: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
-    reading = asked.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
+def _method(questions: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
+    reading = questions.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
     equal = bool(scored.table.routes[top] & EXACT)

@@ -14,9 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.answer.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
+from alphita.answer.calibration_store import (
+    COMMON,
+    FOLDER,
+    Calibration,
+    RankedAnswers,
+    evidence_of,
+    fit_calibrators,
+    ordered,
+)
 from alphita.answer.candidates import RANKINGS, CandidateTable, Languages, languages_of
-from alphita.answer.confidence import COMMON, fit_calibrators
 from alphita.answer.features import encode_definitions
 from alphita.answer.normalizer import STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
@@ -139,7 +146,7 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
     crossed = together([one for _, one in cross_validate(learned, fold, asked, seed, start)])
     languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
     draft = calibrated(fitted, crossed, languages, seed)
-    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
+    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.reader.abbreviations), crossed
 
 
 def cross_validate(

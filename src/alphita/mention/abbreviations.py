@@ -329,8 +329,8 @@ class Abbreviations:
         if not spans:
             for hit in inside(stripped, [*whole, *self._sources.values(), *self.clinic.of_language(language)]):
                 rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
-                said = (words or set()) | _words(rest)
-                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, said, language):
+                words_around = (words or set()) | _words(rest)
+                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, words_around, language):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
                     if len(spans) == MAX_SPANS:
                         break

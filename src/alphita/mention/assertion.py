@@ -147,7 +147,8 @@ def is_well(cleaned: str) -> bool:
 
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:
     """Tell which cleaned mentions, (n,), join two or more names of the index, whatever else stands between."""
-    parts = {number: some for number, mention in enumerate(mentions) if len(some := parts_of(mention)) > 1}
+    joined = ((row, parts_of(mention)) for row, mention in enumerate(mentions) if _JOINS.search(mention))
+    parts = {row: some for row, some in joined if len(some) > 1}
     ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]
     known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)
     found, start = np.zeros(len(mentions), bool), 0

@@ -212,17 +212,34 @@ class Found(NamedTuple):
 
 
 class _Row(NamedTuple):
+    """A row of a user's list."""
+
+    path: Path
     line: int
     meaning: Meaning
 
+    def error(self, problem: str, field: str, value: str, remedy: str) -> InputError:
+        return InputError(problem, file=self.path, line=self.line, field=field, value=value, remedy=remedy)
+
 
 def read_list(path: Path) -> list[Meaning]:
-    """Read a list; long forms are expanded through the list's own short forms."""
+    """Read a list; in every long form the short forms that it holds are replaced, those within them first."""
     rows = list(_rows(path))
     forms = ShortForms()
+    by_short: dict[str, list[_Row]] = {}
     for row in rows:
         forms.add(row.meaning)
-    return _expanded(path, rows, forms)
+        by_short.setdefault(written(row.meaning.short), []).append(row)
+    held = {id(row): inside(written(row.meaning.long), [forms]) for row in rows}
+    needs = {
+        short: [written(meaning.short) for row in some for found in held[id(row)] for meaning in found.meanings]
+        for short, some in by_short.items()
+    }
+    longs: dict[str, list[str]] = {}
+    for short in _innermost_first(by_short, needs):
+        texts = [text for row in by_short[short] for text in _replaced(row, held[id(row)], longs)]
+        longs[short] = list(dict.fromkeys(texts))[:MAX_MEANINGS]
+    return [row.meaning._replace(long=text) for row in rows for text in _replaced(row, held[id(row)], longs)]
 
 
 def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
@@ -257,59 +274,20 @@ def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[M
 def _rows(path: Path) -> Iterator[_Row]:
     remedy = "begin the file with: short,long; put a cell that holds the delimiter in quotes"
     for line, cells in textio.columns(path, COLUMNS, optional=("language",), remedy=remedy):
-        yield _row(path, line, cells)
+        short, long = (" ".join(cell.split()) for cell in cells[:2])
+        row = _Row(path, line, Meaning(short, long, (), cells[2] or None))
+        for name, cell in zip(COLUMNS, (short, long), strict=True):
+            if not TOKEN.search(clean(cell)):
+                raise row.error(
+                    "no letter or digit" if cell else "an empty cell", name, cell, "fill it in or delete the row"
+                )
+        if clean(short) == clean(long):
+            problem = "a short form that stands for itself"
+            raise row.error(problem, "long", long, "give the long form or delete the row")
+        yield row
 
 
-def _row(path: Path, line: int, cells: list[str]) -> _Row:
-    short, long = (" ".join(cell.split()) for cell in cells[:2])
-    for name, cell in zip(COLUMNS, (short, long), strict=True):
-        if not clean(cell) or not TOKEN.search(clean(cell)):
-            raise InputError(
-                "an empty cell" if not cell else "no letter or digit",
-                file=path,
-                line=line,
-                field=name,
-                value=cell,
-                remedy="fill it in, or take the row out",
-            )
-    if clean(short) == clean(long):
-        raise InputError(
-            "a short form that stands for itself",
-            file=path,
-            line=line,
-            field="long",
-            value=long,
-            remedy="give the long form, or take the row out",
-        )
-    return _Row(line, Meaning(short, long, (), cells[2] or None))
-
-
-def _expanded(path: Path, rows: Sequence[_Row], forms: ShortForms) -> list[Meaning]:
-    """Replace in every long form the short forms that it holds, those within them first."""
-    by_short: dict[str, list[_Row]] = {}
-    for row in rows:
-        by_short.setdefault(written(row.meaning.short), []).append(row)
-    held = {id(row): inside(written(row.meaning.long), [forms]) for row in rows}
-    needs = {
-        short: list(
-            dict.fromkeys(
-                written(meaning.short) for row in own for found in held[id(row)] for meaning in found.meanings
-            )
-        )
-        for short, own in by_short.items()
-    }
-    longs: dict[str, list[str]] = {}
-    for short in _innermost_first(path, by_short, needs):
-        texts = [text for row in by_short[short] for text in _replaced(path, row, held[id(row)], longs)]
-        longs[short] = list(dict.fromkeys(texts))[:MAX_MEANINGS]
-    return [
-        Meaning(row.meaning.short, text, (), row.meaning.language)
-        for row in rows
-        for text in _replaced(path, row, held[id(row)], longs)
-    ]
-
-
-def _replaced(path: Path, row: _Row, found: list[Found], longs: dict[str, list[str]]) -> list[str]:
+def _replaced(row: _Row, found: list[Found], longs: dict[str, list[str]]) -> list[str]:
     if not found:
         return [row.meaning.long]
     text = written(row.meaning.long)
@@ -322,18 +300,12 @@ def _replaced(path: Path, row: _Row, found: list[Found], longs: dict[str, list[s
     pieces.append([text[place:]])
     texts = ["".join(choice) for choice in itertools.islice(itertools.product(*pieces), MAX_MEANINGS)]
     if max(map(len, texts)) > MAX_CHARACTERS:
-        raise InputError(
-            f"its expansion has more than {MAX_CHARACTERS} characters",
-            file=path,
-            line=row.line,
-            field="short",
-            value=row.meaning.short,
-            remedy="write the long form out",
-        )
+        problem = f"its expansion has more than {MAX_CHARACTERS} characters"
+        raise row.error(problem, "short", row.meaning.short, "write out the long form")
     return texts
 
 
-def _innermost_first(path: Path, by_short: dict[str, list[_Row]], needs: dict[str, list[str]]) -> Iterator[str]:
+def _innermost_first(by_short: dict[str, list[_Row]], needs: dict[str, list[str]]) -> Iterator[str]:
     """Yield each short form after those that its long forms hold."""
     done: set[str] = set()
     for first in by_short:
@@ -347,15 +319,8 @@ def _innermost_first(path: Path, by_short: dict[str, list[_Row]], needs: dict[st
                 yield short
             elif following in trail:
                 names = list(trail)
-                circle = [*names[names.index(following) :], following]
-                line = by_short[following][0].line
-                raise InputError(
-                    "short forms that stand for one another in a circle",
-                    file=path,
-                    line=line,
-                    field="long",
-                    value=" -> ".join(circle),
-                    remedy="write one of the long forms out",
-                )
+                circle = " -> ".join([*names[names.index(following) :], following])
+                problem = "short forms that stand for one another in a circle"
+                raise by_short[following][0].error(problem, "long", circle, "write out one of the long forms")
             else:
                 trail[following] = iter(needs[following])

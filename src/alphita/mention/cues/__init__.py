@@ -1,6 +1,6 @@
 """Words by which notes say that something is negated, possible, of the family, historical or hypothetical.
 
-One list for free text (`annotating.context`) and for mentions that are given (`answering.said`). It is data,
+One list for free text (`annotation.context`) and for mentions that are given (`assertion`). It is data,
 `cues_LANGUAGE.tsv`, a rule a line: phrase, category, direction, reach. Words of a phrase are written
 without accents and in lower case; the signs ? ; : ( ) - + and the full stop are words too, and a sentence always ends
 with one. At each place the longest phrase counts, and what it covers counts for nothing else.
@@ -99,11 +99,11 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
 
 def beginning(mention: str) -> Category | None:
     """Return what a given mention says of itself by its first words, as possible or of the family; else None."""
-    said = [word.word for word in words(mention[:LOOKED_AT])]
+    tokens = [word.word for word in words(mention[:LOOKED_AT])]
     phrases, longest = _beginnings()
-    for size in range(min(longest.get(said[0], 0) if said else 0, len(said)), 0, -1):
-        for rule in phrases.get(tuple(said[:size]), ()):
-            if rule.category == "possible" or rule.direction == SECTION or set(said[size : size + 1]) & _HAVING:
+    for size in range(min(longest.get(tokens[0], 0) if tokens else 0, len(tokens)), 0, -1):
+        for rule in phrases.get(tuple(tokens[:size]), ()):
+            if rule.category == "possible" or rule.direction == SECTION or set(tokens[size : size + 1]) & _HAVING:
                 category: Category = rule.category  # type: ignore[assignment]
                 return category
     return None
@@ -111,10 +111,10 @@ def beginning(mention: str) -> Category | None:
 
 def ending(mention: str) -> Category | None:
     """Return what a given mention says of itself by its last words, as negated or possible; else None."""
-    said = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
+    tokens = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
     phrases, most = _endings()
-    for size in range(min(most, len(said)), 0, -1):
-        if category := phrases.get(tuple(said[-size:])) or phrases.get(tuple(said[-size - 1 : -1])):
+    for size in range(min(most, len(tokens)), 0, -1):
+        if category := phrases.get(tuple(tokens[-size:])) or phrases.get(tuple(tokens[-size - 1 : -1])):
             return category
     return None
 
@@ -124,9 +124,9 @@ def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
     """Return the categories by the words that a given mention may end with, and the most words."""
     found: dict[tuple[str, ...], Category] = {}
     for _, phrase, rule in read():
-        said = tuple(word.word for word in words(phrase))
-        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in ABSENCE):
-            found[said] = rule.category
+        tokens = tuple(word.word for word in words(phrase))
+        if rule.category in CATEGORIES and rule.direction == "back" and (len(tokens) > 1 or tokens[0] not in ABSENCE):
+            found[tokens] = rule.category
     return found, max(map(len, found))
 
 
@@ -137,9 +137,9 @@ def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
     longest: dict[str, int] = {}
     for _, phrase, rule in read():
         if rule.category in ("possible", "family") and rule.direction in (AHEAD, SECTION):
-            said = tuple(word.word for word in words(phrase))
-            found.setdefault(said, []).append(rule)
-            longest[said[0]] = max(len(said), longest.get(said[0], 0))
+            tokens = tuple(word.word for word in words(phrase))
+            found.setdefault(tokens, []).append(rule)
+            longest[tokens[0]] = max(len(tokens), longest.get(tokens[0], 0))
     return found, longest
 
 

@@ -43,6 +43,7 @@ SILENT = 0
 _WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _PREFIX = 4
+REMEMBERED = 65_536
 
 
 class Row(NamedTuple):
@@ -109,6 +110,7 @@ def pattern(axis: str, value: str = "") -> str:
     return "|".join(map(re.escape, sorted(words(axis, value), key=len, reverse=True)))
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def bare(word: str) -> str:
     """Return a cleaned word without accents, with ss for ß."""
     if word.isascii():

@@ -97,8 +97,8 @@ def _denied(text: Text) -> list[Found]:
         for place in reach:
             bits |= _bits(words[place])
         if bits:
-            said = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
-            denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(said)))
+            shown = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
+            denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(shown)))
     return denied
 
 

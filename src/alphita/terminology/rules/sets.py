@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alphita.terminology.rules import lexicon
-from alphita.terminology.rules.lexicon import Codes, Flags, Found, Lexicon, Text, read
+from alphita.terminology.rules.lexicon import REMEMBERED, Codes, Flags, Found, Lexicon, Text, read
 
 
 def narrowest(values: Sequence[int]) -> int:
@@ -79,6 +79,8 @@ class SetRule:
         self.axes = tuple(_union(bits, names) for names in axes) or (-1,)
         self._lexicon = Lexicon.of(axis, bits)
         self._is_meant = is_meant
+        # Remembered, for the same words come again.
+        self.values = functools.lru_cache(REMEMBERED)(self._values)
         self.concerns = self._lexicon.concerns
         self.pattern = self._lexicon.pattern
         self.speaks, self.agree = nonzero, shared
@@ -88,6 +90,10 @@ class SetRule:
         if self._is_meant is None:
             return self._lexicon.find(text)
         return [found for place, found in self._lexicon.find_at(text) if self._is_meant(text, place, found)]
+
+    def _values(self, string: str) -> tuple[int, ...]:
+        """Return the values that a string names; see `values`."""
+        return tuple(found.value for found in self.find(read(string)))
 
     def contradict(self, left: Codes, right: Codes) -> Flags:
         """Tell which pairs of codes exclude each other on an axis."""
@@ -219,6 +225,7 @@ class Sided(NamedTuple):
     of: str
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def sided(string: str) -> Sided | None:
     """Take the side from a cleaned string, left or right; None: it names none, or both."""
     if side(string) not in (LEFT, RIGHT):
@@ -241,4 +248,4 @@ def sided(string: str) -> Sided | None:
 
 def side(string: str) -> int:
     """Return the sides that a string names, as bits; 0: none."""
-    return _sides([found.value for found in LATERALITY.find(read(string))])
+    return _sides(LATERALITY.values(string))
