@@ -89,6 +89,7 @@ NAMED = {"equal": True, "concept": PAROXYSMAL}
         # The candidate is equal to a reading, not to the mention itself.
         ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65), short("postnasal drip", 0.25)], AMBIGUOUS, True),
         ("pnd", DYSPNEA, READ, [short(DYSPNEA, 1.0)], "", False),
+        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.9)], AMBIGUOUS, True),
         ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65, decided=True)], "", False),
         ("pnd", DYSPNEA, READ, [short("no known drug allergies", 1.0)], DENIED, True),
         ("pnd", DYSPNEA, READ, [Reading(DYSPNEA, SPELLING)], "", False),

@@ -21,11 +21,13 @@ from alphita.mention.word_pairs import (
     SHORTEST_STEM,
     WORD,
     WordDiff,
+    bare_words,
     is_form,
     is_inflected,
     is_other_word,
     is_turned,
     levelled,
+    levelled_words,
     shared,
     uninflected,
     word_diff,
@@ -201,8 +203,8 @@ def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
 
 def _is_form_of(wording: str, names: Sequence[str]) -> bool:
     """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
-    words = [levelled(word) for word in WORD.findall(wording.casefold())]
-    name_words = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
+    words = levelled_words(wording)
+    name_words = {word for name in names for word in levelled_words(name)}
     return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in name_words)
 
 
@@ -223,9 +225,7 @@ def is_apart(wording: str, name: str, diff: WordDiff) -> bool:
     mine, other = ({sorts[word] for word in words if word in sorts} for words in (diff.extra, diff.missing))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
         return True
-    measured, measured_in_name = (
-        measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (wording, name)
-    )
+    measured, measured_in_name = (measured_in(levelled_words(text)) for text in (wording, name))
     return BLOOD in measured and bool(measured_in_name) and not measured & measured_in_name
 
 
@@ -236,26 +236,22 @@ def _says_less(diff: WordDiff) -> bool:
 
 def _tells_less(name: str) -> bool:
     """Tell whether a name says in any way that something is less, or is not as it should be."""
-    words = [levelled(word) for word in WORD.findall(name.casefold())]
     less = frozenset().union(*(axis.less for axis in lexicon.axes()))
     amiss = less | (changes() - lexicon.axes()[0].more - {"positivity", "positive"})
     return any(
         word in amiss
         or word.startswith(_LESS)
         or any(not _LESS_MEANT.isdisjoint(parts) for parts in word_pairs.readings(word))
-        for word in words
+        for word in levelled_words(name)
     )
 
 
 def says_more(wording: str, diff: WordDiff) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
-    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(
-        map(lexicon.bare, WORD.findall(wording.casefold()))
-    ):
+    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(bare_words(wording)):
         return True
-    valued = _VALUE.sub(" ", wording.casefold())
-    left = {levelled(word) for word in WORD.findall(valued)}
+    left = set(levelled_words(_VALUE.sub(" ", wording.casefold())))
     filler = lexicon.bare_words("filler")
     mine = [
         word
@@ -292,8 +288,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
     if not lexicon.bare_words("undone").isdisjoint(map(lexicon.bare, diff.extra)):
         return True
-    axis = lexicon.axes()[0]
-    ways = axis.more | axis.less
+    ways = lexicon.amounts()
     # "Babinski down", "VMA up".
     if (
         mention.casefold().endswith(_UP_OR_DOWN)
@@ -303,7 +298,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
     ):
         return True
     left = [word for word in diff.extra if not any(is_inflected(word, other) for other in diff.missing)]
-    is_of_analyte = not ways.isdisjoint(map(lexicon.bare, WORD.findall((expansion or mention).casefold())))
+    is_of_analyte = not ways.isdisjoint(bare_words(expansion or mention))
     # "Hb S high" is of another haemoglobin.
     if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
         return True
@@ -382,9 +377,8 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
 
 def _is_modifier(text: str) -> bool:
     """Tell whether a string says only how something is."""
-    axis = lexicon.axes()[0]
-    words = {lexicon.bare(word) for word in WORD.findall(text.casefold())}
-    return bool(words) and words <= lexicon.bare_words("modifier") | axis.more | axis.less
+    words = bare_words(text)
+    return bool(words) and words <= lexicon.bare_words("modifier") | lexicon.amounts()
 
 
 def is_of_another_thing(wording: str, names: Sequence[str], common: Container[str]) -> bool:
@@ -399,8 +393,7 @@ def is_of_another_thing(wording: str, names: Sequence[str], common: Container[st
         return True
     if len(odd) != 1 or not _BRINGING.isdisjoint(words[1:-1]):
         return False
-    axis = lexicon.axes()[0]
-    return odd[0] == words[-1] or (is_whole and not (axis.more | axis.less).isdisjoint(map(lexicon.bare, words)))
+    return odd[0] == words[-1] or (is_whole and not lexicon.amounts().isdisjoint(bare_words(wording)))
 
 
 def _is_whose(word: str) -> bool:
@@ -410,9 +403,8 @@ def _is_whose(word: str) -> bool:
 
 def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
     """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
-    diff, axis = word_diff(wording, names[0]), lexicon.axes()[0]
-    is_amount = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(wording.casefold())))
-    if similarity >= FAR_OTHER or is_amount:
+    diff = word_diff(wording, names[0])
+    if similarity >= FAR_OTHER or not lexicon.amounts().isdisjoint(bare_words(wording)):
         return False
     unexplained, unsaid = (
         [word for word in mine if not any(_is_like(word, other, MISSPELT) for other in others)]
@@ -427,8 +419,8 @@ def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, com
 
 def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
     """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
-    diff, axis = word_diff(wording, name), lexicon.axes()[0]
-    if not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(wording.casefold()))):
+    diff = word_diff(wording, name)
+    if not lexicon.amounts().isdisjoint(bare_words(wording)):
         return False
     short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
     idle = non_content_words() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
@@ -445,7 +437,7 @@ def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Contain
 def is_of_one_side(wording: str, name: str) -> bool:
     """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
     cleaned, sorts = wording.casefold(), lexicon.meanings("sideless")
-    found = {sorts[word] for word in map(levelled, WORD.findall(name.casefold())) if word in sorts}
+    found = {sorts[word] for word in levelled_words(name) if word in sorts}
     if not found or LATERALITY.values(name) or sets.sided(cleaned) is None:
         return False
     return "of both" in found or not BODY_SITE.values(wording)
@@ -455,8 +447,7 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
     """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
     mention_words = WORD.findall(mention)
     meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
-    axis = lexicon.axes()[0]
-    if not meant[0].isdisjoint(axis.more | axis.less):
+    if not meant[0].isdisjoint(lexicon.amounts()):
         return False
     short = [
         word
@@ -479,7 +470,7 @@ def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], com
 def other_things(wording: str, names: Sequence[str], common: Container[str]) -> list[str]:
     """Return the words of a mention that are of common language, and of other things than its names."""
     diff = word_diff(wording, " ".join(names))
-    name_words = [levelled(word) for name in names for word in WORD.findall(name.casefold())]
+    name_words = [word for name in names for word in levelled_words(name)]
     return [
         word
         for word in WORD.findall(wording.casefold())
@@ -529,8 +520,7 @@ def non_content_words() -> frozenset[str]:
 @functools.cache
 def changes() -> frozenset[str]:
     """Return the words that say that something is changed, levelled."""
-    axis = lexicon.axes()[0]
-    return frozenset(map(levelled, lexicon.bare_words("change") | axis.more | axis.less)) - {"up", "down"}
+    return frozenset(map(levelled, lexicon.bare_words("change") | lexicon.amounts())) - {"up", "down"}
 
 
 def measured_in(words: Sequence[str]) -> set[str]:

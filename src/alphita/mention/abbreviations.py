@@ -1,15 +1,8 @@
 """What the abbreviations of a mention stand for.
 
-What is known comes from four sources, kept apart and named in each result:
-
-terminology  terms of type `abbreviation` (`AbbreviationTerms`).
-input        definitions in the texts being normalised ("congestive heart failure (CHF)"). Those in the mention itself
-             or in its own context silence every other meaning of the short form.
-list         the user's own file (`short_forms.read_list`).
-clinic       the list of general clinical short forms that an index keeps, and those among external names. What is a
-             name of the terminology goes before what is not, and what is meant oftener before what is rarer. One of a
-             language is looked up for mentions of that language, and where a mention's language is not given, if the
-             terminology speaks it.
+Four sources: abbreviated terms of the terminology, definitions in the input (those in the mention itself or its own
+context silence every other meaning), the user's list, and the clinic's short forms that an index keeps, in which names
+of the terminology go before others, and what is meant oftener before what is rarer.
 """
 
 from __future__ import annotations
@@ -164,12 +157,9 @@ _FORMAT = 1
 
 
 class Expansion(NamedTuple):
-    """One thing that a mention may mean.
+    """One thing that a mention may mean, by one or more short forms, which "; " joins, as their sources.
 
     Attributes:
-        short: the abbreviation, as its source writes it; several are joined by "; ".
-        long: what it was taken to stand for; several are joined by "; ".
-        source: "terminology", "input", "list" or "clinic"; several are joined by "; ".
         decided: whether the mention's own text or its context singled this one out.
         share: how often that is meant where the short forms stand, 0 to 1.
     """

@@ -1,18 +1,8 @@
 """Laboratory wording: an analyte's short form with a direction ("WBC high", "↓K+") or a value ("Na 118 mmol/L").
 
-laboratory.tsv holds, for each analyte, its names (the first ones are written out), what a terminology may call its
-raised and its lowered value beside the wordings of `FORMS`, and usual ranges of adults, the widest of both sexes, by
-unit. A value is read where a unit or a range stands with it:
-
-direction   a word or an arrow, or a mark of the laboratory, (H) or (L)
-range       "K 2.8 mmol/L (3.5-5.1)", "CRP 40 (<5)": compared with it, it is raised, lowered or `IN_RANGE`
-deviations  "OFC -3 SD": beyond 2 standard deviations
-unit        "K 6.9 mmol/L": compared with the usual range; that is an answer for review (`USUAL_RANGE`)
-nothing     "K 2.8": what it means is not told (`NO_UNIT`)
-
-Analytes are those for which an index has a name of either direction; all else is read as any other mention. Where an
-index names most of them, it is told of the others that it has no name (`NO_NAME`). A value far out of its range that is
-usual in another unit, or a range that is ("albumin 22 g/dL (35-50)", g/L is meant), is for review (`OTHER_UNIT`).
+A value is compared with the range that stands with it, else with the usual range of adults in its unit (for review,
+`USUAL_RANGE`); without a unit it says nothing (`NO_UNIT`). Analytes are those for which an index has a name of either
+direction; where it names most of them, the others have no name (`NO_NAME`).
 """
 
 from __future__ import annotations
@@ -76,12 +66,7 @@ class Analyte(NamedTuple):
 
 
 class LaboratoryValue(NamedTuple):
-    """What a mention says of an analyte.
-
-    Attributes:
-        readings: names of what it means; none where its value is as it should be, or not told.
-        doubt: why it is not accepted, as `assertion` has it; "" for nothing.
-    """
+    """What a mention says of an analyte: names of what it means, and why it is not accepted ("" for nothing)."""
 
     readings: tuple[Reading, ...]
     doubt: str

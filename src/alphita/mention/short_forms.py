@@ -1,12 +1,8 @@
 """Short forms, what they may stand for, and when a string of a mention is one of them; a user's own list of them.
 
-Upper and lower case. A short form matches as it is written. It matches in another case too ("chf"), unless it is
-written with capitals and its lower case is a word of every day, a unit, or a single letter: "all" is not ALL, "as" is
-not AS. Where a text is in capitals throughout and ordinary words stand in it, capitals say nothing, and such a short
-form does not match at all: "PAIN IN ALL LIMBS". One listed in small letters matches in any case. "CHFs" matches CHF.
-
-A list is CSV or TSV with the columns short and long, and language if wanted. Several rows for one short form make it
-ambiguous. A long form that holds short forms of the list is expanded in turn: HFpEF, "HF with preserved EF".
+A short form matches as it is written, and in another case too ("chf"), unless it is written with capitals and its lower
+case is a common word, a unit or a single letter: "all" is not ALL. In a text of ordinary words that is in capitals
+throughout, such a one does not match at all: "PAIN IN ALL LIMBS". "CHFs" matches CHF.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ SHORTEST_ROOT = 2
 MAX_LETTERS = 40
 MAX_PARTS = 6
 REMEMBERED = 100_000
+WORD = re.compile(r"[^\W_]+")
 _DIPHTHONG = re.compile(r"ae|oe(?!(?<=toe)s?$)")
 
 Parts = tuple[str, ...]
@@ -37,6 +38,18 @@ Parts = tuple[str, ...]
 def levelled(word: str) -> str:
     """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
     return _DIPHTHONG.sub("e", lexicon.bare(word))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def levelled_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, levelled."""
+    return tuple(map(levelled, WORD.findall(text.casefold())))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def bare_words(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case, without accents."""
+    return frozenset(map(lexicon.bare, WORD.findall(text.casefold())))
 
 
 @functools.cache
@@ -128,7 +141,6 @@ def differ_by_prefix(word: str, other: str) -> bool:
     return False
 
 
-WORD = re.compile(r"[^\W_]+")
 _CODED = re.compile(r"([^\W\d_]{1,4})(\d+)")
 # Beginnings that turn a word into its opposite, alone or in place of another.
 _NOT = ("un", "in", "im", "ir", "il", "an", "a", "non", "dis")
@@ -222,7 +234,7 @@ def _is_nearer_to_opposite(word: str, other: str) -> bool:
 @functools.lru_cache(maxsize=LAST)
 def word_diff(mention: str, name: str) -> WordDiff:
     """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
-    mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (mention, name))
+    mine, other = levelled_words(mention), levelled_words(name)
     keys = {key(word) for word in mine}, {key(word) for word in other}
     lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
     if lacking == ([], []):
@@ -262,8 +274,7 @@ def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> 
     from rapidfuzz.distance import Indel
 
     is_alone = len(WORD.findall(mention)) == 1
-    axis = lexicon.axes()[0]
-    is_measured = not (axis.more | axis.less).isdisjoint(map(lexicon.bare, WORD.findall(mention.casefold())))
+    is_measured = not lexicon.amounts().isdisjoint(bare_words(mention))
     for word in diff.extra:
         near = max(diff.missing, key=lambda other: Indel.normalized_similarity(word, other), default="")
         if not near:

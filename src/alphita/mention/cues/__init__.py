@@ -1,18 +1,8 @@
 """Words by which notes say that something is negated, possible, of the family, historical or hypothetical.
 
-One list for free text (`annotation.context`) and for mentions that are given (`assertion`). It is data,
-`cues_LANGUAGE.tsv`, a rule a line: phrase, category, direction, reach. Words of a phrase are written
-without accents and in lower case; the signs ? ; : ( ) - + and the full stop are words too, and a sentence always ends
-with one. At each place the longest phrase counts, and what it covers counts for nothing else.
-
-    category    one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
-                category that the direction column names, or all; `clause`: a sentence that begins so has its first
-                clause up to the first comma, and reaches that begin in it end there
-    direction   `ahead`, `back`, `both`; `section`: ahead, and where it begins a line before a colon, or stands alone in
-                one, up to the next blank line or heading
-    reach       words, at most; empty: to the end of the sentence
-
-In a mention that is given what it begins and ends with counts (`beginning`, `ending`).
+`cues_LANGUAGE.tsv` has a rule a line, for free text (`annotation.context`) and for given mentions (`assertion`); the
+words of a phrase are without accents and in lower case, and the signs ? ; : ( ) - + and the full stop are words too.
+At each place the longest phrase counts, and what it covers counts for nothing else.
 """
 
 from __future__ import annotations
@@ -51,7 +41,15 @@ ABSENCE = (
 
 
 class Rule(NamedTuple):
-    """A rule; see the module."""
+    """A rule.
+
+    Attributes:
+        category: one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
+            category in `direction`, or all; `clause`: the first clause of a sentence that begins so, up to the first
+            comma, and the reaches that begin in it, end there.
+        direction: `ahead`, `back`, `both`; `section`: ahead, and as a heading up to the next blank line or heading.
+        reach: words, at most; None: to the end of the sentence.
+    """
 
     category: str
     direction: str

@@ -100,6 +100,12 @@ def axes() -> tuple[Axis, ...]:
 
 
 @functools.cache
+def amounts() -> frozenset[str]:
+    """Return the words, without accents, for more and less of an amount."""
+    return axes()[0].more | axes()[0].less
+
+
+@functools.cache
 def meanings(axis: str) -> dict[str, str]:
     """Return the value of each word or phrase of an axis."""
     return {word: row.value for row in rows(axis) for word in row.words}
