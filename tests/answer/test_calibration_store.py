@@ -42,20 +42,9 @@ from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_termi
 from tests.doubles import SmallTerminology
 
 ENCODER = VocabularyEncoder()
-MENTIONS = [
-    "left drall swelling",
-    "drall swellign, left",
-    "hx of nebbin ache",
-    "acute sorvet stone",
-    "upper malcus pain",
-    "rightdrall ache",
-    "garden bridge",
-    "silverium 20 mg",
-    "?",
-    "quenna",
-    "chronic holvar bleeding",
-    "lower tibrix weakness noted",
-]
+MENTIONS = ["left drall swelling", "drall swellign, left", "hx of nebbin ache", "acute sorvet stone"]
+MENTIONS += ["upper malcus pain", "rightdrall ache", "garden bridge", "silverium 20 mg", "?", "quenna"]
+MENTIONS += ["chronic holvar bleeding", "lower tibrix weakness noted"]
 
 
 @pytest.fixture(scope="module")

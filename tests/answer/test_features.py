@@ -21,22 +21,9 @@ from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
 
 ENCODER = VocabularyEncoder()
-MENTIONS = [
-    "left drall swelling",
-    "drall swelling left",
-    "DRALL",
-    "hx of nebbin ache",
-    "wholly unheard words",
-    "acute drall ache",
-    "chronic sorvet stone",
-    "bleeding",
-    "sorvet",
-    "?x?",
-    "quenna weaknes",
-    "🫀 stone",
-    "10 mg of 糖尿病",
-    "\ud800 ache",
-]
+MENTIONS = ["left drall swelling", "drall swelling left", "DRALL", "hx of nebbin ache", "wholly unheard words"]
+MENTIONS += ["acute drall ache", "chronic sorvet stone", "bleeding", "sorvet", "?x?", "quenna weaknes", "🫀 stone"]
+MENTIONS += ["10 mg of 糖尿病", "\ud800 ache"]
 
 
 @pytest.fixture(scope="module")

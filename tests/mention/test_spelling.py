@@ -28,24 +28,9 @@ from alphita.mention.spelling import (
 )
 from alphita.terminology.text import clean
 
-STRINGS = [
-    "absence seizure",
-    "atrophy",
-    "céphalée",
-    "cold",
-    "covid19 infection",
-    "fragile x",
-    "headache",
-    "hepatitis a",
-    "kopfschmerz",
-    "seizure",
-    "seizure of the heart",
-    "severe headache",
-    "vitamin b12 deficiency",
-    "головная боль",
-    "慢性肾功能衰竭",
-    "頭痛",
-]
+STRINGS = ["absence seizure", "atrophy", "céphalée", "cold", "covid19 infection", "fragile x", "headache"]
+STRINGS += ["hepatitis a", "kopfschmerz", "seizure", "seizure of the heart", "severe headache"]
+STRINGS += ["vitamin b12 deficiency", "головная боль", "慢性肾功能衰竭", "頭痛"]
 
 
 def speller(strings=STRINGS, others=(), dictionary=()) -> Speller:

@@ -46,7 +46,7 @@ MIN_PROBABILITY = 1e-15
 FOLDS = 5
 # The calibrator of every group that has none of its own.
 COMMON = "all"
-# A group (a language) has a calibrator of its own from so many right and so many wrong answers on: about 25 of the
+# A group (a language) has a calibrator of its own from this many right and this many wrong answers: about 25 of the
 # rarer outcome to each weight, where logistic regression begins to be dependable.
 MIN_OF_EACH = 200
 MAX_STEPS = 100

@@ -63,7 +63,7 @@ _LESS = ("hypo", "micro", "under", "oligo", "brady")
 _LESS_MEANT = frozenset(
     {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
 )
-# Marks of a positive result are as good as the word.
+# Marks of a positive result equal the word.
 _POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
 # What brings in where, when or of what it is.
 PREPOSITIONS = frozenset(
@@ -462,7 +462,7 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
 
 
 def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether what stands beside a short form makes it another thing: "ODD one out", "school suspects ADHD"."""
+    """Tell whether the words around a short form make it another thing: "ODD one out", "school suspects ADHD"."""
     words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
     return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 

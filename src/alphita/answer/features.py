@@ -368,7 +368,7 @@ def _of_readings(table: CandidateTable, mentions: Sequence[Mention]) -> dict[str
 DEFINITION_CHARACTERS = 60
 # How sharply the candidates' cosines are distinguished when their parents and children are asked what speaks for them.
 SHARPNESS = 10.0
-# Two blocks of so many vectors stay in a processor's cache.
+# Two blocks of this many vectors stay in a processor's cache.
 ROWS_AT_ONCE = 1_024
 MIN_LENGTH = 1e-12
 
@@ -397,7 +397,7 @@ class Cosines(NamedTuple):
     lender: NDArray[np.float64]
 
     def __call__(self, values: Float32) -> Float32:
-        """Return cosines of the index's encoder as the lender's."""
+        """Return cosines of the index's encoder as those of the other."""
         return np.interp(values, self.own, self.lender).astype(np.float32)
 
 

@@ -12,7 +12,7 @@ EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
-# Cosine below which a nearest term does not count as an answer, unless told otherwise.
+# Cosine below which a nearest term does not count as an answer, by default.
 DEFAULT_FLOOR = 0.5
 # Similarities are rounded to this many decimals: what lies beyond differs between machines.
 DECIMALS = 6

@@ -431,7 +431,7 @@ class ResultBuilder:
         numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
         learned = self.ranker is not None
         scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
-        borrowed = self.index.segment.borrowed[table.term[rows]]
+        external = self.index.segment.borrowed[table.term[rows]]
         homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
         found = []
         for place, row in enumerate(rows.tolist()):
@@ -447,7 +447,7 @@ class ResultBuilder:
                     shown.source[place],
                     shown.code[place],
                     homonyms[place],
-                    _routes(int(table.routes[row]), reading, bool(borrowed[place])),
+                    _routes(int(table.routes[row]), reading, bool(external[place])),
                     kinds[place],
                     None if reading is None else reading.string,
                     self._contradictions(scored, row, shown.string[place]),
@@ -504,17 +504,17 @@ class ResultBuilder:
         )
 
 
-def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
-    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((EXTERNAL,) if borrowed else ()))
+def _routes(bits: int, reading: Reading | None, external: bool) -> tuple[str, ...]:
+    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((EXTERNAL,) if external else ()))
     return found if reading is None else (*found, reading.source)
 
 
-def _method(questions: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
+def _method(questions: Questions, scored: Scored, top: int, external: bool) -> Method:
     reading = questions.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
     equal = bool(scored.table.routes[top] & EXACT)
-    return EXACT_METHOD if equal and not borrowed else NEAREST
+    return EXACT_METHOD if equal and not external else NEAREST
 
 
 def _probability(confidence: float) -> float | None:

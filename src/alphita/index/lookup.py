@@ -32,7 +32,7 @@ MAX_ENCODED_CHARACTERS = 4096
 # Strings that each of letters and vectors gives. On held-out synonyms of HPO the right concept is among 16 + 16 for
 # all but a few in a hundred; more cost time and mislead as often as they help.
 DEPTH = 16
-# Two blocks of so many vectors stay in a processor's cache.
+# Two blocks of this many vectors stay in a processor's cache.
 PAIRS_AT_ONCE = 1_024
 # Places for what a search finds: 12 bytes each.
 FOUND_AT_ONCE = 16_777_216

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alphita.index.store import Index
 
 ABBREVIATION = "abbreviation"
-# A short form that is known of more of a concept's names is told no better by its context.
+# More names of a concept make a short form no clearer by its context.
 MAX_NAMES = 12
 
 
@@ -332,7 +332,7 @@ class Abbreviations:
     def _choices(
         self, string: str, shouted: bool, own: Sequence[ShortForms], words: set[str] | None, language: str | None
     ) -> list[_Choice]:
-        """Return the meanings of one short form, likeliest first; `shouted` is told of the mention it stands in."""
+        """Return the meanings of one short form, likeliest first; `shouted` is of the mention it stands in."""
         for source in own:
             if meanings := source.of(string, shouted=shouted):
                 return [_Choice(meaning, "input", len(meanings) == 1) for meaning in meanings]

@@ -137,7 +137,7 @@ def _matches(short: str, string: str, shouted: bool) -> bool:
 
 
 ENGLISH = "en"
-# What stands for itself whatever a mention's language is: a borrowed short form.
+# The language of short forms for mentions of any language: those of external names.
 ANY = ""
 # Meanings of one short form that are looked up.
 MOST = 4

@@ -50,10 +50,10 @@ NUMERALS = {
     one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
 }
 _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
-# Of a terminology's strings so many are looked at; more than this share says "unspecified", or left or right, in one
-# that tells these from the name alone.
+# Of a terminology's strings this many are looked at; more than this share says "unspecified", or left or right, in one
+# that distinguishes these from the name alone.
 SAMPLED, SIDED_NAME_SHARE = 20_000, 0.01
-# Names of a side of one thing, from which its sides are told.
+# With this many names of a side of one thing its sides are distinguished.
 OFTEN = 4
 _UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
 
@@ -97,8 +97,8 @@ def habits_of(strings: pa.LargeStringArray) -> Habits:
     some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
     unspecified = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
     residual = unspecified > SIDED_NAME_SHARE * len(some)
-    told = [name for name in _with_sides(some) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
-    if len(told) > SIDED_NAME_SHARE * len(some):
+    sided = [name for name in _with_sides(some) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
+    if len(sided) > SIDED_NAME_SHARE * len(some):
         return Habits(residual, None)
     of = Counter(found.of for name in _with_sides(strings) if (found := sets.sided(name)))
     return Habits(residual, frozenset(word for word, count in of.items() if count >= OFTEN))
