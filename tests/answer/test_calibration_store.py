@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from alphita import artefact
+from alphita.answer import RANKING_NAMES
 from alphita.answer.calibration_store import (
     EVIDENCE,
     FOLDER,
@@ -25,7 +26,7 @@ from alphita.answer.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.answer.candidates import languages_of
+from alphita.answer.candidates import RANKINGS, languages_of
 from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
@@ -426,8 +427,9 @@ def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):
     assert set(decisions[-len(names) :]) == {"accept"}
 
 
-@pytest.mark.parametrize("ranking", ["exact", "letters", "vectors", "fusion"])
+@pytest.mark.parametrize("ranking", [name for name in RANKING_NAMES if name != "learned"])
 def test_the_other_rankings_stay_choosable(calibrated, ranking):
+    assert tuple(RANKINGS) == RANKING_NAMES
     normalizer = Normalizer.load(calibrated, encoder=ENCODER, ranking=ranking)
     assert normalizer.calibration is None
     for result in normalizer.normalize(MENTIONS, top_k=2):

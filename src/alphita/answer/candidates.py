@@ -250,14 +250,12 @@ class Ranking(NamedTuple):
     """A way to rank the candidates of a mention, a choice of `alphita normalize --ranking`.
 
     Attributes:
-        description: one line.
         routes: those that it asks.
         similarity: (c,) of a table's candidates: what is shown, and compared with the floor below which no concept is
             given.
         learned: the candidates are scored by the calibration's ranker, with confidence and decisions.
     """
 
-    description: str
     routes: int
     similarity: Callable[[CandidateTable], Float32]
     learned: bool = False
@@ -276,27 +274,10 @@ def ranking_of(name: str) -> Ranking:
 
 EQUAL = 10.0
 RANKINGS: Mapping[str, Ranking] = {
-    "exact": Ranking(
-        "strings that are equal after cleaning, nothing else; needs no encoder",
-        EXACT,
-        lambda table: np.ones(len(table.request), np.float32),
-    ),
+    "exact": Ranking(EXACT, lambda table: np.ones(len(table.request), np.float32)),
     # Of the term that is greatest in both together.
-    "fusion": Ranking(
-        "an equal string, then the mean of cosine and n-gram similarity",
-        EVERY_ROUTE,
-        lambda table: (table.cosine + table.letters) / np.float32(2),
-    ),
-    "learned": Ranking(
-        "the ranker fitted by `alphita calibrate`, with confidence and decisions",
-        EVERY_ROUTE,
-        lambda table: table.cosine,
-        learned=True,
-    ),
-    "letters": Ranking(
-        "an equal string, then the greatest share of character n-grams; needs no encoder",
-        EXACT | LETTERS,
-        lambda table: table.letters,
-    ),
-    "vectors": Ranking("an equal string, then the nearest vectors", EXACT | VECTORS, lambda table: table.cosine),
+    "fusion": Ranking(EVERY_ROUTE, lambda table: (table.cosine + table.letters) / np.float32(2)),
+    "learned": Ranking(EVERY_ROUTE, lambda table: table.cosine, learned=True),
+    "letters": Ranking(EXACT | LETTERS, lambda table: table.letters),
+    "vectors": Ranking(EXACT | VECTORS, lambda table: table.cosine),
 }
