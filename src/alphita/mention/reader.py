@@ -37,7 +37,6 @@ class Mention:
         is_short: it is a few capitals.
         readings: other readings, expansions of abbreviations first.
         doubt: why no answer to it is accepted without review, a text with a label; "" for nothing.
-        assertion: why it does not say that the patient has it, likewise; None: nothing says so.
         identifier: the CURIE that it is, if it is one.
     """
 
@@ -47,8 +46,13 @@ class Mention:
     is_short: bool
     readings: tuple[Reading, ...]
     doubt: str
-    assertion: str | None
     identifier: str | None
+
+    @property
+    def assertion(self) -> str | None:
+        """Why it does not say that the patient has it, a text with a label; None: nothing says so."""
+        # Read where it is needed: of a cell of a megabyte that takes a second.
+        return assertion.doubt_of(self.text)
 
 
 class MentionReader:
@@ -79,7 +83,6 @@ class MentionReader:
                 len(mention) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mention) is not None,
                 readings[row],
                 of_values.get(row) or doubts[row],
-                assertion.doubt_of(mention),
                 assertion.identifier_of(mention),
             )
             for row, (mention, string) in enumerate(zip(mentions, cleaned, strict=True))
