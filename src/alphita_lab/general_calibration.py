@@ -40,7 +40,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 
 # Of one vocabulary at most: examples to learn from, and mentions of each of the three kinds to test on.
 MAX_LEARNED = 4_000

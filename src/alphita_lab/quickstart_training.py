@@ -276,9 +276,10 @@ def _normalize(paths: Paths, sample: Path) -> str:
     from alphita.answer.normalizer import Normalizer
     from alphita.jobs.reading import MentionFile
     from alphita.jobs.run import Job, run
+    from alphita.options import Restart
 
     job = Job(MentionFile(sample, column="mention"), paths.answers)
-    summary = run(Normalizer.load(paths.open_index), job, force=True)
+    summary = run(Normalizer.load(paths.open_index), job, Restart(force=True))
     return f"{summary.rows} strings: {summary.exact} equal to a term, {summary.nearest} nearest, {summary.nil} NIL"
 
 

@@ -160,7 +160,7 @@ CONTENTS = {
 
 
 def test_what_is_no_text_is_set_aside_with_its_reason_and_without_its_words(tmp_path, annotator, monkeypatch):
-    monkeypatch.setattr(texts, "LONGEST", 200)
+    monkeypatch.setattr(jobs, "LONGEST", 200)
     (tmp_path / "in").mkdir()
     for name, (content, _) in CONTENTS.items():
         (tmp_path / "in" / f"{name}.txt").write_bytes(content)
@@ -198,9 +198,9 @@ def test_a_broken_job_goes_on_and_gives_the_same_bytes_unless_its_input_has_chan
         run(annotator, job)
     table.write_text("text\nothers\nmore\n", encoding="utf-8")
     with pytest.raises(InputError, match="has changed"):
-        run(annotator, Job(Texts(table), tmp_path / "out.jsonl"), resume=True)
+        run(annotator, Job(Texts(table), tmp_path / "out.jsonl"), Restart(resume=True))
     table.write_text(content, encoding="utf-8")
-    summary = run(annotator, job, resume=True)
+    summary = run(annotator, job, Restart(resume=True))
     assert (summary.resumed, summary.documents) == (4, 6)
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "whole.jsonl"]

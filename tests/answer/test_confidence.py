@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from alphita.answer.confidence import (
+from alphita.answer.calibration_store import (
     COMMON,
     MIN_OF_EACH,
     Isotonic,
@@ -55,10 +55,6 @@ class TestLogistic:
                 weights = np.append(fitted.weight, fitted.bias)
                 weights[place] += step
                 assert reference.logistic_loss(z, y, weights[:-1], weights[-1], 2.0) > least
-
-    def test_recovers_the_truth(self):
-        x, y, p = simulated(20_000, seed=1)
-        assert np.abs(fit_logistic(x, y).apply(x) - p).max() < 0.05
 
     def test_separable_data_stay_finite_and_inside(self):
         x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -128,15 +124,6 @@ class TestIsotonic:
         knots = [[a for a in own if places[i] <= a <= places[end - 1]] for i, end in zip(starts, ends, strict=True)]
         assert fitted.knots == pytest.approx([sum(block) / len(block) for block in knots], abs=1e-9)
 
-    @given(scores)
-    def test_blocks_are_scikit_learns(self, data):
-        isotonic = pytest.importorskip("sklearn.isotonic")
-        s, y = with_two_more(data)
-        order = np.argsort(s, kind="stable")
-        theirs = isotonic.IsotonicRegression().fit_transform(s, y)
-        fitted = fit_isotonic(np.array([float(a) for a, _ in data]), np.array([b for _, b in data]))
-        assert fitted.values == pytest.approx(np.unique(theirs[order].round(9)))
-
     @given(scores, st.lists(st.floats(-50, 50), min_size=2, max_size=20))
     def test_rises_and_stays_inside(self, data, asked):
         fitted = fit_isotonic(np.array([float(a) for a, _ in data]), np.array([b for _, b in data]))
@@ -160,14 +147,6 @@ class TestIsotonic:
     def test_between_knots_it_is_straight(self):
         fitted = Isotonic(np.array([0.0, 1.0]), np.array([0.2, 0.6]))
         assert fitted.apply(np.array([-1.0, 0.25, 2.0])) == pytest.approx([0.2, 0.3, 0.6])
-
-    def test_recovers_a_curve_that_is_no_logistic(self):
-        rng = np.random.default_rng(0)
-        s = rng.random(50_000)
-        p = np.where(s < 0.5, 0.1 + 0.2 * s, 0.9)
-        fitted = fit_isotonic(s, rng.random(50_000) < p)
-        asked = np.array([0.1, 0.3, 0.7, 0.9])
-        assert fitted.apply(asked) == pytest.approx([0.12, 0.16, 0.9, 0.9], abs=0.025)
 
     @settings(deadline=None)
     @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=30))

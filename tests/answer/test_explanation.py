@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alphita.answer.calibration_store import EVIDENCE, Calibration
-from alphita.answer.confidence import COMMON, Logistic
-from alphita.answer.explanation import DEFINITION_CHARACTERS, Explanation, RunnerUp, behind
+from alphita.answer.calibration_store import COMMON, EVIDENCE, Calibration, Logistic
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.answer.ranker import Network, Ranker, about
+from alphita.answer.records import DEFINITION_CHARACTERS, Explanation, RunnerUp
+from alphita.answer.results import _behind as behind
 from alphita.index.store import Index, build
 from tests.answer.rich import DEFINITIONS, RichTerminology
 from tests.doubles import HashEncoder

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rapidfuzz.distance import Indel
 
 from alphita.answer import features
-from alphita.answer.candidates import EXACT, LETTERS, VECTORS
-from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer
+from alphita.answer.candidates import languages_of
+from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Asked, Featurizer
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.table import languages_of
+from alphita.index.lookup import EXACT, LETTERS, VECTORS, WHOLE, How, lookup
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import Meaning
-from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, Reading
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.short_forms import Meaning
+from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
 
 ENCODER = VocabularyEncoder()
-MENTIONS = [
-    "left drall swelling",
-    "drall swelling left",
-    "DRALL",
-    "hx of nebbin ache",
-    "wholly unheard words",
-    "acute drall ache",
-    "chronic sorvet stone",
-    "bleeding",
-    "sorvet",
-    "?x?",
-    "quenna weaknes",
-    "🫀 stone",
-    "10 mg of 糖尿病",
-    "\ud800 ache",
-]
+MENTIONS = ["left drall swelling", "drall swelling left", "DRALL", "hx of nebbin ache", "wholly unheard words"]
+MENTIONS += ["acute drall ache", "chronic sorvet stone", "bleeding", "sorvet", "?x?", "quenna weaknes", "🫀 stone"]
+MENTIONS += ["10 mg of 糖尿病", "\ud800 ache"]
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +156,9 @@ def test_the_reading_that_found_a_candidate_is_told(index):
         Reading("sorvet", SHORTENED),
     )
     queries = [*asked.queries, *(one.string for one in readings)]
-    asked = asked._replace(queries=queries, requests=[(0, 1, 2, 3)], readings=[readings])
+    asked = asked._replace(
+        queries=queries, requests=[(0, 1, 2, 3)], mentions=[replace(asked.mentions[0], readings=readings)]
+    )
     scored = pipeline.candidates(asked)
     values = {name: scored.features.candidates[:, NAMES.index(name)] for name in GROUPS["reading"]}
     for number, name in enumerate(("expanded", "respelt", "shortened"), 1):
@@ -265,12 +256,11 @@ def test_homonyms_alike_in_all_are_told_apart_by_nothing(tmp_path):
 
 
 def test_no_candidates_have_no_features(index):
-    featurizer = Featurizer(index)
     pipeline = Pipeline(index, lambda: ENCODER)
     asked, _ = pipeline.ask(["drall ache"])
-    table = pipeline.candidates(asked).table
-    empty = table.take(np.zeros(0, np.int64))
-    made = featurizer(["drall ache"], empty, Context([None], {}, np.zeros(1, bool)))
-    assert made.candidates.shape == (0, len(NAMES))
-    assert made.mentions.shape == (1, len(MENTION_NAMES))
-    assert np.isfinite(made.mentions).all()
+    empty = pipeline.candidates(asked).table.take(np.zeros(0, np.int64))
+    found = lookup(index, lambda: ENCODER, asked.queries, How(described=[0]))
+    features = Featurizer(index)(Asked(asked.queries, np.arange(1), asked.mentions, found, WHOLE, [0]), empty)
+    assert features.candidates.shape == (0, len(NAMES))
+    assert features.mentions.shape == (1, len(MENTION_NAMES))
+    assert np.isfinite(features.mentions).all()

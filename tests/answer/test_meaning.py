@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.meaning import DEFINITION_CHARACTERS, Definitions, Meaning, encode_definitions, sums_of
-from alphita.answer.table import CandidateTable
+from alphita.answer.candidates import CandidateTable
+from alphita.answer.features import DEFINITION_CHARACTERS, Definitions, Meaning, encode_definitions, sums_of
 from alphita.index.neighbours import unit
 from alphita.index.store import Index, build
 from tests.answer.rich import DEFINITIONS, RichTerminology
@@ -114,7 +114,7 @@ def test_blocks_change_nothing(seed, at_once):
     found, hidden = world.table(), world.random.integers(-1, STRINGS, REQUESTS)
     with pytest.MonkeyPatch.context() as patch:
         whole, sums = Meaning(world, None).features(found, world.queries, hidden), sums_of(world)
-        patch.setattr("alphita.answer.meaning.ROWS_AT_ONCE", at_once)
+        patch.setattr("alphita.answer.features.ROWS_AT_ONCE", at_once)
         parts, again = Meaning(world, None).features(found, world.queries, hidden), sums_of(world)
     for name, values in whole.items():
         assert np.allclose(values, parts[name], atol=1e-6), name

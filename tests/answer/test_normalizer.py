@@ -17,7 +17,7 @@ from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.mention.assertion import ONE_SIDE, TOP
-from alphita.mention.name_style import SHORTENED
+from alphita.mention.spelling import SHORTENED
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
 from alphita.terminology.text import clean
@@ -260,8 +260,9 @@ def accepted(path, parents, asked):
         first = replace(result.candidates[0], routes=("exact", SHORTENED))
         if mention != answer:
             result = replace(result, candidates=(first, *result.candidates[1:]))
-        named = normalizer._builder.apply_vetoes(mention, result)
-        yield named.decision, named.candidates[0].contradictions
+        (read,) = normalizer._pipeline.reader.read([mention])
+        found = normalizer._builder.apply_vetoes(read, result)
+        yield found.decision, found.candidates[0].contradictions
 
 
 def test_the_concept_above_all_others_is_never_accepted_by_its_name(tmp_path):

@@ -7,45 +7,48 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.candidates import EXACT, LETTERS, VECTORS, gather
-from alphita.answer.features import NAMES
-from alphita.answer.hiding import Hidden
-from alphita.answer.meaning import encode_definitions
-from alphita.answer.pipeline import Pipeline
+from alphita.answer.features import NAMES, encode_definitions
+from alphita.answer.pipeline import Pipeline, Questions
+from alphita.calibrate.hiding import Hidden
+from alphita.index.lookup import EXACT, LETTERS, VECTORS, How, lookup
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import SmallTerminology
 
 ENCODER = VocabularyEncoder()
 ODD = [
-    "?",
-    "...",
-    "-",
-    "\u200b",
-    "🫀",
-    "🫀🫀 drall",
-    "糖尿病",
-    "心臓の ache",
-    "\ud800",
-    "drall \udfff ache",
-    "a",
-    "\x00",
-    "ß",
-    "e\u0301",
-    "1",
-    "10 mg/mL",
-    "%",
-    "\t",
-    "ʰ",
-    "left left left",
-    "(",
-    "']",
-    "drall\nache",
-    "İ",
-    "ﬁstel stone",
-    "RTL \u202e ache",
+    *(
+        "?",
+        "...",
+        "-",
+        "\u200b",
+        "🫀",
+        "🫀🫀 drall",
+        "糖尿病",
+        "心臓の ache",
+        "\ud800",
+        "drall \udfff ache",
+        "a",
+        "\x00",
+    ),
+    *(
+        "ß",
+        "e\u0301",
+        "1",
+        "10 mg/mL",
+        "%",
+        "\t",
+        "ʰ",
+        "left left left",
+        "(",
+        "']",
+        "drall\nache",
+        "İ",
+        "ﬁstel stone",
+        "RTL \u202e ache",
+    ),
     "∞",
 ]
 # The table's columns that do not depend on which other questions were asked.
@@ -69,38 +72,56 @@ def scored(pipeline: Pipeline, mentions: list[str], languages: list[str | None] 
     return asked, places, pipeline.candidates(asked)
 
 
-# Questions.
+def readings(questions: Questions, *, without: str = "") -> list[list[tuple[str, str]]]:
+    """Return string and source of the other readings of each question."""
+    return [
+        [(reading.string, reading.source) for reading in mention.readings if reading.source != without]
+        for mention in questions.mentions
+    ]
 
 
-def test_equal_mentions_are_one_question(pipeline):
+def own(questions: Questions) -> list[str]:
+    return [questions.queries[request[0]] for request in questions.requests]
+
+
+def test_equal_mentions_are_one_question_but_for_language_and_short_form(pipeline):
     asked, places = pipeline.ask(["Drall Ache", "  drall   ache", "nebbin ache", "", " \u200b ", "DRALL ACHE"])
     assert places == [0, 0, 1, -1, -1, 0]
-    assert [asked.queries[one[0]] for one in asked.requests] == ["drall ache", "nebbin ache"]
-
-
-def test_a_language_and_a_short_form_make_another_question(pipeline):
+    assert own(asked) == ["drall ache", "nebbin ache"]
     asked, places = pipeline.ask(["drall", "drall", "drall", "DRALL"], None, ["en", None, "en", None])
     assert places == [0, 1, 0, 2]
-    assert asked.languages == ["en", None, None]
-    assert asked.short == [False, False, True]
+    assert [(mention.language, mention.is_short) for mention in asked.mentions] == [
+        ("en", False),
+        (None, False),
+        (None, True),
+    ]
     assert asked.queries.count("drall") == 1
+
+
+def test_questions_can_be_taken_apart(pipeline):
+    asked, _ = pipeline.ask(["drall ache", "nebbin ache", "sorvet ache", "hx of drall ache"])
+    some = asked.take([3, 0])
+    assert own(some) == ["hx of drall ache", "drall ache"]
+    assert some.compact(shared=True).requests == [(1, 0), (0,)]
+    assert some.compact(shared=True).queries == ["drall ache", "hx of drall ache"]
+    assert some.compact(shared=False).requests == [(0, 1), (2,)]
+    assert some.compact(shared=False).queries == ["hx of drall ache", "drall ache", "drall ache"]
 
 
 def test_letters_alone_are_not_exhausted_while_the_last_string_found_shares_some(tmp_path):
     """The first string of an index is one like any other."""
     terms = [(f"X:{number}", name, "exact") for number, name in enumerate(("drall ache", "nebbin stone"))]
     index = build(SmallTerminology(terms), ENCODER, tmp_path / "i")
-    found = {query: gather(index, lambda: ENCODER, [query], depth=1, routes=LETTERS) for query in ("dralls ache", "%%")}
-    assert [(pairs.string.tolist(), pairs.exhausted) for pairs in found.values()] == [([0], False), ([], True)]
+    how = How(depth=1, routes=LETTERS)
+    found = [lookup(index, lambda: ENCODER, [query], how) for query in ("dralls ache", "%%")]
+    assert [(pairs.string.tolist(), pairs.exhausted) for pairs in found] == [([0], False), ([], True)]
 
 
-def test_words_put_right_are_another_reading(pipeline):
-    asked, _ = pipeline.ask(["left drall swellign", "hx of left drall ache", "left drall ache"])
-    assert [(one.string, one.source) for one in asked.readings[0]] == [("left drall swelling", SPELLING)]
-    assert [(one.string, one.source) for one in asked.readings[1]] == [("left drall ache", SHORTENED)]
-    assert asked.readings[2] == ()
-    own = [asked.queries[one[0]] for one in asked.requests]
-    assert own == ["left drall swellign", "hx of left drall ache", "left drall ache"]
+def test_corrected_words_are_another_reading(pipeline):
+    mentions = ["left drall swellign", "hx of left drall ache", "left drall ache"]
+    asked, _ = pipeline.ask(mentions)
+    assert readings(asked) == [[("left drall swelling", SPELLING)], [("left drall ache", SHORTENED)], []]
+    assert own(asked) == mentions
 
 
 def test_a_term_that_writes_it_another_way_is_another_reading_unless_it_is_hidden(tmp_path):
@@ -111,19 +132,12 @@ def test_a_term_that_writes_it_another_way_is_another_reading_unless_it_is_hidde
     some = Pipeline(index, lambda: ENCODER, respell=True)
     mentions = ["complex 1 stone", "ache nos", "hx of ache nos", "sorvet type 2", "malcus 1"]
     asked, _ = some.ask(mentions)
-    read = [[(one.string, one.source) for one in some if one.source != SHORTENED] for some in asked.readings]
-    assert read == [
-        [("complex i stone", SPELLING)],
-        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
-        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
-        [],
-        [],
-    ]
-    rows = index.rows(["complex i stone", "ache", "ache"])
-    hidden = Hidden(np.array([rows[0], rows[1], -1, -1, -1]), np.array([-1, -1, 2, -1, -1]))
-    asked, _ = some.ask(mentions, hidden=hidden)
-    found = [[one.string for one in readings if one.source != SHORTENED] for readings in asked.readings]
-    assert found == [[], ["ache, unspecified"], ["ache, unspecified"], [], []]
+    both = [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)]
+    assert readings(asked, without=SHORTENED) == [[("complex i stone", SPELLING)], both, both, [], []]
+    rows = index.rows(["complex i stone", "ache"])
+    hidden = Hidden(index, np.array([*rows, -1, -1, -1]), np.array([-1, -1, 2, -1, -1]))
+    asked, _ = some.ask(mentions, view=hidden)
+    assert readings(asked, without=SHORTENED) == [[], both[:1], both[:1], [], []]
 
 
 def test_an_abbreviation_is_another_reading_which_the_context_decides(index):
@@ -131,8 +145,8 @@ def test_an_abbreviation_is_another_reading_which_the_context_decides(index):
     name = next(one for one in index.strings if one.startswith("left ") and one.endswith(" ache"))
     short = "".join(word[0] for word in name.split()).upper()
     asked, _ = pipeline.ask([short, short], [f"a man with {name} ({short}), now worse", None])
-    found = [[(one.string, one.source, one.decided) for one in some] for some in asked.readings]
-    assert found == [[(name, ABBREVIATION, True)], []]
+    assert readings(asked) == [[(name, ABBREVIATION)], []]
+    assert asked.mentions[0].readings[0].decided
     table = pipeline.candidates(asked).table
     first, second = (table.take(np.flatnonzero(table.request == request)) for request in (0, 1))
     equal = first.expansion[first.routes & EXACT > 0]
@@ -140,16 +154,6 @@ def test_an_abbreviation_is_another_reading_which_the_context_decides(index):
     assert index.strings[int(first.string[first.routes & EXACT > 0][0])] == name
     assert not (second.expansion > 0).any()
     assert not (second.routes & EXACT).any()
-
-
-def test_questions_can_be_taken_apart(pipeline):
-    asked, _ = pipeline.ask(["drall ache", "nebbin ache", "sorvet ache"])
-    some = asked.take([2, 0])
-    assert [some.queries[one[0]] for one in some.requests] == ["sorvet ache", "drall ache"]
-    assert len(some.readings) == len(some.languages) == len(some.short) == 2
-
-
-# Independence.
 
 
 def mentions(index: Index) -> st.SearchStrategy[list[str]]:
@@ -202,7 +206,7 @@ def test_a_cell_of_a_megabyte_is_looked_up(pipeline):
     assert len(cell) == 2**20
     asked, places, found = scored(pipeline, [cell, "x" * 2**20])
     assert places == [0, 1]
-    assert asked.readings == [(), ()]
+    assert readings(asked) == [[], []]
     assert np.isfinite(found.features.candidates).all()
     assert (np.diff(found.table.offsets) > 0).all()
 
@@ -210,7 +214,7 @@ def test_a_cell_of_a_megabyte_is_looked_up(pipeline):
 def test_features_and_routes_are_made_only_when_wanted(pipeline):
     asked, _ = pipeline.ask(["drall ache"])
     assert pipeline.candidates(asked, featured=False).features is None
-    table = pipeline.candidates(asked, routes=VECTORS).table
+    table = pipeline.candidates(asked, How(routes=VECTORS)).table
     assert set(table.routes.tolist()) == {VECTORS}
     assert not table.letters.any()
 

@@ -1,4 +1,4 @@
-"""Candidates gathered from pairs of strings: against a naive loop, and what hidden strings and concepts do."""
+"""Candidates gathered from pairs of strings: against a naive loop, and what hidden concepts do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.candidates import EXACT, VECTORS, CandidatePairs
-from alphita.answer.table import Requests, collect, requests_of
+from alphita.answer.candidates import Requests, collect, requests_of
+from alphita.index.lookup import EXACT, VECTORS
 from tests.reference.ranking import candidates as reference
 
 
 def one_each(n: int) -> Requests:
     return requests_of([[query] for query in range(n)])
+
+
+def pairs_of(query, string, found_by, cosine, letters):
+    return SimpleNamespace(query=query, string=string, found_by=found_by, cosine=cosine, letters=letters)
 
 
 def world(seed: int):
@@ -37,25 +41,22 @@ def world(seed: int):
             string.append(row)
             routes.append(VECTORS | (EXACT if exact and place == 0 else 0))
     p = len(query)
-    pairs = CandidatePairs(
+    pairs = pairs_of(
         np.array(query, np.int64),
         np.array(string, np.int64),
         np.array(routes, np.uint8),
         random.permutation(p).astype(np.float32) / 64,
         random.permutation(p).astype(np.float32) / 1024,
-        None,
-        False,
     )
     return segment, pairs
 
 
-def naive(segment, pairs, queries, most, hidden_string=-1, hidden_concept=-1):
+def naive(segment, pairs, queries, most, hidden_concept=-1):
     string_terms = [range(s, e) for s, e in zip(segment.offsets[:-1], segment.offsets[1:], strict=True)]
     rows = [row for query in queries for row in np.flatnonzero(pairs.query == query)]
     given_pairs = [
-        (int(pairs.string[row]), bool(pairs.routes[row] & EXACT), float(pairs.cosine[row]), float(pairs.letters[row]))
+        (int(pairs.string[row]), bool(pairs.found_by[row] & EXACT), float(pairs.cosine[row]), float(pairs.letters[row]))
         for row in rows
-        if pairs.string[row] != hidden_string
     ]
     found = reference(given_pairs, string_terms, segment.term_concept.tolist(), segment.standing.tolist())
     found = [one for one in found if one[0] != hidden_concept]
@@ -91,10 +92,9 @@ def test_against_the_naive_loop(seed, most):
 @given(st.integers(0, 100_000))
 def test_what_is_hidden_is_not_there(seed):
     segment, pairs = world(seed)
-    strings, concepts = np.arange(5) * 2, np.arange(5)
-    table = collect(segment, pairs, one_each(5), hidden_strings=strings, hidden_concepts=concepts)
+    table = collect(segment, pairs, one_each(5), hidden_concepts=np.arange(5))
     for request in range(5):
-        expected = naive(segment, pairs, [request], 24, int(strings[request]), int(concepts[request]))
+        expected = naive(segment, pairs, [request], 24, request)
         assert of_request(table, request) == [one[:7] for one in expected]
 
 
@@ -125,7 +125,7 @@ def test_a_string_that_several_readings_find_counts_once(seed):
 
 def test_nothing_found_is_an_empty_table():
     segment, pairs = world(1)
-    none = CandidatePairs(*(column[:0] for column in pairs[:5]), None, True)
+    none = pairs_of(*(column[:0] for column in vars(pairs).values()))
     table = collect(segment, none, one_each(3))
     assert table.offsets.tolist() == [0, 0, 0, 0]
     assert len(table.concept) == 0
@@ -135,14 +135,12 @@ def test_homonyms_are_counted_by_concept():
     segment = SimpleNamespace(
         offsets=np.array([0, 3, 4]), term_concept=np.array([5, 5, 6, 5], np.int32), standing=np.zeros(4, np.uint8)
     )
-    pairs = CandidatePairs(
+    pairs = pairs_of(
         np.array([0, 0]),
         np.array([0, 1]),
         np.full(2, VECTORS, np.uint8),
         np.array([0.9, 0.95], np.float32),
         np.zeros(2, np.float32),
-        None,
-        True,
     )
     table = collect(segment, pairs, one_each(1))
     found = dict(zip(table.concept.tolist(), table.homonyms.tolist(), strict=True))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from alphita.answer.vetoes import OF_VALUES, Candidates, vetoes_of
-from alphita.mention.assertion import AMBIGUOUS, DENIED, SEVERAL, WELL
-from alphita.mention.name_style import ABBREVIATION, SPELLING, Reading
+from alphita.answer.vetoes import vetoes_of
+from alphita.mention.assertion import AMBIGUOUS, DENIED, NO_UNIT, SEVERAL, USUAL_RANGE, WELL
+from alphita.mention.reader import Mention, MentionReader
+from alphita.mention.spelling import ABBREVIATION, SPELLING, Reading
 
 NAMES = ["fever", "cough", "abnormal heart sound", "normal pressure hydrocephalus", "paroxysmal dyspnea", "pnd"]
 NAMES += ["cough and fever"]
@@ -17,7 +20,7 @@ class Named:
     """An index whose names are `NAMES`, each of one concept; terms below 1 are written in capitals."""
 
     def rows(self, strings):
-        return np.array([NAMES.index(one) if one in NAMES else -1 for one in strings], np.int64)
+        return np.array([NAMES.index(name) if name in NAMES else -1 for name in strings], np.int64)
 
     def concepts(self, string):
         return self.rows([string])
@@ -29,128 +32,90 @@ class Named:
         return NAMES[concept]
 
 
-def asked(mention, candidate, *, own=True, equal=False, readings=(), values=(), term=0, concept=0):
+INDEX = SimpleNamespace(segment=SimpleNamespace(strings=Named()))
+PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
+
+
+def vetoed(mention, candidate, *, own=True, equal=False, readings=(), value="", term=0, concept=0):
     """Return the reason, and whether it holds for a candidate of this name."""
-    zero = np.zeros(1, np.int64)
-    candidates = Candidates(
-        zero,
-        np.array([own]),
-        np.array([equal]),
-        np.zeros(1, bool),
-        zero,
-        [candidate],
-        np.array([term]),
-        np.array([concept]),
+    (doubt,) = MentionReader(INDEX)._doubts([mention], [readings])
+    read = Mention(mention, mention, None, False, tuple(readings), value or doubt, None)
+    table = SimpleNamespace(request=np.array([0]), term=np.array([term]), concept=np.array([concept]))
+    found, (reason,) = vetoes_of(
+        [read],
+        table,
+        np.array([candidate], object),
+        is_own=np.array([own]),
+        is_equal=np.array([equal]),
+        has_same_words=np.zeros(1, bool),
+        names=Named(),
     )
-    known = {(0, number): reading for number, reading in enumerate(readings, 1)}
-    denies = np.array([mention.startswith(("no ", "denies "))])
-    doubts = vetoes_of([mention], known, values, denies, candidates, Named())
-    return doubts.reason[0], bool(doubts.vetoed[0])
-
-
-@pytest.mark.parametrize(
-    ("mention", "candidate", "expected"),
-    [
-        ("fever", "fever", ("", False)),
-        ("no fever", "inappropriate absence of fever", (DENIED, True)),
-        ("heart sounds normal", "abnormal heart sound", (WELL, True)),
-        ("unremarkable heart sounds", "abnormal heart sound", (WELL, True)),
-        ("normal-pressure hydrocephalus", "normal pressure hydrocephalus", (WELL, False)),
-        ("abnormal heart sounds", "abnormal heart sound", ("", False)),
-        ("fever with cough", "fever", (SEVERAL, True)),
-        ("fever absent", "absence of fever", (DENIED, True)),
-        ("thumbs absent", "absent thumb", ("", False)),
-    ],
-)
-def test_phrases(mention, candidate, expected):
-    assert asked(mention, candidate) == expected
-
-
-def test_the_very_name_is_spared():
-    assert asked("no periods", "no periods", equal=True) == (DENIED, False)
-    assert asked("fever and cough", "fever and cough", equal=True) == (SEVERAL, False)
+    return reason, bool(found[0])
 
 
 def short(long, share, *, decided=False):
     return Reading(long, ABBREVIATION, decided, share, "clinic")
 
 
-@pytest.mark.parametrize(
-    ("readings", "expected"),
-    [
-        ([short("paroxysmal dyspnea", 0.65), short("postnasal drip", 0.25)], (AMBIGUOUS, True)),
-        ([short("paroxysmal dyspnea", 1.0)], ("", False)),
-        ([short("paroxysmal dyspnea", 0.65, decided=True)], ("", False)),
-        ([short("no known drug allergies", 1.0)], (DENIED, True)),
-        ([Reading("paroxysmal dyspnea", SPELLING)], ("", False)),
-    ],
-)
-def test_short_forms(readings, expected):
-    """The candidate is equal to a reading, not to the mention itself."""
-    assert asked("pnd", "paroxysmal dyspnea", own=False, equal=True, readings=readings) == expected
+def known(long):
+    return Reading(long, ABBREVIATION)
 
 
-PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
+DYSPNEA = "paroxysmal dyspnea"
+READ = {"own": False, "equal": True}
+NAMED = {"equal": True, "concept": PAROXYSMAL}
 
 
 @pytest.mark.parametrize(
-    ("readings", "term", "expected"),
+    ("mention", "candidate", "how", "readings", "reason", "holds"),
     [
-        # Of the concept that has it as a name, or seldom another: accepted.
-        ([short("paroxysmal dyspnea", 0.65)], 0, ("", False)),
-        ([short("paroxysmal dyspnea", 0.85), short("postnasal drip", 0.1)], 0, ("", False)),
+        ("fever", "fever", {}, [], "", False),
+        ("no fever", "inappropriate absence of fever", {}, [], DENIED, True),
+        ("heart sounds normal", "abnormal heart sound", {}, [], WELL, True),
+        ("unremarkable heart sounds", "abnormal heart sound", {}, [], WELL, True),
+        ("normal-pressure hydrocephalus", "normal pressure hydrocephalus", {}, [], WELL, False),
+        ("abnormal heart sounds", "abnormal heart sound", {}, [], "", False),
+        ("fever with cough", "fever", {}, [], SEVERAL, True),
+        ("fever absent", "absence of fever", {}, [], DENIED, True),
+        ("thumbs absent", "absent thumb", {}, [], "", False),
+        # The very name is spared; a name of as many is one answer.
+        ("no periods", "no periods", {"equal": True}, [], DENIED, False),
+        ("fever and cough", "fever and cough", {"equal": True}, [], SEVERAL, False),
+        ("fever, cough", "cough, fever", {"concept": 6}, [], SEVERAL, False),
+        ("fever, cough, pnd", "cough, fever", {"concept": 6}, [], SEVERAL, True),
+        # What is doubtful about a value holds for every answer.
+        ("potassium 2", "fever", {"equal": True, "value": NO_UNIT}, [], NO_UNIT, True),
+        ("potassium 2", "fever", {"equal": True, "value": USUAL_RANGE}, [], USUAL_RANGE, True),
+        # The candidate is equal to a reading, not to the mention itself.
+        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65), short("postnasal drip", 0.25)], AMBIGUOUS, True),
+        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 1.0)], "", False),
+        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.9)], AMBIGUOUS, True),
+        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65, decided=True)], "", False),
+        ("pnd", DYSPNEA, READ, [short("no known drug allergies", 1.0)], DENIED, True),
+        ("pnd", DYSPNEA, READ, [Reading(DYSPNEA, SPELLING)], "", False),
+        # A short form is a name itself, of the concept, or seldom of another: accepted.
+        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.65)], "", False),
+        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.85), short("postnasal drip", 0.1)], "", False),
         # The concept's own name in another order, or with another ending.
-        ([short("dyspnoea, paroxysmal", 0.65)], 0, ("", False)),
-        ([short("dyspneas paroxysmally", 0.65)], 0, ("", False)),
+        ("pnd", "pnd", NAMED, [short("dyspnoea, paroxysmal", 0.65)], "", False),
+        ("pnd", "pnd", NAMED, [short("dyspneas paroxysmally", 0.65)], "", False),
         # Often, or always, another: not, but where the text around decides, or a word is spelt so.
-        ([short("paroxysmal dyspnea", 0.65), short("postnasal drip", 0.25)], 0, (AMBIGUOUS, True)),
-        ([short("liver function tests", 1.0)], 0, (AMBIGUOUS, True)),
-        ([short("postnasal drip", 1.0, decided=True)], 0, ("", False)),
-        ([short("postnasal drip", 1.0)], 1, ("", False)),
-    ],
-)
-def test_a_short_form_that_is_a_name_itself(readings, term, expected):
-    found = asked("pnd", "pnd", equal=True, readings=readings, term=term, concept=PAROXYSMAL)
-    assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("mention", "readings", "expected"),
-    [
+        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.65), short("postnasal drip", 0.25)], AMBIGUOUS, True),
+        ("pnd", "pnd", NAMED, [short("liver function tests", 1.0)], AMBIGUOUS, True),
+        ("pnd", "pnd", NAMED, [short("postnasal drip", 1.0, decided=True)], "", False),
+        ("pnd", "pnd", NAMED | {"term": 1}, [short("postnasal drip", 1.0)], "", False),
         # Meant so by the terminology alone, and always otherwise in notes: in the plural and among words too.
-        ("pnds", [Reading("paroxysmal dyspnea", ABBREVIATION), short("liver function tests", 1.0)], (AMBIGUOUS, True)),
-        ("bad pnds", [Reading("bad paroxysmal dyspnea", ABBREVIATION), short("bad tests", 1.0)], (AMBIGUOUS, True)),
-        ("bad pnds", [short("bad paroxysmal dyspnea", 0.5), short("bad tests", 0.5)], ("", False)),
-        # The reading that gives it is seldom meant, whatever another one is.
-        ("pnd", [Reading("genitourinary", ABBREVIATION), short("paroxysmal dyspnea", 0.2)], (AMBIGUOUS, True)),
+        ("pnds", DYSPNEA, READ | NAMED, [known(DYSPNEA), short("liver function tests", 1.0)], AMBIGUOUS, True),
+        ("bad pnds", DYSPNEA, READ | NAMED, [known(f"bad {DYSPNEA}"), short("bad tests", 1.0)], AMBIGUOUS, True),
+        ("bad pnds", DYSPNEA, READ | NAMED, [short(f"bad {DYSPNEA}", 0.5), short("bad tests", 0.5)], "", False),
+        # The reading that gives it is seldom meant, whatever another one is; nor what is near to it.
+        ("pnd", DYSPNEA, READ | NAMED, [known("genitourinary"), short(DYSPNEA, 0.2)], AMBIGUOUS, True),
+        ("pnd", "pnds", {"term": 1}, [short("other thing", 0.2)], AMBIGUOUS, True),
+        ("pnd", "some thing", {"term": 1, "own": False}, [short("other thing", 0.2)], AMBIGUOUS, True),
+        # A longer one is meant so; a short form among words is no case of this.
+        ("pndxy", "pndxy", {"equal": True}, [short("other", 1.0)], "", False),
+        ("pnd at night", DYSPNEA, {}, [short(DYSPNEA, 0.65)], "", False),
     ],
 )
-def test_a_short_form_whose_reading_is_seldom_meant(mention, readings, expected):
-    found = asked(mention, "paroxysmal dyspnea", own=False, equal=True, readings=readings, concept=PAROXYSMAL)
-    assert found == expected
-
-
-def test_what_is_near_to_a_short_form_or_to_a_reading_is_doubted_too():
-    """Neither candidate is what the one reading says, which is seldom meant."""
-    readings = [short("other thing", 0.2)]
-    assert asked("pnd", "pnds", readings=readings, term=1, concept=0) == (AMBIGUOUS, True)
-    assert asked("pnd", "some thing", own=False, readings=readings, term=1, concept=0) == (AMBIGUOUS, True)
-
-
-def test_a_name_of_as_many_is_one_answer():
-    concept = NAMES.index("cough and fever")
-    assert asked("fever, cough", "cough, fever", concept=concept) == (SEVERAL, False)
-    assert asked("fever, cough, pnd", "cough, fever", concept=concept) == (SEVERAL, True)
-
-
-def test_a_longer_one_is_meant_so():
-    assert asked("pndxy", "pndxy", equal=True, readings=[short("other", 1.0)]) == ("", False)
-
-
-def test_a_short_form_among_words_is_no_case_of_this():
-    assert asked("pnd at night", "paroxysmal dyspnea", readings=[short("paroxysmal dyspnea", 0.65)]) == ("", False)
-
-
-@pytest.mark.parametrize("value", OF_VALUES)
-def test_what_is_doubtful_about_a_value_holds_for_every_answer(value):
-    assert asked("potassium 2", "fever", equal=True, values=[value]) == (value, True)
+def test_vetoes(mention, candidate, how, readings, reason, holds):
+    assert vetoed(mention, candidate, readings=readings, **how) == (reason, holds)

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.candidates import DEPTH, LETTERS, VECTORS
 from alphita.answer.features import MENTION_NAMES, NAMES
-from alphita.answer.hiding import Hidden
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import examples, noise
 from alphita.calibrate import scored_examples as seen_module
@@ -28,12 +26,14 @@ from alphita.calibrate.examples import (
     Label,
     read_labels,
 )
+from alphita.calibrate.hiding import Hidden
 from alphita.calibrate.scored_examples import see
 from alphita.errors import InputError
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
 from alphita.index.external_names import shipped_names
+from alphita.index.lookup import DEPTH, LETTERS, VECTORS, WHOLE, How
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.words import whole_words
 from alphita.terminology.text import clean
 from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
@@ -171,12 +171,14 @@ class TestNothingHiddenIsSeen:
 
     def features(self, index: Index, mention: str, hidden: Hidden | None = None):
         pipeline = Pipeline(index, VocabularyEncoder, Abbreviations.of_index(index), respell=True)
-        asked, _ = pipeline.ask([mention], hidden=hidden)
-        scored = pipeline.candidates(asked, depth=400, most=400, hidden=hidden)
+        view = hidden or WHOLE
+        asked, _ = pipeline.ask([mention], view=view)
+        scored = pipeline.candidates(asked, How(depth=400), most=400, view=view)
         ids = index.segment.concepts.column("id").take(scored.table.concept).to_pylist()
         terms = index.segment.terms.column("string").take(scored.table.term).to_pylist()
         of_candidates = dict(zip(zip(ids, terms, strict=True), scored.features.candidates, strict=True))
-        return asked.readings, scored.features.mentions[0, MENTION_NAMES.index("known_words")], of_candidates
+        readings = [mention.readings for mention in asked.mentions]
+        return readings, scored.features.mentions[0, MENTION_NAMES.index("known_words")], of_candidates
 
     @pytest.fixture
     def rows(self):
@@ -220,7 +222,7 @@ class TestNothingHiddenIsSeen:
 
     @staticmethod
     def string(string):
-        return lambda index: Hidden(index.rows([clean(string)]), np.array([-1]))
+        return lambda index: Hidden(index, index.rows([clean(string)]), np.array([-1]))
 
     @pytest.mark.parametrize("place", [0, 50])
     def test_a_concept(self, tmp_path, rows, place):
@@ -231,7 +233,7 @@ class TestNothingHiddenIsSeen:
             rows,
             kept,
             string,
-            hidden=lambda index: Hidden(np.array([-1]), index.segment.concept_rows([concept])),
+            hidden=lambda index: Hidden(index, np.array([-1]), index.segment.concept_rows([concept])),
         )
 
 

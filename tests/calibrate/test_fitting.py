@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from alphita.answer.calibration_store import Calibration, ordered
-from alphita.answer.candidates import EXACT, LETTERS, VECTORS
+from alphita.answer.candidates import RANKINGS
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.rankings import vectors
 from alphita.calibrate import examples, fitting
 from alphita.calibrate.examples import (
     Examples,
@@ -34,6 +33,7 @@ from alphita.encoder import layout
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Building
 from alphita.index.learning import is_held_back
+from alphita.index.lookup import EXACT, LETTERS, VECTORS
 from alphita.index.store import Index, build
 from alphita.terminology.splits import Split
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -263,7 +263,7 @@ def test_a_plain_ranking_has_the_accuracy_of_a_normalizer_that_is_given_it(index
             assert found[name][f"accuracy@{k}"] == pytest.approx(np.mean(right)), (name, k)
     # What the learned ranking is given beside, words put right, would have flattered them.
     seen = see(Pipeline(apart, lambda: ENCODER, respell=True), tested)
-    order, _ = ordered(seen.table, vectors.score(seen.table))
+    order, _ = ordered(seen.table, RANKINGS["vectors"].score(seen.table))
     flattered = fitting.places_of(seen.table, order, tested.concepts) < 1
     assert flattered.mean() > found["vectors"]["accuracy@1"] + 0.02
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from alphita import registry
+from alphita.answer import RANKING_NAMES
 from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 
@@ -132,8 +133,8 @@ def test_help_names_every_format_and_ranking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert alphita("normalize", "--help-all") == 0
     shown = capsys.readouterr().out
-    for package in ("alphita.mappings.formats", "alphita.answer.rankings"):
-        assert ", ".join(registry.names(package)) in shown
+    for choices in (registry.names("alphita.mappings.formats"), RANKING_NAMES):
+        assert ", ".join(choices) in shown
     assert "stdin or a pipe is read once" in " ".join(shown.split())
 
 

@@ -17,8 +17,7 @@ from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.jobs.annotate import Texts
 from alphita.jobs.reading import FORMATS, MentionFile, cells_of
-from alphita.mention import cues
-from alphita.mention.abbreviations import abbreviation_list
+from alphita.mention import cues, short_forms
 from alphita.review.store import ReviewStore
 from alphita.service import keys
 from alphita.terminology import detect, sssom
@@ -193,7 +192,7 @@ def _artefacts(place: Place) -> Iterable[Reader]:
 
 def _lists(place: Place) -> Iterable[Reader]:
     short = b"short,long\nMI,myocardial infarction\nDM,diabetes mellitus\n"
-    yield Reader("abbreviations", {"in.csv": short}, lambda folder: abbreviation_list.read(folder / "in.csv"))
+    yield Reader("abbreviations", {"in.csv": short}, lambda folder: short_forms.read_list(folder / "in.csv"))
     key = b"ann\t" + b"a" * 64 + b"\t2030-01-01\n"
     yield Reader("keys", {"in": key}, lambda folder: keys.load(folder / "in"))
     text = "Fever. Ümlaut\r\n".encode()

@@ -13,6 +13,7 @@ import pytest
 
 import alphita
 from alphita import registry
+from alphita.answer import RANKING_NAMES
 from tests.goldens.conftest import ASKED, World
 from tests.goldens.golden import BINARY, Goldens, masked, of_table, told
 from tests.jobs.engines.serial import Serial
@@ -46,7 +47,7 @@ VARIANTS: dict[str, list[object]] = {
 }
 # Written as CSV.
 OPTIONS: dict[str, list[object]] = {
-    **{f"ranking {one}": ["--ranking", one] for one in registry.names("alphita.answer.rankings")},
+    **{f"ranking {one}": ["--ranking", one] for one in RANKING_NAMES},
     "type": [*PLAIN, "--type", "drug"],
     "source": [*PLAIN, "--source", "BX"],
     "language": [*PLAIN, "--language", "de"],

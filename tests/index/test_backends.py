@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from alphita import registry
-from alphita.answer.candidates import VECTORS, gather
+from alphita.answer.features import sums_of
 from alphita.answer.filters import Restricted
-from alphita.answer.meaning import sums_of
 from alphita.errors import InputError, UsageError
 from alphita.index import backends, neighbours
 from alphita.index.backends import FLAT_UP_TO, _rounded, choose, exact, faiss, ivf_pq
 from alphita.index.choice import Building
+from alphita.index.lookup import VECTORS, How, lookup
 from alphita.index.neighbours import nearest, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index, build
@@ -446,7 +446,7 @@ def test_the_file_is_half_and_the_manifest_says_so(indexes):
 
 def test_candidates_are_the_same(indexes):
     queries = ["heart atack", "cephalgia", "cold", "fitz"]
-    full, small = (gather(index, HashEncoder, queries, depth=12) for index in indexes)
+    full, small = (lookup(index, HashEncoder, queries, How(depth=12)) for index in indexes)
     assert np.array_equal(full.query, small.query)
     assert np.array_equal(full.string, small.string)
     assert small.cosine.dtype == small.vectors.dtype == np.float32
@@ -456,7 +456,7 @@ def test_candidates_are_the_same(indexes):
     cosines = HashEncoder().encode(queries).astype(np.float64) @ indexes[0].vectors.astype(np.float64).T
     last = np.sort(cosines, axis=1)[:, -5]
     for index in indexes:
-        found = gather(index, HashEncoder, queries, depth=5, routes=VECTORS)
+        found = lookup(index, HashEncoder, queries, How(depth=5, routes=VECTORS))
         assert np.bincount(found.query).tolist() == [5, 5, 5, 5]
         for query, row in enumerate(cosines):
             strings = set(found.string[found.query == query].tolist())

@@ -24,7 +24,7 @@ from alphita.index.out_of_scope_names import MAX_WORDS, absent, hashed, hits, sh
 from alphita.index.segment import EXTERNAL_STANDING
 from alphita.index.sources import enrichment_of, index_of, terminology_of
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.from_terms import TeachingTerms
+from alphita.mention.abbreviations import AbbreviationTerms
 from alphita.service import concepts
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
@@ -178,7 +178,7 @@ def test_external_names_are_marked_and_follow_every_own_name(tmp_path):
     assert "breathlessness" not in examples.own_names(index, seed=0, most=100)[0]
     # "Orthopnea" and "Cough" have one own name each, so nothing of theirs can be held out.
     assert set(examples.own_synonyms(index, seed=0)[0]) <= {"dyspnea", "difficulty breathing", "fever", "hot"}
-    assert not segment.borrowed[TeachingTerms(index).term].any()
+    assert not segment.borrowed[AbbreviationTerms(index).term].any()
     shown = concepts._of_index("X:1", int(index.concept_rows(["X:1"])[0]), index)
     assert {synonym.string for synonym in shown.synonyms} == {"Dyspnea", "Difficulty breathing"}
 

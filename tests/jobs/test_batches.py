@@ -19,7 +19,7 @@ from alphita.index.store import Index
 from alphita.jobs import batches
 from alphita.jobs.answers import Memory
 from alphita.jobs.batches import ADDED, NormalizerSettings, normalize_batches, opened, schema_of
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 from alphita.review.records import Decision
 from tests.answer.one_by_one import naive
 from tests.doubles import HashEncoder

@@ -11,8 +11,7 @@ import pytest
 
 from alphita.answer import calibration_store
 from alphita.answer.calibration_store import FOLDER, Calibration
-from alphita.answer.features import Context, Featurizer
-from alphita.answer.meaning import Cosines
+from alphita.answer.features import Asked, Cosines, Featurizer
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import fitting
@@ -21,10 +20,11 @@ from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.transfer import adapt, carry_over
 from alphita.cli.normalize import text_of
 from alphita.errors import InputError, UsageError
+from alphita.index.lookup import WHOLE, How, lookup
 from alphita.index.store import Index, build
 from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita_lab import general_calibration
 from alphita_lab.general_calibration import Vocabulary, fit_general, thresholds
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, quickly, synthetic_terminology
@@ -314,10 +314,11 @@ def test_features_are_those_of_the_lender_where_its_own_cosines_are_turned_round
     def features(cosines: Cosines | None, change) -> np.ndarray:
         pipeline = Pipeline(index, lambda: ENCODER, cosines=cosines)
         asked, _ = pipeline.ask(mentions)
-        scored = pipeline.candidates(asked, featured=False)
-        table = scored.table._replace(cosine=change(scored.table.cosine), best_cosine=change(scored.table.best_cosine))
-        context = Context([None] * 3, {}, np.zeros(3, bool))
-        return Featurizer(index, cosines=cosines)(scored.queries, table, context).candidates
+        table = pipeline.candidates(asked, featured=False).table
+        table = table._replace(cosine=change(table.cosine), best_cosine=change(table.best_cosine))
+        found = replace(lookup(index, lambda: ENCODER, asked.queries, How(described=range(3))), vectors=None)
+        asked = Asked(asked.queries, np.arange(3), asked.mentions, found, WHOLE, range(3))
+        return Featurizer(index, cosines=cosines)(asked, table).candidates
 
     plain = features(None, lambda cosine: cosine)
     read = features(squeezed, lambda cosine: np.float32(0.85) + np.float32(0.15) * cosine)

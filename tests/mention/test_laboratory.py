@@ -1,111 +1,35 @@
-"""Laboratory wording: what a direction, a range, a unit or none of them says of an analyte."""
+"""Laboratory wording: what a direction, a range, a unit or none of them says of an analyte (laboratory.tsv)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from alphita.answer.normalizer import Normalizer
-from alphita.index.store import build
+from alphita import textio
+from alphita.mention import assertion
 from alphita.mention.assertion import IN_RANGE, NO_NAME, NO_UNIT, NOTHING, OTHER_UNIT, USUAL_RANGE
 from alphita.mention.laboratory import DIRECTIONS, Laboratory, analytes
 from alphita.terminology.text import clean
-from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
-from tests.doubles import SmallTerminology
-
-NAMES = [
-    "leukocytosis",
-    "hyperkalemia",
-    "hypokalemia",
-    "elevated serum bicarbonate concentration",
-    "increased liver function tests",
-    "decreased hemoglobin concentration",
-    "microcephaly",
-    "hypercalcemia",
-    "high potassium",
-    "eosinophilia",
-    "elevated circulating c reactive protein concentration",
-    "decreased circulating vitamin b12 concentration",
-]
+from tests.mention.conftest import NAMES
 
 
 def rows(strings):
-    return np.array([NAMES.index(one) if one in NAMES else -1 for one in strings], np.int64)
+    return np.array([NAMES.index(name) if name in NAMES else -1 for name in strings], np.int64)
 
 
-def said(mention):
+@pytest.mark.parametrize(
+    ("mention", "name", "doubt"), [tuple(row.values()) for row in textio.packaged(__package__, "laboratory.tsv")]
+)
+def test_wordings(mention, name, doubt):
+    """A direction or a value is a name, and may be doubted; "none" where it is no laboratory wording of this index."""
     found = Laboratory(rows)(clean(mention))
-    return None if found is None else (*(reading.string for reading in found.readings), found.doubt)
-
-
-@pytest.mark.parametrize(
-    ("mention", "name"),
-    [
-        ("WBC high", "leukocytosis"),
-        ("high WBC count", "leukocytosis"),
-        ("↑ K+", "hyperkalemia"),
-        ("K+ low", "hypokalemia"),
-        ("serum potassium raised", "hyperkalemia"),
-        ("Hb ↓", "decreased hemoglobin concentration"),
-        ("LFTs raised", "increased liver function tests"),
-        ("HCO3 up", "elevated serum bicarbonate concentration"),
-        ("CRP +++", "elevated circulating c reactive protein concentration"),
-        ("B12 low", "decreased circulating vitamin b12 concentration"),
-        ("K 6.1 (H)", "hyperkalemia"),
-        ("K+ 2.8 mmol/L (3.5-5.1)", "hypokalemia"),
-        ("K+: 6.0 (3.5 – 5.1 mmol/L)", "hyperkalemia"),
-        ("CRP 40 mg/L (<5)", "elevated circulating c reactive protein concentration"),
-        ("WBC 21 x10^9/L [ref: 4-11]", "leukocytosis"),
-        ("OFC -3 SD", "microcephaly"),
-        ("head circumference -2.5 SDS", "microcephaly"),
-    ],
-)
-def test_a_direction_is_a_name(mention, name):
-    assert said(mention) == (name, "")
-
-
-@pytest.mark.parametrize(
-    ("mention", "expected"),
-    [
-        ("K 6.9 mmol/L", ("hyperkalemia", USUAL_RANGE)),
-        ("Hb 7.2 g/dL", ("decreased hemoglobin concentration", USUAL_RANGE)),
-        ("WBC 15 x 10*9/L", ("leukocytosis", USUAL_RANGE)),
-        ("K+ 2.8", (NO_UNIT,)),
-        ("platelets: 12", None),
-        ("K 4.1 mmol/L", (IN_RANGE,)),
-        ("K 2.8 mmol/L (2.5-5)", (IN_RANGE,)),
-        ("OFC -1 SD", (IN_RANGE,)),
-        ("WBC 0.5 10^9/L", (NO_NAME,)),
-    ],
-)
-def test_a_value_is_read_by_what_stands_with_it(mention, expected):
-    assert said(mention) == expected
-
-
-@pytest.mark.parametrize(
-    "mention",
-    [
-        # A name of the index, a strength, an antigen, a sample that is not blood, no direction for that analyte here.
-        "high potassium",
-        "potassium 500 mg",
-        "vitamin B12 1 mg/ml",
-        "CA 125 40",
-        "CA 125",
-        "urine potassium high",
-        "eosinophils low",
-        "low OFC",
-        "high low K",
-        "potassium",
-        "K",
-        "seizure",
-        "",
-        "K 1.2.3.4 mmol/L",
-        "low back pain",
-        "K 3 mmol/L (9-1)x",
-    ],
-)
-def test_what_is_none_is_left_alone(mention):
-    assert said(mention) is None
+    if name == "none":
+        assert found is None
+    else:
+        assert ("|".join(reading.string for reading in found.readings), found.doubt) == (
+            name,
+            getattr(assertion, doubt, ""),
+        )
 
 
 @pytest.mark.parametrize(
@@ -128,19 +52,6 @@ def test_a_number_that_is_usual_in_another_unit_is_for_review(mention, doubt):
     assert laboratory(clean(mention)).doubt == doubt
 
 
-@pytest.mark.parametrize(
-    ("mention", "name"),
-    [
-        ("potassio basso", "hypokalemia"),
-        ("Kalium erhöht", "hyperkalemia"),
-        ("leucocytes élevés", "leukocytosis"),
-        ("hemoglobina baja", "decreased hemoglobin concentration"),
-    ],
-)
-def test_directions_in_other_languages(mention, name):
-    assert said(mention) == (name, "")
-
-
 def test_an_index_without_such_names_reads_nothing():
     drugs = Laboratory(lambda strings: np.full(len(strings), -1))
     assert [drugs(mention) for mention in ("potassium 2", "k high", "")] == [None, None, None]
@@ -153,19 +64,6 @@ def test_the_table():
     for each in analytes():
         assert any(each.called.values())
         assert all(least < most for least, most in each.ranges.values())
-
-
-@pytest.fixture(scope="module")
-def normalizer(tmp_path_factory):
-    encoder = VocabularyEncoder()
-    made = synthetic_terminology()
-    terms = [
-        (made.concept_ids[int(concept)].as_py(), string, "exact")
-        for concept, string in zip(made.term_concept, made.terms.column("string").to_pylist(), strict=True)
-    ]
-    terms += [(f"L:{row:02}", name, "exact") for row, name in enumerate([*NAMES, "normal"])]
-    index = build(SmallTerminology(terms), encoder, tmp_path_factory.mktemp("laboratory") / "x.index")
-    return Normalizer(index, encoder=encoder, calibration=quick_fit(index, encoder), error=0.1)
 
 
 def test_a_value_with_a_range_is_answered_and_one_without_is_not(normalizer):
@@ -202,10 +100,10 @@ def test_one_analyte_has_no_name_of_another():
     assert "increased mean corpuscular hemoglobin concentration" in by_name[long].called[1]
 
 
-def test_a_name_of_the_terminology_goes_before_a_borrowed_one():
+def test_a_name_of_the_terminology_goes_before_an_external_one():
     names = ["elevated blood urea nitrogen", "increased blood urea nitrogen"]
     known = lambda strings: np.array([names.index(one) if one in names else -1 for one in strings], np.int64)  # noqa: E731
-    for borrowed, first in ((None, 0), (np.array([True, False]), 1), (np.array([False, True]), 0)):
-        found = Laboratory(known, borrowed)("urea raised")
+    for external, first in ((None, 0), (np.array([True, False]), 1), (np.array([False, True]), 0)):
+        found = Laboratory(known, external)("urea raised")
         assert found is not None
         assert found.readings[0].string == names[first]

@@ -22,7 +22,7 @@ from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import Decision
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 from alphita.terminology.text import clean_many
 
 

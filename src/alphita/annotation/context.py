@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from alphita.annotation.spans import Context, Modifier, Place
 from alphita.annotation.tokens import CONJUNCTIONS, Sentence
 from alphita.mention import cues as table
-from alphita.mention.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category, Rule, Word, bare
+from alphita.mention.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category, Rule, Word
+from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")

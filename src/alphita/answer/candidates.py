@@ -1,150 +1,283 @@
-"""Candidates of mentions: which strings of the index may name what a mention means, and by which route they were found.
+"""From strings to candidates: each concept once a mention, by the term that speaks best for it; and plain rankings.
 
-Routes: equal after cleaning ("exact"), character n-grams ("letters"), vectors ("vectors"); an abbreviation is looked
-up as its expansion, by the same routes. All are asked for all distinct strings of a batch at once, and their answers
-are united: a few dozen strings a mention, each with its cosine and its n-gram similarity whichever route found it.
+A request is one mention to answer: its own string and, where it is or holds an abbreviation, its expansions. Each of
+these is a query; several requests may share one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.index.encoding import Encoder
-from alphita.index.neighbours import Vectors, full, unit
-from alphita.index.store import Index
+from alphita.errors import UsageError
+from alphita.index.lookup import EVERY_ROUTE, EXACT, LETTERS, VECTORS, Lookup
+from alphita.index.segment import SCOPES, STATUSES, Segment
+from alphita.registry import unknown
+from alphita.terminology.languages import primary
 
-EXACT, LETTERS, VECTORS = 1, 2, 4
-ROUTES = {EXACT: "exact", LETTERS: "letters", VECTORS: "vectors"}
-# Told beside the routes where the string is another vocabulary's name.
-BORROWED = "borrowed"
-EVERY_ROUTE = EXACT | LETTERS | VECTORS
-# An encoder cuts at some hundred tokens anyway; a cell of megabytes need not reach its tokenizer.
-MAX_ENCODED_CHARACTERS = 4096
-# Strings that each of letters and vectors gives. On held-out synonyms of HPO the right concept is among 16 + 16 for
-# all but a few in a hundred; more cost time and mislead as often as they help.
-DEPTH = 16
-# Two blocks of so many vectors stay in a processor's cache.
-PAIRS_AT_ONCE = 1_024
-# Places for what a search finds: 12 bytes each.
-FOUND_AT_ONCE = 16_777_216
+Float32 = NDArray[np.float32]
+# Concepts kept of a request, the most similar ones.
+MAX_CONCEPTS = 24
 
 
-class CandidatePairs(NamedTuple):
-    """Pairs of a query and a string of the index, query by query.
+class Requests(NamedTuple):
+    """Which queries each request asks, its own string first.
 
     Attributes:
-        query: (p,) int64, ascending.
-        string: (p,) int64 rows of the index's strings.
-        routes: (p,) uint8, the routes that found the pair.
-        cosine: (p,) float32, -1 to 1; 0 where vectors were not asked for.
-        letters: (p,) float32, n-gram similarity, 0 to 1; 0 where letters were not asked for.
-        vectors: (q, dim) float32 of length 1, of the queries; None where vectors were not asked for.
+        query: (m,) int64 queries, request by request.
+        offsets: (n + 1,) int64 where each request's begin.
     """
 
     query: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+class CandidateTable(NamedTuple):
+    """The candidates of n requests, request by request.
+
+    Attributes:
+        offsets: (n + 1,) int64: the candidates of request r are the rows offsets[r] up to offsets[r + 1].
+        request: (c,) int64 the request of each candidate.
+        concept: (c,) int64 rows of the index's concepts.
+        term: (c,) int64 the row of the term that speaks for the concept.
+        query: (c,) int64 the query it was found for.
+        expansion: (c,) int64 which of the request's queries that is: 0 its own string.
+        string: (c,) int64 the row of the term's string.
+        routes: (c,) uint8 the routes that found the term.
+        cosine: (c,) float32 of query and string.
+        letters: (c,) float32 n-gram similarity of query and string.
+        best_cosine: (c,) float32 the greatest of the concept's strings that were found.
+        best_letters: (c,) float32 likewise.
+        strings: (c,) int64 how many of the concept's strings were found.
+        homonyms: (c,) int64 how many other concepts the string names.
+    """
+
+    offsets: NDArray[np.int64]
+    request: NDArray[np.int64]
+    concept: NDArray[np.int64]
+    term: NDArray[np.int64]
+    query: NDArray[np.int64]
+    expansion: NDArray[np.int64]
     string: NDArray[np.int64]
     routes: NDArray[np.uint8]
     cosine: NDArray[np.float32]
     letters: NDArray[np.float32]
-    vectors: NDArray[np.float32] | None
-    exhausted: bool
-    asked: int = EVERY_ROUTE
+    best_cosine: NDArray[np.float32]
+    best_letters: NDArray[np.float32]
+    strings: NDArray[np.int64]
+    homonyms: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.int64]) -> CandidateTable:
+        """Return the table of some candidates; `rows` must keep requests in order."""
+        n = len(self.offsets) - 1
+        offsets = np.searchsorted(self.request[rows], np.arange(n + 1))
+        columns: list[Any] = [column[rows] for column in self[1:]]
+        return CandidateTable(offsets, *columns)
 
 
-def gather(
-    index: Index,
-    encoder: Callable[[], Encoder],
-    queries: Sequence[str],
+def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
+    """Return requests from the numbers of the queries of each, its own string first."""
+    flat = [query for one in queries for query in one]
+    return Requests(np.array(flat, np.int64), np.cumsum([0, *map(len, queries)]))
+
+
+def collect(
+    segment: Segment,
+    pairs: Lookup,
+    requests: Requests,
     *,
-    depth: int = DEPTH,
-    routes: int = EVERY_ROUTE,
-    exact_is_enough: bool = False,
-    without: Sequence[Sequence[str]] | None = None,
-) -> CandidatePairs:
-    """Find the strings nearest to each query by every route."""
-    if index.ngrams is None:
-        routes &= ~LETTERS
-    count, depth = len(index), min(depth, index.findable)
-    exhausted = depth == index.findable
-    exact = index.rows(queries)
-    known = np.flatnonzero(exact >= 0)
-    found = [(known, exact[known], np.full(len(known), EXACT, np.uint8))] if routes & EXACT else []
-    vectors = grams = None
-    shared = False
-    open_ = np.flatnonzero(exact < 0) if exact_is_enough else np.arange(len(queries))
-    if routes & VECTORS:
-        vectors = unit(_vectors(index, encoder, queries, exact))
-        for part in _parts(open_, depth):
-            _, rows = index.search(vectors[part], depth)
-            found.append(_listed(rows, part, VECTORS))
-    if routes & LETTERS and index.ngrams is not None:
-        grams = index.ngrams.vectorize(queries, without)
-        for part in _parts(open_, depth):
-            _, rows = index.ngrams.search(grams if len(part) == len(queries) else grams[part], depth)
-            found.append(_listed(rows, part, LETTERS))
-            # Strings that share no n-gram are found at no depth.
-            shared |= bool((rows[:, -1:] >= 0).any())
-        exhausted |= not shared and not routes & VECTORS
-    query, string, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    key, first = np.unique(query * count + string, return_inverse=True)
-    united = np.zeros(len(key), np.uint8)
-    np.bitwise_or.at(united, first, bits)
-    query, string = np.divmod(key, count)
-    # Worked out anew, pair by pair: what the searches return differs in its last bits from batch to batch.
-    cosine = np.zeros(len(key), np.float32)
-    if vectors is not None:
-        _dot(vectors, query, index.vectors, string, cosine)
-        cosine[exact[query] == string] = 1.0
-    letters = np.zeros(len(key), np.float32)
-    if grams is not None and index.ngrams is not None:
-        letters = index.ngrams.pairwise(grams, query, string)
-    return CandidatePairs(query, string, united, cosine, letters, vectors, exhausted, routes)
+    hidden_concepts: NDArray[np.int64] | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+    most: int = MAX_CONCEPTS,
+) -> CandidateTable:
+    """Gather the candidates of each request: each concept once.
+
+    Args:
+        hidden_concepts: (n,) a concept of each request that is hidden.
+        allowed: (n_terms,) the terms that may speak for a concept.
+    """
+    n = len(requests.offsets) - 1
+    starts = np.searchsorted(pairs.query, requests.query)
+    counts = np.searchsorted(pairs.query, requests.query, "right") - starts
+    pair = _ranges(starts, counts)
+    link = np.repeat(np.arange(len(requests.query)), counts)
+    request = np.repeat(np.arange(n), np.diff(requests.offsets))[link]
+    string = pairs.string[pair]
+    named = segment.offsets[string + 1] - segment.offsets[string]
+    term = _ranges(np.asarray(segment.offsets[string]), named)
+    pair, link, request, string = (np.repeat(values, named) for values in (pair, link, request, string))
+    concept = segment.term_concept[term].astype(np.int64)
+    if hidden_concepts is not None or allowed is not None:
+        kept = np.ones(len(concept), bool) if allowed is None else allowed[term]
+        if hidden_concepts is not None:
+            kept &= concept != hidden_concepts[request]
+        pair, link, request, string, term, concept = (
+            values[kept] for values in (pair, link, request, string, term, concept)
+        )
+
+    exact = pairs.found_by[pair] & EXACT
+    fused = pairs.cosine[pair] + pairs.letters[pair]
+    expansion = link - requests.offsets[request]
+    order = np.lexsort((segment.standing[term], expansion, -fused, -exact.astype(np.int64), concept, request))
+    columns: list[NDArray[Any]] = [pair, request, string, term, concept, expansion, fused, exact]
+    pair, request, string, term, concept, expansion, fused, exact = (values[order] for values in columns)
+    starts = np.flatnonzero(np.r_[True, (np.diff(request) != 0) | (np.diff(concept) != 0)]) if len(request) else request
+    if len(starts) == 0:
+        return _EMPTY._replace(offsets=np.zeros(n + 1, np.int64))
+    cosine, letters = pairs.cosine[pair], pairs.letters[pair]
+    best_cosine, best_letters = np.maximum.reduceat(cosine, starts), np.maximum.reduceat(letters, starts)
+    strings = _distinct_strings(string, starts, len(segment.offsets))
+    request = request[starts]
+    table = CandidateTable(
+        np.searchsorted(request, np.arange(n + 1)),
+        request,
+        concept[starts],
+        term[starts],
+        pairs.query[pair[starts]],
+        expansion[starts],
+        string[starts],
+        pairs.found_by[pair[starts]],
+        cosine[starts],
+        letters[starts],
+        best_cosine,
+        best_letters,
+        strings,
+        _concepts_of_string(segment, string[starts]) - 1,
+    )
+    best = np.lexsort((segment.standing[table.term], -(fused[starts] + 2.0 * exact[starts]), request))
+    place = np.arange(len(best)) - table.offsets[request[best]]
+    return table.take(np.sort(best[place < most]))
 
 
-def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:
-    """Return the queries in parts for which a search of this depth fits into memory, however few strings it finds."""
-    step = max(1, FOUND_AT_ONCE // max(1, depth))
-    return [queries[start : start + step] for start in range(0, max(1, len(queries)), step)]
+def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return how many of the n strings there are from each start to the next; two readings may find the same."""
+    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(string)))
+    keys = np.sort(group * n + string)
+    new = np.diff(keys, prepend=-1) != 0
+    return np.bincount(keys[new] // n, minlength=len(starts))
 
 
-def _listed(
-    rows: NDArray[np.int64], queries: NDArray[np.int64], route: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    query, place = np.nonzero(rows >= 0)
-    return queries[query], rows[query, place].astype(np.int64), np.full(len(query), route, np.uint8)
+def _concepts_of_string(segment: Segment, string: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many distinct concepts each string names, (s,)."""
+    distinct, back = np.unique(string, return_inverse=True)
+    counts = segment.offsets[distinct + 1] - segment.offsets[distinct]
+    several = np.flatnonzero(counts > 1)
+    for place in several.tolist():
+        start, end = segment.offsets[distinct[place]], segment.offsets[distinct[place] + 1]
+        counts[place] = len(set(segment.term_concept[start:end].tolist()))
+    found: NDArray[np.int64] = counts[back].astype(np.int64)
+    return found
 
 
-def _dot(
-    left: NDArray[np.float32],
-    left_rows: NDArray[np.int64],
-    right: Vectors,
-    right_rows: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> None:
-    """Write into `out` (p,) the inner products of pairs of rows, in blocks that stay in the cache."""
-    for start in range(0, len(out), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        np.einsum("ij,ij->i", left[left_rows[part]], full(right[right_rows[part]]), out=out[part])
-    np.clip(out, -1.0, 1.0, out=out)
+def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return starts[0] .. starts[0] + counts[0] - 1, then those of the next, in one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
-def _vectors(
-    index: Index, encoder: Callable[[], Encoder], queries: Sequence[str], exact: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Return (len(queries), dim) float32: the stored vector where the string is indexed, else the encoder's."""
-    vectors = np.empty((len(queries), index.dim), np.float32)
-    known = exact >= 0
-    vectors[known] = index.vectors[exact[known]]
-    new = [_encodable(queries[place]) for place in np.flatnonzero(~known).tolist()]
-    if new:
-        vectors[~known] = encoder().encode(new)
-    return vectors
+_NONE, _NUMBER = np.zeros(0, np.int64), np.zeros(0, np.float32)
+_EMPTY = CandidateTable(*(_NONE,) * 7, np.zeros(0, np.uint8), _NUMBER, _NUMBER, _NUMBER, _NUMBER, _NONE, _NONE)
 
 
-def _encodable(string: str) -> str:
-    # A lone surrogate is no character; tokenizers refuse it.
-    return string[:MAX_ENCODED_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+def term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
+    """Return what a term's own columns say, (n_terms,) each."""
+    terms = segment.terms
+    n = len(terms)
+
+    def text(name: str) -> pa.ChunkedArray | None:
+        return terms.column(name).cast(pa.string()) if name in terms.column_names else None
+
+    def equals(column: pa.ChunkedArray | None, value: str) -> NDArray[np.bool_]:
+        if column is None:
+            return np.zeros(n, bool)
+        return np.asarray(pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False), bool)
+
+    scope, kind, status = text("scope"), text("type"), text("status")
+    return {
+        "preferred": np.asarray(terms.column("preferred").to_numpy(zero_copy_only=False), bool),
+        **{f"scope_{name}": equals(scope, name) for name in SCOPES[1:]},
+        "abbreviation_term": equals(kind, "abbreviation"),
+        "layperson_term": equals(kind, "layperson"),
+        "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
+        "retired_term": _given(text("retired_concept"), n),
+        "borrowed_term": segment.borrowed,
+    }
+
+
+def _given(column: pa.ChunkedArray | None, n: int) -> NDArray[np.bool_]:
+    if column is None:
+        return np.zeros(n, bool)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
+
+
+class Languages(NamedTuple):
+    """The languages of an index's terms.
+
+    Attributes:
+        of_term: (n_terms,) int16, a place in `names`; -1 where a term has none.
+    """
+
+    names: dict[str, int]
+    of_term: NDArray[np.int16]
+
+    def given(self, languages: Sequence[str | None]) -> NDArray[np.int64]:
+        """Return the place of each language, -1 for None; one that no term has gets a place of its own."""
+        other = len(self.names)
+        return np.array([-1 if not name else self.names.get(primary(name), other) for name in languages], np.int64)
+
+
+def languages_of(segment: Segment) -> Languages:
+    """Return the languages of a segment's terms."""
+    if "language" not in segment.terms.column_names:
+        return Languages({}, np.full(len(segment.terms), -1, np.int16))
+    column = segment.terms.column("language").cast(pa.string()).combine_chunks().dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    names: dict[str, int] = {}
+    of_value = [names.setdefault(primary(value or ""), len(names)) for value in column.dictionary.to_pylist()]
+    codes = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
+    lookup = np.array([*of_value, -1], np.int16)
+    return Languages(names, lookup[codes])
+
+
+class Ranking(NamedTuple):
+    """A way to rank the candidates of a mention, a choice of `alphita normalize --ranking`.
+
+    Attributes:
+        routes: those that it asks.
+        similarity: (c,) of a table's candidates: what is shown, and compared with the floor below which no concept is
+            given.
+        learned: the candidates are scored by the calibration's ranker, with confidence and decisions.
+    """
+
+    routes: int
+    similarity: Callable[[CandidateTable], Float32]
+    learned: bool = False
+
+    def score(self, table: CandidateTable) -> NDArray[np.float64]:
+        """Return the score of each candidate, (c,), greater is better: an equal string stands above all others."""
+        return self.similarity(table).astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
+
+
+def ranking_of(name: str) -> Ranking:
+    """Return the ranking of a name."""
+    if name not in RANKINGS:
+        raise UsageError(unknown("ranking", name, RANKINGS))
+    return RANKINGS[name]
+
+
+EQUAL = 10.0
+RANKINGS: Mapping[str, Ranking] = {
+    "exact": Ranking(EXACT, lambda table: np.ones(len(table.request), np.float32)),
+    # Of the term that is greatest in both together.
+    "fusion": Ranking(EVERY_ROUTE, lambda table: (table.cosine + table.letters) / np.float32(2)),
+    "learned": Ranking(EVERY_ROUTE, lambda table: table.cosine, learned=True),
+    "letters": Ranking(EXACT | LETTERS, lambda table: table.letters),
+    "vectors": Ranking(EXACT | VECTORS, lambda table: table.cosine),
+}

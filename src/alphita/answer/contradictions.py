@@ -1,8 +1,8 @@
 """What the words of a mention and of the name that answers it say against each other.
 
 Near strings are not enough: "strong pulse" is no weak one, "anorchia" no anonychia, "aPTT" alone does not say that it
-is prolonged, and "N/V/D" names more than nausea and vomiting. Each of these is a rule about words of `lexicon` or parts
-of words of `morphemes`; none knows a concept.
+is prolonged, "N/V/D" names more than nausea and vomiting, and a "nose bleed seat" is a seat. Each of these is a rule
+about words of `lexicon.tsv` or parts of words of `morphemes.tsv`; none knows a concept.
 """
 
 from __future__ import annotations
@@ -12,36 +12,28 @@ import re
 import unicodedata
 from collections.abc import Container, Sequence
 
-from alphita.answer.extra_words import (
-    PREPOSITIONS,
-    changes,
-    is_beside_short_form,
-    is_everyday_short_form,
-    is_far,
-    is_of_another_thing,
-    is_of_one_side,
-    is_worded_otherwise,
-    measured_in,
-    non_content_words,
-)
-from alphita.mention import lexicon, word_pairs
-from alphita.mention.cues import bare
+from alphita.mention import word_pairs
 from alphita.mention.spelling import IDLE
 from alphita.mention.word_pairs import (
     ALIKE,
     INFLECTION,
     MISSPELT,
+    SHORTEST_STEM,
     WORD,
     WordDiff,
+    bare_words,
+    is_form,
     is_inflected,
     is_other_word,
     is_turned,
     levelled,
+    levelled_words,
     shared,
     uninflected,
     word_diff,
 )
-from alphita.terminology.rules import age_group, body_site, laterality, read
+from alphita.terminology.rules import lexicon, sets
+from alphita.terminology.rules.sets import AGE_GROUP, BODY_SITE, LATERALITY
 
 OPPOSITE = "opposite: the mention says the opposite of the name"
 OTHER_WORD = "word: the mention has another word than the name"
@@ -71,8 +63,23 @@ _LESS = ("hypo", "micro", "under", "oligo", "brady")
 _LESS_MEANT = frozenset(
     {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
 )
-# Marks of a positive result are as good as the word.
+# Marks of a positive result equal the word.
 _POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
+# What brings in where, when or of what it is.
+PREPOSITIONS = frozenset(
+    ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
+).union(["under", "w", "with", "without"])
+_BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
+_DOUBLED = re.compile(r"(.)\1(?:ed|ing|er|y)")
+# What joins a thing to what it has.
+_HAVING = frozenset(["with", "w", "having", "has", "without"])
+# Ways to say that someone can't, or has something.
+_SAYS_LITTLE = frozenset(["can", "cannot", "couldn", "doesn", "t", "unable", "won"]).union(
+    ["condition", "conditions", "disease", "diseases", "syndrome", "syndromes"]
+)
+_LISTED = re.compile(r"[,;/&+]|\band\b")
+# Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
+FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
 
 
 def contradiction(
@@ -87,9 +94,9 @@ def contradiction(
 ) -> str | None:
     """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing."""
     mention = unicodedata.normalize("NFKC", mention)
-    said = expansion or mention
+    wording = expansion or mention
     matched, *others = names
-    for each in dict.fromkeys((mention, said)):
+    for each in dict.fromkeys((mention, wording)):
         if is_opposite(each, matched) or any(is_at_other_end(each, name) for name in others):
             return OPPOSITE
         if _has_both_ends(each, matched):
@@ -100,45 +107,47 @@ def contradiction(
         return OPPOSITE
     if expansion and is_everyday_short_form(mention, expansion, matched, common):
         return OTHER_WORD
-    diff = word_diff(said, matched)
+    diff = word_diff(wording, matched)
     if not diff.extra and not diff.missing and expansion is None:
         return None
-    if is_apart(said, matched, diff) or (_says_less(diff) and not any(map(_tells_less, names))):
+    if is_apart(wording, matched, diff) or (_says_less(diff) and not any(map(_tells_less, names))):
         return OPPOSITE
     if expansion and is_beside_short_form(mention, expansion, names, common):
         return UNEXPLAINED
-    is_other = is_other_word(said, diff, common) or (spelling and is_other_word(mention, word_diff(mention, spelling)))
-    if is_other and not _is_form_of(said, others):
+    is_other = is_other_word(wording, diff, common) or (
+        spelling and is_other_word(mention, word_diff(mention, spelling))
+    )
+    if is_other and not _is_form_of(wording, others):
         return OTHER_WORD
     if _is_spelt_to_other_kind(mention, matched, diff):
         return OTHER_WORD
-    if any(says_more(said, word_diff(said, name)) for name in (names if expansion else names[:1])):
+    if any(says_more(wording, word_diff(wording, name)) for name in (names if expansion else names[:1])):
         return UNSAID
     if is_unexplained(mention, expansion, matched, diff) or (" " not in matched and _is_spelt_beside_others(diff)):
         return UNEXPLAINED
-    if synonyms is not None and is_worded_otherwise(mention, spelling or said, matched, synonyms):
+    if synonyms is not None and is_worded_otherwise(mention, spelling or wording, matched, synonyms):
         return OTHER_WORD
     if (
-        is_of_one_side(said, matched)
-        or is_of_another_thing(said, names, common)
-        or is_far(said, names, similarity, common)
+        is_of_one_side(wording, matched)
+        or is_of_another_thing(wording, names, common)
+        or is_too_dissimilar(wording, names, similarity, common)
     ):
         return UNEXPLAINED
-    if is_narrowed(said, matched) or _is_modified_otherwise(diff):
+    if is_narrowed(wording, matched) or _is_modified_otherwise(diff):
         return UNSAID
     # "Hip dislocation" is no congenital one.
     how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
     is_more = diff.missing and not diff.extra and how.issuperset(diff.missing)
-    return UNSAID if is_more and all(how.intersection(word_diff(said, name).missing) for name in others) else None
+    return UNSAID if is_more and all(how.intersection(word_diff(wording, name).missing) for name in others) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
     """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity"."""
-    said, named = _differing(mention, name)
+    mention_words, name_words = _differing(mention, name)
     less = lexicon.axes()[0].less
     if (
-        said & lexicon.bare_words("fine")
-        and not (said & less)
+        mention_words & lexicon.bare_words("fine")
+        and not (mention_words & less)
         and less.isdisjoint(_LETTERS.findall(mention.casefold()))
     ):
         return True
@@ -150,16 +159,16 @@ def is_opposite(mention: str, name: str) -> bool:
     if without and not with_it and "with" in WORD.findall(name.casefold()):
         return True
     # "Can hear" is not "can't hear".
-    if not said and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
+    if not mention_words and _NOT.search(name.casefold()) and not _NOT.search(mention.casefold()):
         return True
-    return any(is_turned(word, other) for word in said for other in named)
+    return any(is_turned(word, other) for word in mention_words for other in name_words)
 
 
 def is_at_other_end(mention: str, name: str) -> bool:
     """Tell whether a mention says more where the name says less, as "thick" and "thin", or the other way round."""
-    said, named = _differing(mention, name)
+    mention_words, name_words = _differing(mention, name)
     return any(
-        bool(said & ours and named & theirs and not named & ours and not said & theirs)
+        bool(mention_words & ours and name_words & theirs and not name_words & ours and not mention_words & theirs)
         for axis in lexicon.axes()
         for ours, theirs in ((axis.more, axis.less), (axis.less, axis.more))
     )
@@ -177,22 +186,26 @@ def _has_both_ends(mention: str, name: str) -> bool:
     if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
         return True
     axis = lexicon.axes()[0]
-    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
-    both = not said.isdisjoint(axis.more) and not said.isdisjoint(axis.less - _OF_FORM)
-    return both and named.isdisjoint(axis.more) != named.isdisjoint(axis.less)
+    mention_words, name_words = (
+        {lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name)
+    )
+    both = not mention_words.isdisjoint(axis.more) and not mention_words.isdisjoint(axis.less - _OF_FORM)
+    return both and name_words.isdisjoint(axis.more) != name_words.isdisjoint(axis.less)
 
 
 @functools.lru_cache(maxsize=_LAST)
 def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
-    said, named = ({bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name))
-    return said - named, named - said
+    mention_words, name_words = (
+        {lexicon.bare(word) for word in _LETTERS.findall(text.casefold())} for text in (mention, name)
+    )
+    return mention_words - name_words, name_words - mention_words
 
 
-def _is_form_of(said: str, names: Sequence[str]) -> bool:
+def _is_form_of(wording: str, names: Sequence[str]) -> bool:
     """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
-    words = [levelled(word) for word in WORD.findall(said.casefold())]
-    named = {levelled(word) for name in names for word in WORD.findall(name.casefold())}
-    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in named)
+    words = levelled_words(wording)
+    name_words = {word for name in names for word in levelled_words(name)}
+    return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in name_words)
 
 
 def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
@@ -206,14 +219,14 @@ def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
     return _is_modifier(name) and sorted(diff.extra[0]) != sorted(levelled(name.casefold()))
 
 
-def is_apart(said: str, name: str, diff: WordDiff) -> bool:
+def is_apart(wording: str, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
     sorts = lexicon.meanings("apart")
     mine, other = ({sorts[word] for word in words if word in sorts} for words in (diff.extra, diff.missing))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
         return True
-    measured, named = (measured_in([levelled(word) for word in WORD.findall(text.casefold())]) for text in (said, name))
-    return BLOOD in measured and bool(named) and not measured & named
+    measured, measured_in_name = (measured_in(levelled_words(text)) for text in (wording, name))
+    return BLOOD in measured and bool(measured_in_name) and not measured & measured_in_name
 
 
 def _says_less(diff: WordDiff) -> bool:
@@ -223,24 +236,22 @@ def _says_less(diff: WordDiff) -> bool:
 
 def _tells_less(name: str) -> bool:
     """Tell whether a name says in any way that something is less, or is not as it should be."""
-    words = [levelled(word) for word in WORD.findall(name.casefold())]
     less = frozenset().union(*(axis.less for axis in lexicon.axes()))
     amiss = less | (changes() - lexicon.axes()[0].more - {"positivity", "positive"})
     return any(
         word in amiss
         or word.startswith(_LESS)
         or any(not _LESS_MEANT.isdisjoint(parts) for parts in word_pairs.readings(word))
-        for word in words
+        for word in levelled_words(name)
     )
 
 
-def says_more(said: str, diff: WordDiff) -> bool:
+def says_more(wording: str, diff: WordDiff) -> bool:
     """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
     circumstance = lexicon.bare_words("circumstance")
-    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(map(bare, WORD.findall(said.casefold()))):
+    if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(bare_words(wording)):
         return True
-    valued = _VALUE.sub(" ", said.casefold())
-    left = {levelled(word) for word in WORD.findall(valued)}
+    left = set(levelled_words(_VALUE.sub(" ", wording.casefold())))
     filler = lexicon.bare_words("filler")
     mine = [
         word
@@ -250,7 +261,7 @@ def says_more(said: str, diff: WordDiff) -> bool:
     if mine:
         return False
     # With "+" the mention says that it is positive.
-    if _POSITIVE.search(said):
+    if _POSITIVE.search(wording):
         return False
     inflected = [word for word in diff.missing if any(is_inflected(word, other) for other in diff.extra)]
     more = [word for word in diff.missing if word not in filler and word not in inflected]
@@ -262,11 +273,10 @@ def says_more(said: str, diff: WordDiff) -> bool:
     return bool(more) and len(left) == 1
 
 
-def is_narrowed(said: str, name: str) -> bool:
+def is_narrowed(wording: str, name: str) -> bool:
     """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
-    mine, other = read(said), read(name)
-    for rule in (age_group, body_site):
-        values = [[found.value for found in rule.find(text)] for text in (mine, other)]
+    for rule in (AGE_GROUP, BODY_SITE):
+        values = [rule.values(text) for text in (wording, name)]
         if all(values):
             wide, narrow = map(rule.code, values)
             if wide & ~narrow:
@@ -276,10 +286,9 @@ def is_narrowed(said: str, name: str) -> bool:
 
 def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDiff) -> bool:
     """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
-    if not lexicon.bare_words("undone").isdisjoint(map(bare, diff.extra)):
+    if not lexicon.bare_words("undone").isdisjoint(map(lexicon.bare, diff.extra)):
         return True
-    axis = lexicon.axes()[0]
-    ways = axis.more | axis.less
+    ways = lexicon.amounts()
     # "Babinski down", "VMA up".
     if (
         mention.casefold().endswith(_UP_OR_DOWN)
@@ -289,7 +298,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
     ):
         return True
     left = [word for word in diff.extra if not any(is_inflected(word, other) for other in diff.missing)]
-    is_of_analyte = not ways.isdisjoint(map(bare, WORD.findall((expansion or mention).casefold())))
+    is_of_analyte = not ways.isdisjoint(bare_words(expansion or mention))
     # "Hb S high" is of another haemoglobin.
     if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
         return True
@@ -322,7 +331,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
     # One side is unilateral.
-    mine = [word for word in diff.extra if word in how and not age_group.find(read(word)) and not _is_side(word)]
+    mine = [word for word in diff.extra if word in how and not AGE_GROUP.values(word) and not _is_side(word)]
     other = [
         word
         for word in diff.missing
@@ -334,7 +343,7 @@ def _is_modified_otherwise(diff: WordDiff) -> bool:
 
 
 def _is_side(word: str) -> bool:
-    return bool(laterality.find(read(word)))
+    return bool(LATERALITY.values(word))
 
 
 def _content(words: Sequence[str]) -> int:
@@ -368,6 +377,154 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
 
 def _is_modifier(text: str) -> bool:
     """Tell whether a string says only how something is."""
-    axis = lexicon.axes()[0]
-    words = {bare(word) for word in WORD.findall(text.casefold())}
-    return bool(words) and words <= lexicon.bare_words("modifier") | axis.more | axis.less
+    words = bare_words(text)
+    return bool(words) and words <= lexicon.bare_words("modifier") | lexicon.amounts()
+
+
+def is_of_another_thing(wording: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
+    words = WORD.findall(wording.casefold())
+    odd = other_things(wording, names, common)
+    is_whole = lexicon.bare_words("filler").issuperset(word_diff(wording, names[0]).missing)
+    is_brought = not _BRINGING.isdisjoint(words[1:-1]) and not _LISTED.search(wording)
+    if odd and is_whole and is_brought and odd[-1] == words[-1] and odd[-1] not in lexicon.bare_words("setting"):
+        return True
+    if odd and is_whole and odd[0] == words[0] and not _HAVING.isdisjoint(words[1:2]) and not _is_whose(odd[0]):
+        return True
+    if len(odd) != 1 or not _BRINGING.isdisjoint(words[1:-1]):
+        return False
+    return odd[0] == words[-1] or (is_whole and not lexicon.amounts().isdisjoint(bare_words(wording)))
+
+
+def _is_whose(word: str) -> bool:
+    """Tell whether a word is of someone who may have a finding, or of how that is: "fetus", "born", "presented"."""
+    return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(AGE_GROUP.values(word))
+
+
+def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
+    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
+    diff = word_diff(wording, names[0])
+    if similarity >= FAR_OTHER or not lexicon.amounts().isdisjoint(bare_words(wording)):
+        return False
+    unexplained, unsaid = (
+        [word for word in mine if not any(_is_like(word, other, MISSPELT) for other in others)]
+        for mine, others in (diff, diff[::-1])
+    )
+    if similarity < FAR:
+        return bool(unexplained or unsaid)
+    if non_content_words().issuperset(unsaid):
+        return False
+    return similarity < FAR_UNSAID or bool(other_things(wording, names, common))
+
+
+def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
+    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
+    diff = word_diff(wording, name)
+    if not lexicon.amounts().isdisjoint(bare_words(wording)):
+        return False
+    short = {word.casefold() for word in WORD.findall(mention) if word.isupper() or len(word) < SHORTEST_STEM}
+    idle = non_content_words() | lexicon.bare_words("filler") | _SAYS_LITTLE | short
+    mine, theirs = ([word for word in words if word not in idle and word.isalpha()] for words in diff)
+    unexplained, unsaid = (
+        [word for word in some if not any(_is_like(word, other, MISSPELT) or is_form(word, other) for other in others)]
+        for some, others in ((mine, diff.missing), (theirs, diff.extra))
+    )
+    if len(unexplained) != 1 or len(unsaid) != 1:
+        return False
+    return (unexplained[0], unsaid[0]) not in synonyms
+
+
+def is_of_one_side(wording: str, name: str) -> bool:
+    """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
+    cleaned, sorts = wording.casefold(), lexicon.meanings("sideless")
+    found = {sorts[word] for word in levelled_words(name) if word in sorts}
+    if not found or LATERALITY.values(name) or sets.sided(cleaned) is None:
+        return False
+    return "of both" in found or not BODY_SITE.values(wording)
+
+
+def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
+    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
+    mention_words = WORD.findall(mention)
+    meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
+    if not meant[0].isdisjoint(lexicon.amounts()):
+        return False
+    short = [
+        word
+        for word in mention_words
+        if not word.isupper()
+        and word.casefold() not in meant[0] | non_content_words()
+        and lexicon.bare(word.casefold()) in words
+    ]
+    idle = non_content_words() - changes()
+    others = [word for word in map(str.casefold, mention_words) if word in meant[0] and word not in idle]
+    return bool(short and others) and meant[1].isdisjoint(others)
+
+
+def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether the words around a short form make it another thing: "ODD one out", "school suspects ADHD"."""
+    words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
+    return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
+
+
+def other_things(wording: str, names: Sequence[str], common: Container[str]) -> list[str]:
+    """Return the words of a mention that are of common language, and of other things than its names."""
+    diff = word_diff(wording, " ".join(names))
+    name_words = [word for name in names for word in levelled_words(name)]
+    return [
+        word
+        for word in WORD.findall(wording.casefold())
+        if levelled(word) in diff.extra and _is_thing(word, name_words, common)
+    ]
+
+
+def _is_thing(word: str, name_words: Sequence[str], common: Container[str]) -> bool:
+    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
+    plain = lexicon.bare(word)
+    if (
+        not word.isalpha()
+        or plain not in common
+        or plain in non_content_words()
+        or BODY_SITE.values(plain)
+        or measured_in([levelled(plain)])
+    ):
+        return False
+    like = levelled(word)
+    return not any(_is_like(like, other, ALIKE) and not _is_compound(plain, other, common) for other in name_words)
+
+
+def _is_compound(word: str, other: str, common: Container[str]) -> bool:
+    """Tell whether a word is another with one more of common language behind it: "birthday" is no birth."""
+    diff = word.removeprefix(other)
+    if diff == word or len(diff) < INFLECTION or diff not in common:
+        return False
+    # "Skinned" is of skin.
+    return not is_form(word, other) and not _DOUBLED.fullmatch(word[len(other) - 1 :])
+
+
+def _is_like(word: str, other: str, least: float) -> bool:
+    """Tell whether a word is another inflected, or has at least a share `least` of its letters."""
+    from rapidfuzz.distance import Indel
+
+    return is_inflected(word, other) or Indel.normalized_similarity(word, other) >= least
+
+
+@functools.cache
+def non_content_words() -> frozenset[str]:
+    """Return the words that say how or how much something is, or nothing."""
+    kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
+    amounts = (axis.more | axis.less for axis in lexicon.axes())
+    return frozenset().union(changes(), IDLE, *kinds, *amounts)
+
+
+@functools.cache
+def changes() -> frozenset[str]:
+    """Return the words that say that something is changed, levelled."""
+    return frozenset(map(levelled, lexicon.bare_words("change") | lexicon.amounts())) - {"up", "down"}
+
+
+def measured_in(words: Sequence[str]) -> set[str]:
+    """Return in what something is measured, as the table names it."""
+    padded = f" {' '.join(words)} "
+    found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
+    return found | ({"urine"} if "uria " in padded else set())

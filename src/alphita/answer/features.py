@@ -1,28 +1,30 @@
 """What the ranker sees: numbers about each candidate, and about its mention as a whole.
 
 Each group of features answers one question; explanations speak in groups. All are made for a whole batch at once from
-the strings' cleaned forms, their tokens and the arrays of the candidates.
+the strings' cleaned forms, their words and vectors, and the arrays of the candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from alphita.answer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
-from alphita.answer.meaning import Cosines, Definitions, Meaning
-from alphita.answer.table import CandidateTable, languages_of, term_features
-from alphita.answer.vetoes import Candidates, vetoes_of
-from alphita.index import out_of_scope_names
-from alphita.mention.name_style import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
-from alphita.mention.words import Words
-from alphita.terminology.rules import Profiler, Profiles
+from alphita.answer.candidates import CandidateTable, languages_of, term_features
+from alphita.answer.vetoes import Names, vetoes_of
+from alphita.index.lookup import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS, Lookup, View
+from alphita.index.neighbours import full, unit
+from alphita.mention.reader import Mention
+from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
+from alphita.mention.words import Vocabulary, WordComparison
+from alphita.terminology.rules import IndexedProfiles
 
 if TYPE_CHECKING:
+    from alphita.index.encoding import Encoder
+    from alphita.index.segment import Segment
     from alphita.index.store import Index
 
 Float32 = NDArray[np.float32]
@@ -165,43 +167,29 @@ MENTION_NAMES: tuple[str, ...] = (
     "named_elsewhere",
     "words_elsewhere",
 )
-# Short forms: this many capitals at most.
-SHORT_CAPITALS = 6
+# Candidates that are so much less similar than the best one are close to it.
 CLOSE = 0.05
-NO_ROWS = np.zeros(0, np.int64)
 _AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "vetoes")
 
 
-class Strings(NamedTuple):
-    """What is known of some cleaned strings, beside their letters and vectors."""
-
-    texts: Sequence[str]
-    words: Words
-    profiles: Profiles
-
-
-class Context(NamedTuple):
-    """What is known of the requests beside their strings.
+class Asked(NamedTuple):
+    """What the candidates of n requests were looked up for.
 
     Attributes:
-        language: (n,) each request's language (BCP-47), or None.
-        readings: the other readings, by request and number of the reading (from 1).
-        short: (n,) bool, whether the mention is a few capitals.
-        vectors: (q, dim) of length 1, of the queries; None where there are none.
-        own: (n,) the query that is each request's own string; None: the query of its number.
-        doubts: (n,) see `Questions`; empty: there are none.
-        hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
-        without: for each query, in how many strings that are taken as not there each word stands; None: in none.
+        queries: the strings that were looked up.
+        own: (n,) the query that is each request's own string.
+        mentions: of each request, with the readings that were looked up, in the order of its further queries.
+        found: what the queries found; each request's own was described.
+        view: of the index.
+        owner: the request of each query; needed by a view that hides something.
     """
 
-    language: Sequence[str | None]
-    readings: Mapping[tuple[int, int], Reading]
-    short: NDArray[np.bool_]
-    vectors: Float32 | None = None
-    own: NDArray[np.int64] | None = None
-    doubts: Sequence[str] = ()
-    hidden_strings: NDArray[np.int64] | None = None
-    without: Sequence[Mapping[str, int]] | None = None
+    queries: Sequence[str]
+    own: NDArray[np.int64]
+    mentions: Sequence[Mention]
+    found: Lookup
+    view: View
+    owner: Sequence[int]
 
 
 class Features(NamedTuple):
@@ -212,13 +200,14 @@ class Features(NamedTuple):
         mentions: (n, len(MENTION_NAMES)) float32.
         vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked, or is one of several
             concepts that the mention names.
-        doubts: (n,) why no answer to the mention is accepted unseen, of those candidates that are vetoed; "": nothing.
+        vetoes: (n,) why no answer to the mention is accepted without review, of those candidates that are vetoed; "":
+            nothing.
     """
 
     candidates: Float32
     mentions: Float32
     vetoed: NDArray[np.bool_]
-    doubts: Sequence[str]
+    vetoes: Sequence[str]
 
 
 class Featurizer:
@@ -228,141 +217,109 @@ class Featurizer:
         self.cosines = cosines
         self.meaning = Meaning(index, definitions, cosines)
         self.segment = index.segment
-        self.profiler = Profiler()
         self._terms = term_features(index.segment)
         self.languages = languages_of(index.segment)
-        self._vocabulary = Words.vocabulary(index.strings.array)
-        # What the index's own strings say, filled in as they come up.
-        n = len(index.strings)
-        self._codes = np.zeros((n, len(self.profiler.rules)), np.int64)
-        self._speaks, self._read = np.zeros(n, np.uint16), np.zeros(n, bool)
+        self._vocabulary = Vocabulary(index.strings.array)
+        self._profiles = IndexedProfiles(len(index.strings))
+        self._names = Names(index.segment)
 
-    def __call__(self, queries: Sequence[str], table: CandidateTable, context: Context) -> Features:
+    def __call__(self, asked: Asked, table: CandidateTable) -> Features:
         """Return the features of the candidates in `table`."""
         if self.cosines is not None:
             table = table._replace(cosine=self.cosines(table.cosine), best_cosine=self.cosines(table.best_cosine))
         distinct, place = np.unique(table.string, return_inverse=True)
         texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
-        found = Strings(texts, self._vocabulary.words(texts), self._profiles(distinct, texts))
-        profiles = self.profiler.profile([query[:MAX_ENCODED_CHARACTERS] for query in queries])
-        asked = Strings(queries, self._vocabulary.words(queries, context.without), profiles)
-        own = context.own if context.own is not None else np.arange(len(table.offsets) - 1)
+        words = self._vocabulary.compare(asked.queries, table.query, texts, place, asked.view.words(asked.owner))
         ranked = {"cosine": rank_by(table, table.best_cosine), "letters": rank_by(table, table.best_letters)}
-        columns = _of_candidates(self, asked, found, place, table, context, ranked)
-        mention = _of_mentions(self, asked, own, table, columns, ranked)
-        vetoed = columns["vetoes"].astype(bool)
-        equal = columns["equal"].astype(bool)
-        request = table.request
-        same = columns["same_words"].astype(bool)
-        doubts = vetoes_of(
-            [asked.texts[row][:MAX_ENCODED_CHARACTERS] for row in own.tolist()],
-            context.readings,
-            context.doubts,
-            _denies(self, asked, own),
-            Candidates(request, table.query == own[request], equal, same, place, texts, table.term, table.concept),
-            self,
+        columns = self._of_candidates(asked, table, ranked, texts, place, words)
+        cut = [query[:MAX_ENCODED_CHARACTERS] for query in asked.queries]
+        compared = self._profiles.compare(cut, table.query, distinct, texts, place)
+        columns |= {
+            "contradictions": np.bitwise_count(compared.contradicts),
+            "vetoes": (compared.contradicts & self._profiles.profiler.veto_mask) > 0,
+            "only_in_mention": np.bitwise_count(compared.mention_only),
+            "only_in_term": np.bitwise_count(compared.term_only),
+            "agreements": np.bitwise_count(compared.agrees),
+        }
+        mention = _of_mentions(asked, table, columns, ranked, words)
+        vetoed, vetoes = vetoes_of(
+            asked.mentions,
+            table,
+            np.array(texts, object)[place],
+            is_own=table.query == asked.own[table.request],
+            is_equal=columns["equal"].astype(bool),
+            has_same_words=columns["same_words"].astype(bool),
+            names=self._names,
         )
-        vetoed |= doubts.vetoed
-        candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
-        mentions = np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1)
-        return Features(candidates, mentions, vetoed, doubts.reason)
+        return Features(
+            np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1),
+            np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1),
+            columns["vetoes"].astype(bool) | vetoed,
+            vetoes,
+        )
 
-    def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each cleaned string, -1 where the index lacks it."""
-        return self.segment.strings.rows(strings)
+    def _of_candidates(
+        self,
+        asked: Asked,
+        table: CandidateTable,
+        ranked: Mapping[str, Ranked],
+        texts: Sequence[str],
+        place: NDArray[np.int64],
+        words: WordComparison,
+    ) -> Columns:
+        """Return the features of candidates but for those of rules, (c,) each.
 
-    def concepts(self, string: str) -> NDArray[np.integer]:
-        """Return the concepts that a cleaned string names."""
-        row, segment = int(self.rows([string])[0]), self.segment
-        return segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]] if row >= 0 else NO_ROWS
-
-    def first_name(self, concept: int) -> str:
-        """Return the preferred name of a concept."""
-        name: str | None = self.segment.concepts.column("name")[concept].as_py()
-        return name or ""
-
-    def is_short_form(self, term: int) -> bool:
-        """Tell whether a term is written as a short form, in capitals."""
-        written = self.segment.terms.column("string")[term].as_py()
-        return len(written) <= SHORT_CAPITALS and sum(sign.isupper() for sign in written) > 1
-
-    def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
-        """Return what some of the index's strings say."""
-        new = np.flatnonzero(~self._read[rows])
-        if len(new):
-            made = self.profiler.profile([texts[place] for place in new.tolist()])
-            self._codes[rows[new]], self._speaks[rows[new]] = made.codes, made.speaks
-            self._read[rows[new]] = True
-        return Profiles(self.profiler.rules, self._codes[rows], self._speaks[rows])
-
-
-def _of_candidates(
-    kept: Featurizer,
-    asked: Strings,
-    found: Strings,
-    place: NDArray[np.int64],
-    table: CandidateTable,
-    context: Context,
-    ranked: dict[str, Ranked],
-) -> Columns:
-    """Return the features `NAMES`, (c,) each; `found` has the table's distinct strings, `place` says which is whose."""
-    columns: Columns = {}
-    columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
-    columns["letters"], columns["best_letters"] = table.letters, table.best_letters
-    for name, values in (("cosine", table.best_cosine), ("letters", table.best_letters)):
-        rank, best, second = ranked[name]
-        columns[f"{name}_rank"] = 1.0 / (1.0 + rank)
-        columns[f"{name}_behind_best"] = best[table.request] - values
-        columns[f"{name}_ahead_of_next"] = np.where(rank == 0, values - second[table.request], 0.0)
-    columns |= kept.meaning.features(table, context.vectors, context.hidden_strings)
-    for name in ("middle", "definition"):
-        one = np.asarray(columns[name], np.float32)
-        columns[f"{name}_behind_best"] = rank_by(table, one).best[table.request] - one
-    edit, in_order, partial = ratios(asked.texts, table.query, found.texts, place)
-    columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
-    overlap = asked.words.overlap(table.query, found.words, place)
-    columns |= {
-        "words_of_mention_in_term": overlap.of_left,
-        "words_of_term_in_mention": overlap.of_right,
-        "same_words": overlap.same,
-        "first_word": overlap.first,
-        "last_word": overlap.last,
-    }
-    lengths = np.array([len(text) for text in asked.texts], np.float32)[table.query]
-    other = np.array([len(text) for text in found.texts], np.float32)[place]
-    columns["length_ratio"] = np.minimum(lengths, other) / np.maximum(np.maximum(lengths, other), 1)
-    columns["equal"] = (table.routes & EXACT) > 0
-    columns["found_by_both"] = (table.routes & (LETTERS | VECTORS)) == (LETTERS | VECTORS)
-    columns["strings_found"] = np.log1p(table.strings)
-    for name, flags in kept._terms.items():
-        columns[name] = flags[table.term]
-    columns["homonyms"] = np.log1p(table.homonyms - kept.segment.mapped_homonyms(table.string, table.concept))
-    given = kept.languages.given(context.language)[table.request]
-    same = kept.languages.of_term[table.term] == given
-    columns["language_given_and_same"], columns["language_given_and_other"] = (given >= 0) & same, (given >= 0) & ~same
-    compared = kept.profiler.compare(asked.profiles, table.query, found.profiles, place)
-    columns |= {
-        "contradictions": np.bitwise_count(compared.contradicts),
-        "vetoes": (compared.contradicts & kept.profiler.veto_mask) > 0,
-        "only_in_mention": np.bitwise_count(compared.mention_only),
-        "only_in_term": np.bitwise_count(compared.term_only),
-        "agreements": np.bitwise_count(compared.agrees),
-    }
-    columns |= _of_readings(table, context.readings)
-    columns["mention_is_short_capitals"] = context.short[table.request]
-    return columns
+        Args:
+            texts: the table's distinct strings.
+            place: (c,) which of them is whose.
+        """
+        columns: Columns = {}
+        columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
+        columns["letters"], columns["best_letters"] = table.letters, table.best_letters
+        for name, values in (("cosine", table.best_cosine), ("letters", table.best_letters)):
+            rank, best, second = ranked[name]
+            columns[f"{name}_rank"] = 1.0 / (1.0 + rank)
+            columns[f"{name}_behind_best"] = best[table.request] - values
+            columns[f"{name}_ahead_of_next"] = np.where(rank == 0, values - second[table.request], 0.0)
+        columns |= self.meaning.features(table, asked.found.vectors, asked.view.strings)
+        for name in ("middle", "definition"):
+            one = np.asarray(columns[name], np.float32)
+            columns[f"{name}_behind_best"] = rank_by(table, one).best[table.request] - one
+        edit, in_order, partial = ratios(asked.queries, table.query, texts, place)
+        columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
+        columns |= {
+            "words_of_mention_in_term": words.of_left,
+            "words_of_term_in_mention": words.of_right,
+            "same_words": words.same,
+            "first_word": words.first,
+            "last_word": words.last,
+        }
+        lengths = np.array([len(query) for query in asked.queries], np.float32)[table.query]
+        other = np.array([len(text) for text in texts], np.float32)[place]
+        columns["length_ratio"] = np.minimum(lengths, other) / np.maximum(np.maximum(lengths, other), 1)
+        columns["equal"] = (table.routes & EXACT) > 0
+        columns["found_by_both"] = (table.routes & (LETTERS | VECTORS)) == (LETTERS | VECTORS)
+        columns["strings_found"] = np.log1p(table.strings)
+        for name, flags in self._terms.items():
+            columns[name] = flags[table.term]
+        columns["homonyms"] = np.log1p(table.homonyms - self.segment.mapped_homonyms(table.string, table.concept))
+        given = self.languages.given([mention.language for mention in asked.mentions])[table.request]
+        same = self.languages.of_term[table.term] == given
+        columns["language_given_and_same"], columns["language_given_and_other"] = (
+            (given >= 0) & same,
+            (given >= 0) & ~same,
+        )
+        columns |= _of_readings(table, asked.mentions)
+        is_short = np.array([mention.is_short for mention in asked.mentions], bool)
+        columns["mention_is_short_capitals"] = is_short[table.request]
+        return columns
 
 
 def _of_mentions(
-    kept: Featurizer,
-    asked: Strings,
-    own: NDArray[np.int64],
-    table: CandidateTable,
-    columns: Columns,
-    ranked: dict[str, Ranked],
+    asked: Asked, table: CandidateTable, columns: Columns, ranked: Mapping[str, Ranked], words: WordComparison
 ) -> Columns:
     """Return the features `MENTION_NAMES`, (n,) each; `columns` are the candidates'."""
-    n = len(own)
+    own, n = asked.own, len(asked.own)
     cosine, letters = ranked["cosine"], ranked["letters"]
     top = tops(table, table.best_cosine + table.best_letters)
     has = np.diff(table.offsets) > 0
@@ -371,7 +328,6 @@ def _of_mentions(
         at_top = {name: np.where(has, columns[name].astype(np.float32)[top], np.float32(0)) for name in _AT_TOP}
     close = np.bincount(table.request, cosine.best[table.request] - table.best_cosine < CLOSE, minlength=n)
     same_top = np.bincount(table.request, (cosine.rank == 0) & (letters.rank == 0), minlength=n) > 0
-    said = [asked.texts[row] for row in own.tolist()]
     return {
         "top_cosine": cosine.best,
         "second_cosine": cosine.second,
@@ -383,32 +339,185 @@ def _of_mentions(
         "vetoed_top": at_top["vetoes"],
         "equal_to_a_term": np.bincount(table.request, columns["equal"], minlength=n) > 0,
         "same_top": same_top,
-        "characters": np.log1p(np.array([len(text) for text in asked.texts], np.float32))[own],
-        "words": np.log1p(asked.words.counts)[own],
-        "known_words": asked.words.known[own],
+        "characters": np.log1p(np.array([len(query) for query in asked.queries], np.float32))[own],
+        "words": np.log1p(words.counts)[own],
+        "known_words": words.known[own],
         "candidates_close": np.log1p(close),
         "expanded_mention": np.bincount(table.request, columns["expanded"], minlength=n) > 0,
         "known_expansion": greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
-        "named_elsewhere": out_of_scope_names.hits(said, kept.segment.elsewhere),
-        "words_elsewhere": out_of_scope_names.shares(said, kept.segment.elsewhere),
+        "named_elsewhere": asked.found.out_of_scope,
+        "words_elsewhere": asked.found.out_of_scope_share,
     }
 
 
-def _denies(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which mentions, (n,), have a word of denial."""
-    bit = np.uint16(1 << kept.profiler.rules.index("negation"))
-    denies: NDArray[np.bool_] = (asked.profiles.speaks[own] & bit) > 0
-    return denies
-
-
-def _of_readings(table: CandidateTable, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
+def _of_readings(table: CandidateTable, mentions: Sequence[Mention]) -> dict[str, Float32]:
     """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
     names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened", UNSPECIFIED: "unspecified"}
     every = (*names.values(), "expansion_decided", "expansion_share")
     found = {name: np.zeros(len(table.request), np.float32) for name in every}
     for row in np.flatnonzero(table.expansion > 0).tolist():
-        reading = readings[int(table.request[row]), int(table.expansion[row])]
+        reading = mentions[int(table.request[row])].readings[int(table.expansion[row]) - 1]
         found[names[reading.source]][row] = True
         found["expansion_decided"][row] = reading.decided
         found["expansion_share"][row] = reading.share if reading.source == ABBREVIATION else 0.0
     return found
+
+
+# Definitions are long; what they define stands in their first words.
+DEFINITION_CHARACTERS = 60
+# How sharply the candidates' cosines are distinguished when their parents and children are asked what speaks for them.
+SHARPNESS = 10.0
+# Two blocks of this many vectors stay in a processor's cache.
+ROWS_AT_ONCE = 1_024
+MIN_LENGTH = 1e-12
+
+
+class Definitions(NamedTuple):
+    """Vectors of concepts' definitions.
+
+    Attributes:
+        row: (n_concepts,) int64 the row of each concept's definition in `vectors`; -1 for one without.
+        vectors: (m, dim) float16 of length 1.
+    """
+
+    row: NDArray[np.int64]
+    vectors: NDArray[np.float16]
+
+
+class Cosines(NamedTuple):
+    """Cosines of one encoder as those of another: what the one gives to as large a share of the pairs as the other.
+
+    Attributes:
+        own: (k,) increasing cosines of the index's encoder.
+        lender: (k,) of the encoder whose ranker reads them, at the same quantiles.
+    """
+
+    own: NDArray[np.float64]
+    lender: NDArray[np.float64]
+
+    def __call__(self, values: Float32) -> Float32:
+        """Return cosines of the index's encoder as those of the other."""
+        return np.interp(values, self.own, self.lender).astype(np.float32)
+
+
+def encode_definitions(index: Index, encoder: Callable[[], Encoder]) -> Definitions:
+    """Encode the definitions of an index's concepts."""
+    table = index.segment.concepts
+    n = len(table)
+    texts = table.column("definition").to_pylist() if "definition" in table.column_names else [None] * n
+    held = [row for row, text in enumerate(texts) if text]
+    row = np.full(len(texts), -1, np.int64)
+    row[held] = np.arange(len(held))
+    if not held:
+        return Definitions(row, np.zeros((0, index.dim), np.float16))
+    vectors = unit(encoder().encode([str(texts[one])[:DEFINITION_CHARACTERS] for one in held]))
+    return Definitions(row, vectors.astype(np.float16))
+
+
+class Meaning:
+    """Compares mentions with concepts as wholes."""
+
+    def __init__(self, index: Index, definitions: Definitions | None, cosines: Cosines | None = None) -> None:
+        self.index, self.definitions, self.cosines = index, definitions, cosines
+        self._sums: tuple[Float32, Float32] | None = None
+
+    def features(
+        self, table: CandidateTable, vectors: Float32 | None, hidden_strings: NDArray[np.int64] | None
+    ) -> dict[str, NDArray[np.generic]]:
+        """Return the features of each candidate, (c,) each.
+
+        Args:
+            vectors: (q, dim) of length 1, of the queries.
+            hidden_strings: (n,) a string of each request that is taken as not there.
+        """
+        c = len(table.concept)
+        names = ("middle", "definition", "has_definition", "parents", "children")
+        found: dict[str, NDArray[np.generic]] = {name: np.zeros(c, np.float32) for name in names}
+        if vectors is None or not c:
+            return found
+        middles = self._middles(table, vectors, hidden_strings)
+        found["middle"] = middles if self.cosines is None else self.cosines(middles)
+        if self.definitions is not None:
+            row = self.definitions.row[table.concept]
+            held = np.flatnonzero(row >= 0)
+            one = np.zeros(c, np.float32)
+            for start in range(0, len(held), ROWS_AT_ONCE):
+                part = held[start : start + ROWS_AT_ONCE]
+                meant = self.definitions.vectors[row[part]].astype(np.float32)
+                one[part] = np.einsum("ij,ij->i", vectors[table.query[part]], meant)
+            found["definition"], found["has_definition"] = one, row >= 0
+        found["parents"], found["children"] = neighbours_share(self.index.segment, table)
+        return found
+
+    def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
+        """Return the cosine of query and the mean of the concept's vectors, a hidden string left out, (c,)."""
+        if self._sums is None:
+            summed = sums_of(self.index)
+            self._sums = summed, np.linalg.norm(summed, axis=1)
+        every, lengths = self._sums
+        found = np.zeros(len(table.concept), np.float32)
+        for start in range(0, len(found), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            sums, length = every[table.concept[part]], lengths[table.concept[part]]
+            if hidden_strings is not None:
+                hidden = hidden_strings[table.request[part]]
+                own = np.flatnonzero(hidden >= 0)
+                of_concept = [self._has(int(hidden[row]), int(table.concept[start + row])) for row in own.tolist()]
+                own = own[of_concept]
+                sums[own] -= self.index.vectors[hidden[own]]
+                length[own] = np.linalg.norm(sums[own], axis=1)
+            product = np.einsum("ij,ij->i", vectors[table.query[part]], sums)
+            found[part] = product / np.maximum(length, MIN_LENGTH)
+        return found
+
+    def _has(self, string: int, concept: int) -> bool:
+        segment = self.index.segment
+        start, end = int(segment.offsets[string]), int(segment.offsets[string + 1])
+        return concept in segment.term_concept[start:end]
+
+
+def sums_of(index: Index) -> Float32:
+    """Return the sum of the vectors of each concept's distinct strings, (n_concepts, dim)."""
+    segment = index.segment
+    n = len(segment.concepts)
+    string = np.repeat(np.arange(len(index)), np.diff(segment.offsets))
+    pairs = np.unique(np.asarray(segment.term_concept, np.int64) * len(index) + string)
+    concept, string = np.divmod(pairs, len(index))
+    sums = np.zeros((n, index.dim), np.float32)
+    starts = np.searchsorted(concept, np.arange(n + 1))
+    for first in range(0, n, ROWS_AT_ONCE):
+        last = min(n, first + ROWS_AT_ONCE)
+        rows = slice(int(starts[first]), int(starts[last]))
+        if rows.start == rows.stop:
+            continue
+        filled = np.flatnonzero(np.diff(starts[first : last + 1]))
+        summed = np.add.reduceat(full(index.vectors[string[rows]]), starts[first:last][filled] - rows.start, axis=0)
+        sums[first + filled] = summed
+    return sums
+
+
+def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, Float32]:
+    """Return what share of its mention's candidates, weighted by cosine, are each one's parents, and its children."""
+    n = len(table.offsets) - 1
+    top = np.full(n, -1.0, np.float32)
+    np.maximum.at(top, table.request, table.best_cosine)
+    if segment.parents is None or segment.parent_offsets is None:
+        return np.zeros(len(table.concept), np.float32), np.zeros(len(table.concept), np.float32)
+    weight = np.exp(SHARPNESS * (table.best_cosine - top[table.request]))
+    weight /= np.bincount(table.request, weight, minlength=n)[table.request]
+    starts, counts = segment.parent_offsets[table.concept], np.diff(segment.parent_offsets)[table.concept]
+    ends = np.cumsum(counts)
+    place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    child = np.repeat(np.arange(len(counts)), counts)
+    # A candidate's parent is found among the mention's candidates by one sorted key.
+    concepts = len(segment.concepts)
+    key = table.request * concepts + table.concept
+    order = np.argsort(key)
+    wanted = table.request[child] * concepts + segment.parents[place]
+    found = np.searchsorted(key[order], wanted).clip(max=len(order) - 1)
+    there = key[order][found] == wanted
+    parent, child = order[found[there]], child[there]
+    c = len(table.concept)
+    of_parents = np.bincount(child, weight[parent], minlength=c).astype(np.float32)
+    of_children = np.bincount(parent, weight[child], minlength=c).astype(np.float32)
+    return of_parents, of_children

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import functools
 from collections.abc import Sequence
@@ -15,8 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
-from alphita.index.neighbours import nearest, unit
-from alphita.index.ngrams import Ngrams
+from alphita.index.lookup import Restricted
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.registry import unknown
@@ -156,36 +154,6 @@ class Filters:
         return found
 
 
-class Restricted:
-    """An index of which only some strings are found; everything else is the index's own."""
-
-    def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
-        self._index, self.allowed = index, strings
-        self._n = int(strings.sum())
-        self._backend = index.backend.only(strings)
-        self.ngrams = None if index.ngrams is None else _of_strings(index.ngrams, strings)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the index's own
-        return getattr(self._index, name)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    @property
-    def findable(self) -> int:
-        """How many strings a search can find."""
-        return self._n
-
-    def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each cleaned string, -1 where it is not indexed, or not to be found."""
-        rows = self._index.rows(cleaned)
-        return np.where((rows >= 0) & self.allowed[rows], rows, -1)
-
-    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k nearest of the strings that may be found; see `Index.search`."""
-        return nearest(self._backend, (self._n, self._index.dim), unit(vectors), k)
-
-
 class Allowed:
     """The concepts of an index that may be answered."""
 
@@ -228,21 +196,6 @@ def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | N
         if not allowed.any():
             raise UsageError(f"no concept that passes the filters has a code in {targets.target}")
     return allowed
-
-
-def _of_strings(whole: Ngrams, strings: NDArray[np.bool_]) -> Ngrams:
-    """Return n-grams that find only some strings; similarities stay as they are."""
-    from scipy.sparse import csr_matrix
-
-    part = copy.copy(whole)
-    part._lists = []
-    start = 0
-    for lists in whole._lists:
-        kept = strings[start : start + lists.shape[1]][lists.indices]
-        ends = np.concatenate([[0], np.cumsum(kept)])[lists.indptr].astype(lists.indptr.dtype)
-        part._lists.append(csr_matrix((lists.data[kept], lists.indices[kept], ends), shape=lists.shape))
-        start += lists.shape[1]
-    return part
 
 
 def _of_types(segment: Segment, types: Sequence[str]) -> NDArray[np.bool_]:

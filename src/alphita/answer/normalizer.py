@@ -14,20 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import machine, registry
+from alphita import machine
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
-from alphita.answer.candidates import DEPTH, EXACT
+from alphita.answer.candidates import MAX_CONCEPTS, Ranking, languages_of, ranking_of
 from alphita.answer.filters import Allowed, Filters
-from alphita.answer.pipeline import Pipeline, Questions, Scored
+from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
 from alphita.answer.results import ResultBuilder
-from alphita.answer.table import MAX_CONCEPTS, languages_of
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
+from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
-from alphita.mention.abbreviations.expanding import Abbreviations
-from alphita.mention.abbreviations.short_forms import ClinicalAbbreviations
-from alphita.mention.assertion import SAYS_NOTHING, identifier_of
+from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.assertion import SAYS_NOTHING
+from alphita.mention.reader import Mention
+from alphita.mention.short_forms import ClinicalAbbreviations
 from alphita.registry import unknown
 
 AUTO = "auto"
@@ -38,7 +39,7 @@ class NormalizerOptions:
     """How a normaliser answers; each option may also be given to `Normalizer` by its name.
 
     Attributes:
-        ranking: a module of `answering.rankings`; "auto": `learned` if there is a calibration, else `vectors`.
+        ranking: exact, letters, vectors, fusion or learned; "auto": `learned` with a calibration, else `vectors`.
         calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
             general one that came with its model, if any.
         floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
@@ -76,7 +77,6 @@ class NormalizerOptions:
 NAMES = tuple(each.name for each in fields(NormalizerOptions))
 
 
-RANKINGS = "alphita.answer.rankings"
 DEFAULT_ERROR = 0.05
 # Mention, context, language.
 Row = tuple[str, str | None, str | None]
@@ -100,19 +100,19 @@ class Normalizer:
         options: NormalizerOptions | None = None,
         **changes: Any,  # noqa: ANN401 - see `NormalizerOptions`
     ) -> None:
-        self.options = asked = (options or NormalizerOptions()).changed(changes)
+        self.options = given = (options or NormalizerOptions()).changed(changes)
         if encoder is not None:
             index.check_encoder(encoder)
-        self.index, self.floor, self.target, self.filters = index, asked.floor, asked.target, asked.filters
+        self.index, self.floor, self.target, self.filters = index, given.floor, given.target, given.filters
         self._encoder = encoder
         self._loading = threading.Lock()
-        self.calibration = fitted = _calibration(index, asked.calibration, asked.ranking)
-        self.ranking = asked.ranking if asked.ranking != AUTO else "vectors" if fitted is None else "learned"
-        self._ranking = registry.load(RANKINGS, self.ranking)
+        self.calibration = fitted = _calibration(index, given.calibration, given.ranking)
+        self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
+        self._ranking = ranking_of(self.ranking)
         _check_parts(index, self.ranking, self._ranking, fitted)
-        self.error = _allowed(asked.error, fitted, index)
+        self.error = _allowed(given.error, fitted, index)
         self.accept = None if fitted is None else fitted.threshold(self.error)
-        self.abbreviations = _abbreviations(index, fitted, asked.abbreviations)
+        self.abbreviations = _abbreviations(index, fitted, given.abbreviations)
         self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
         self.allowed = Allowed(index, self.filters, self._builder.targets)
         searched, terms = self.allowed.searched()
@@ -120,7 +120,7 @@ class Normalizer:
             searched,
             self.encoder,
             self.abbreviations,
-            respell=self._ranking.LEARNED,
+            respell=self._ranking.learned,
             allowed=terms,
             definitions=None if fitted is None else fitted.definitions,
             cosines=None if fitted is None else fitted.cosines,
@@ -169,7 +169,7 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             self.abbreviations.learn(texts)
-            self._pipeline.abbreviations = self.abbreviations
+            self._pipeline.reader.abbreviations = self.abbreviations
 
     def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
         """Learn what `prepare` would, from definitions that were found in the texts before.
@@ -180,7 +180,7 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             self.abbreviations.learn_counted(definitions)
-            self._pipeline.abbreviations = self.abbreviations
+            self._pipeline.reader.abbreviations = self.abbreviations
 
     def normalize(
         self,
@@ -233,66 +233,66 @@ class Normalizer:
 
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
         """Answer rows, equal questions once."""
-        mentions = [mention for mention, _, _ in rows]
         contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
-        asked, places = self._pipeline.ask(mentions, contexts, languages)
-        with machine.one_thread() if len(asked.requests) == 1 else nullcontext():
-            known = self._answer(asked, top_k, explain) if asked.requests else []
+        mentions = self._pipeline.reader.read([text for text, _, _ in rows], contexts, languages)
+        questions, places = questions_of(mentions)
+        with machine.one_thread() if len(questions.requests) == 1 else nullcontext():
+            known = self._answer(questions, top_k, explain) if questions.requests else []
         results = [
-            self._builder.apply_vetoes(mention, known[place]) if place >= 0 else self._builder.empty(mention, explain)
+            self._builder.apply_vetoes(mention, known[place])
+            if place >= 0
+            else self._builder.empty(mention.text, explain)
             for mention, place in zip(mentions, places, strict=True)
         ]
-        for number, concepts in self._identified(mentions):
-            results[number] = self._builder.from_identifier(mentions[number], concepts, top_k, explain)
+        for row, concepts in self._identified(mentions):
+            results[row] = self._builder.from_identifier(mentions[row].text, concepts, top_k, explain)
         return results
 
-    def _identified(self, mentions: Sequence[str]) -> list[tuple[int, list[int]]]:
+    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, list[int]]]:
         """Return which mentions are identifiers of concepts that may be answered, or codes of theirs, and of which."""
-        given = {number: name for number, mention in enumerate(mentions) if (name := identifier_of(mention))}
+        given = {row: mention.identifier for row, mention in enumerate(mentions) if mention.identifier}
         if not given:
             return []
         names = list(given.values())
         own, coded = self.index.concept_rows(names).tolist(), self.index.coded(names)
+        allowed = self.allowed.concepts
         found = []
         for number, row, others in zip(given, own, coded, strict=True):
-            rows = [row] if row >= 0 else others
-            allowed = self.allowed.concepts
-            if rows := [each for each in rows if allowed is None or allowed[each]]:
-                found.append((number, rows))
+            concepts = [concept for concept in ([row] if row >= 0 else others) if allowed is None or allowed[concept]]
+            if concepts:
+                found.append((number, concepts))
         return found
 
-    def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
+    def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
-        learned = self._ranking.LEARNED
+        learned = self._ranking.learned
         # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
         depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
         most = MAX_CONCEPTS if depth == DEPTH else max(MAX_CONCEPTS, top_k)
         scored = self._pipeline.candidates(
-            asked,
-            depth=depth,
-            routes=self._ranking.ROUTES,
+            questions,
+            How(depth, self._ranking.routes, exact_is_enough=top_k == 1 and not learned and not explain),
             most=most if learned else max(most, top_k),
             featured=learned or explain,
-            exact_is_enough=top_k == 1 and not learned and not explain,
         )
-        results = self._results(asked, scored, top_k, explain)
-        if not self._ranking.ROUTES & ~EXACT or (scored.exhausted and not learned):
+        results = self._results(questions, scored, top_k, explain)
+        if not self._ranking.routes & ~EXACT or (scored.exhausted and not learned):
             return results
         short = [place for place, result in enumerate(results) if len(result.candidates) < top_k]
         if short and not (scored.exhausted and most >= top_k):
-            again = self._answer(asked.take(short), top_k, explain, depth * 4)
+            again = self._answer(questions.take(short), top_k, explain, depth * 4)
             for place, result in zip(short, again, strict=True):
                 results[place] = _lengthened(results[place], result, top_k) if learned else result
         return results
 
-    def _results(self, asked: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
+    def _results(self, questions: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
         table = scored.table
-        if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
+        if self._ranking.learned and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, self._languages)
-            says_nothing = np.isin(asked.doubts, SAYS_NOTHING)
+            says_nothing = np.isin([mention.doubt for mention in questions.mentions], SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
-            return self._builder.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+            return self._builder.results(questions, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better standing first.
         standing = self.index.segment.standing[table.term]
@@ -305,7 +305,7 @@ class Normalizer:
         nothing = np.full(len(top), np.nan)
         answers = RankedAnswers(order, top, nothing, nothing, score)
         nil = self._below_floor(scored, top, similarity)
-        return self._builder.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
+        return self._builder.results(questions, scored, answers, nil, top_k, similarity=similarity, explain=explain)
 
     def _below_floor(
         self, scored: Scored, top: NDArray[np.int64], similarity: NDArray[np.float32]
@@ -339,15 +339,13 @@ def _allowed(error: float | None, calibration: Calibration | None, index: Index)
     return DEFAULT_ERROR if error is None else error
 
 
-def _check_parts(index: Index, name: str, ranking: Any, calibration: Calibration | None) -> None:  # noqa: ANN401
-    from alphita.answer.candidates import LETTERS
-
-    if ranking.LEARNED and calibration is None:
+def _check_parts(index: Index, name: str, ranking: Ranking, calibration: Calibration | None) -> None:
+    if ranking.learned and calibration is None:
         raise UsageError(
             f"the ranking {name!r} needs a calibration, and {index.path} has none; "
             f"fit one: alphita calibrate --index {index.path} --split S.split"
         )
-    if ranking.ROUTES & LETTERS and index.ngrams is None and not ranking.LEARNED:
+    if ranking.routes & LETTERS and index.ngrams is None and not ranking.learned:
         raise UsageError(
             f"the ranking {name!r} needs the letters, and {index.path} was built without them; "
             "build it again without --no-letters"
@@ -358,8 +356,8 @@ def _lengthened(result: Result, deeper: Result, top_k: int) -> Result:
     """Return the result with further candidates after its own, up to `top_k`."""
     if not result.candidates:
         return deeper
-    known = {one.concept_id for one in result.candidates}
-    further = [one for one in deeper.candidates if one.concept_id not in known]
+    known = {candidate.concept_id for candidate in result.candidates}
+    further = [candidate for candidate in deeper.candidates if candidate.concept_id not in known]
     return replace(result, candidates=(*result.candidates, *further)[:top_k])
 
 

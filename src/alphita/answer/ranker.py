@@ -5,7 +5,7 @@ A small network gives each candidate a score s from its features; another gives 
 
     p(NIL) = 1 / (1 + exp(-u)),    p(c) = (1 - p(NIL)) exp(s_c) / sum_c' exp(s_c')
 
-How they learn is said in `ranker_training`. Everything is NumPy, float64 when it answers, so that equal candidates stay
+`ranker_training` trains them. Everything is NumPy, float64 when it answers, so that equal candidates stay
 equal. It is saved as plain arrays.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 
-# Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
+# Features are clipped at this many standard deviations, so that an odd mention cannot throw the scores anywhere.
 CLIP = 6.0
 MAX_LOG_ODDS = 30.0
 # Of a score: further ones depend on what else was multiplied with it, and would order equal candidates by chance.
@@ -150,7 +150,7 @@ def joined(members: tuple[Network, ...]) -> tuple[Network, ...]:
 
 
 def _mean(networks: tuple[Network, ...], members: int, inputs: NDArray[np.float32]) -> Float:
-    """Return the mean output (n,) of so many members, from the `joined` networks."""
+    """Return the mean output (n,) of all members, from the `joined` networks."""
     total = np.zeros(len(inputs))
     for network in networks:
         for start in range(0, len(inputs), ROWS_AT_ONCE):
@@ -187,7 +187,7 @@ def softmax(score: Float, offsets: NDArray[np.int64]) -> Float:
 def about(
     score: Float, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return what NIL is told by: a mention's features, its best candidate's, and how far that is ahead of the next.
+    """Return what NIL is recognised by: features of a mention and its best candidate, and how far that is ahead.
 
     Returns:
         (n, e + d + 1) float32; zeros for the best candidate of a mention that has none.

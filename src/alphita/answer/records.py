@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from alphita.answer.explanation import Explanation
 from alphita.mappings.record import Decision, Mapping, Method, Relation
 
 EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
-# Cosine below which a nearest term does not count as an answer, unless told otherwise.
+# Cosine below which a nearest term does not count as an answer, by default.
 DEFAULT_FLOOR = 0.5
 # Similarities are rounded to this many decimals: what lies beyond differs between machines.
 DECIMALS = 6
+DEFINITION_CHARACTERS = 160
+# Groups of features named in the line of an explanation.
+MAX_GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,100 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """A candidate that was not chosen.
+
+    Attributes:
+        concept_id: CURIE.
+        matched_term: the term that speaks for it.
+        behind: what it lacks against the answer, by group of features, greatest first: positive numbers speak for the
+            answer.
+    """
+
+    concept_id: str
+    concept_name: str
+    matched_term: str
+    behind: AnyMapping[str, float]
+    contradictions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an answer was given.
+
+    Attributes:
+        answer: the answer in words: "equal to", "nearest to", or why it is NIL.
+        matched_term: the term that speaks for the concept; None where nothing was found.
+        term_kind: what the term is to its concept: "preferred name", "exact synonym", "broad synonym", ...
+        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name; of the routes that were asked.
+        definition: the concept's, or None.
+        parents: names of the concept's parents.
+        semantic_types: the concept's.
+        expansion: what the mention was taken to stand for, and whence that is known; None for no abbreviation.
+        retired: the retired concept whose term matched; None for a live one.
+        non_standard: the non-standard concept (OMOP) whose term matched, where it maps to this one; else None.
+        nil: the ranker's probability that no concept fits, 0 to 1; None where nothing was learned.
+        gave: what each group of features gave the answer, against a middling candidate, greatest first: positive
+            numbers speak for it.
+    """
+
+    answer: str
+    matched_term: str | None = None
+    term_kind: str | None = None
+    routes: tuple[str, ...] = ()
+    similarity: AnyMapping[str, float] = field(default_factory=dict)
+    definition: str | None = None
+    parents: tuple[str, ...] = ()
+    semantic_types: tuple[str, ...] = ()
+    expansion: str | None = None
+    contradictions: tuple[str, ...] = ()
+    retired: str | None = None
+    runners_up: tuple[RunnerUp, ...] = ()
+    nil: float | None = None
+    gave: AnyMapping[str, float] = field(default_factory=dict)
+    non_standard: str | None = None
+
+    def __str__(self) -> str:
+        """Return one line."""
+        parts = [self.answer]
+        if self.matched_term is not None:
+            parts[0] += f" {self.matched_term!r}" + (f" ({self.term_kind})" if self.term_kind else "")
+        if self.routes:
+            parts.append("found by " + ", ".join(self.routes))
+        parts += [f"{name} {value:.2f}" for name, value in self.similarity.items()]
+        if self.gave:
+            parts.append("by " + _numbers(dict(list(self.gave.items())[:MAX_GROUPS])))
+        if self.nil is not None:
+            parts.append(f"p(NIL) {self.nil:.2f}")
+        if self.expansion:
+            parts.append(self.expansion)
+        if self.retired:
+            parts.append(f"a name of {self.retired}, retired and replaced by this")
+        if self.non_standard:
+            parts.append(f"a name of {self.non_standard}, which is not standard and maps to this")
+        parts += [f"contradiction: {one}" for one in self.contradictions]
+        for other in self.runners_up[:1]:
+            why = _numbers(other.behind)
+            parts.append(f"before {other.matched_term!r} ({other.concept_id})" + (f": {why}" if why else ""))
+        if self.semantic_types:
+            parts.append("type: " + ", ".join(self.semantic_types))
+        if self.parents:
+            parts.append("a kind of: " + ", ".join(self.parents))
+        if self.definition:
+            parts.append("definition: " + _cut(self.definition))
+        return "; ".join(parts)
+
+
+def _numbers(groups: AnyMapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:+.1f}" for name, value in groups.items())
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= DEFINITION_CHARACTERS else text[: DEFINITION_CHARACTERS - 1].rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The answer for one mention.
 
@@ -86,40 +184,20 @@ class Result:
     explanation: Explanation | None = None
 
 
+# What a line about no concept says of its nearest candidate.
+_NOTHING = Candidate("", "", "", 0.0)
+_NO_CONCEPT: dict[str, Any] = dict.fromkeys(
+    ("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms")
+)
+
+
 def lines(
     row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
 ) -> list[Mapping]:
     """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
-    if result.concept_id is None:
-        found = result.candidates[0] if result.candidates else None
-        return [
-            Mapping(
-                row,
-                mention_code,
-                result.mention,
-                frequency,
-                1,
-                None,
-                None,
-                result.matched_term,
-                result.similarity,
-                result.confidence,
-                result.decision,
-                result.method,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                found.expansion if found else None,
-                ("|".join(found.contradictions) or None) if found else None,
-                None,
-                _line(result),
-            )
-        ]
-    return [
+    is_nil = result.concept_id is None
+    explanation = None if result.explanation is None else str(result.explanation)
+    mappings = [
         Mapping(
             row,
             mention_code,
@@ -143,11 +221,15 @@ def lines(
             found.expansion,
             "|".join(found.contradictions) or None,
             found.retired_concept,
-            _line(result) if rank == 1 else None,
+            explanation if rank == 1 else None,
         )
-        for rank, found in enumerate(result.candidates[:top_k], 1)
+        for rank, found in enumerate(result.candidates[: 1 if is_nil else top_k] or (_NOTHING,), 1)
     ]
-
-
-def _line(result: Result) -> str | None:
-    return None if result.explanation is None else str(result.explanation)
+    if not is_nil:
+        return mappings
+    shown: dict[str, Any] = {
+        "matched_term": result.matched_term,
+        "similarity": result.similarity,
+        "retired_concept": None,
+    }
+    return [replace(mappings[0], **_NO_CONCEPT, **shown)]

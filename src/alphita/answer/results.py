@@ -14,28 +14,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.answer.calibration_store import RankedAnswers
-from alphita.answer.candidates import BORROWED, EXACT, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
+from alphita.answer.candidates import CandidateTable
 from alphita.answer.contradictions import contradiction
-from alphita.answer.explanation import Explanation, RunnerUp, behind
-from alphita.answer.features import MENTION_NAMES, NAMES, Features
+from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
 from alphita.answer.pipeline import Questions, Scored
 from alphita.answer.ranker import Ranker
-from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
+from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Explanation, Result, RunnerUp
 from alphita.answer.records import EXACT as EXACT_METHOD
-from alphita.answer.table import CandidateTable
 from alphita.index.choice import OURS
+from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
-from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, TOP, doubt_of, identifier_of
+from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
-from alphita.mention.name_style import ABBREVIATION as EXPANDED
-from alphita.mention.name_style import SHORTENED, SPELLING, Reading
-from alphita.mention.spelling import shortened
+from alphita.mention.reader import Mention
+from alphita.mention.spelling import ABBREVIATION as EXPANDED
+from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
 from alphita.mention.word_pairs import WordSynonyms
 from alphita.mention.words import everyday_words
 from alphita.terminology.rules import explain as explain_pair
-from alphita.terminology.rules import laterality, read
+from alphita.terminology.rules import sets
 from alphita.terminology.text import clean
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
@@ -86,8 +85,8 @@ def _without_notes_in(mention: str, term: str) -> bool:
 
 
 ELSEWHERE = MENTION_NAMES.index("named_elsewhere")
-# Runners-up that an explanation tells of.
-RUNNERS_UP = 2
+# Runners-up that an explanation names; what gives less than this is not worth a word.
+RUNNERS_UP, SMALL = 2, 0.05
 TERM_KINDS = {
     "exact": "exact synonym",
     "broad": "broad synonym",
@@ -114,7 +113,7 @@ class Explainer:
 
     def __call__(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         answers: RankedAnswers,
         rows: NDArray[np.int64],
@@ -131,9 +130,9 @@ class Explainer:
         gave: dict[str, float] = {}
         calibration = answers.nil[request] == answers.nil[request]
         if features is not None and calibration and self.ranker is not None:
-            lacks = behind(self.ranker, features.candidates[top], features.candidates[rows[1:]])
+            lacks = _behind(self.ranker, features.candidates[top], features.candidates[rows[1:]])
             middling = self.ranker.candidates[0].mean.astype(np.float32)
-            gave = behind(self.ranker, features.candidates[top], middling[None])[0]
+            gave = _behind(self.ranker, features.candidates[top], middling[None])[0]
         others = tuple(
             RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
             for one, lack in zip(candidates[1:], lacks, strict=True)
@@ -143,7 +142,9 @@ class Explainer:
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
-        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
+        expansion = (
+            None if best.expansion is None else f"read as {best.expansion!r} ({_of(questions, table, top, best)})"
+        )
         return Explanation(
             answer,
             best.matched_term,
@@ -165,7 +166,7 @@ class Explainer:
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return what a candidate's term is to its concept."""
         terms = self.index.segment.terms
-        if BORROWED in best.routes:
+        if EXTERNAL in best.routes:
             return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
         return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
 
@@ -176,21 +177,40 @@ class Explainer:
 
 
 def _nil_reason(scored: Scored, request: int) -> str:
-    if scored.features is not None and scored.features.doubts[request] in SAYS_NOTHING:
-        return f"NIL: {scored.features.doubts[request]}; the nearest is"
+    if scored.features is not None and scored.features.vetoes[request] in SAYS_NOTHING:
+        return f"NIL: {scored.features.vetoes[request]}; the nearest is"
     if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
     return "NIL: too far away or too doubtful; the nearest is"
 
 
-def reading_of(asked: Questions, request: int, number: int) -> Reading | None:
-    """Return the reading of a question by which a candidate was found; None: its own string."""
-    return asked.readings[request][number - 1] if number else None
+def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.float32]) -> list[dict[str, float]]:
+    """Return what each other candidate lacks against the winner, by group of features.
+
+    Args:
+        winner: (len(NAMES),) features.
+        others: (m, len(NAMES)) features.
+    """
+    swapped = []
+    for other in others:
+        for names in GROUPS.values():
+            columns = [NAMES.index(name) for name in names]
+            one = winner.copy()
+            one[columns] = other[columns]
+            swapped.append(one)
+    if not swapped:
+        return []
+    lost = float(ranker.score(winner[None])[0]) - ranker.score(np.array(swapped, np.float32))
+    found = []
+    for row in lost.reshape(len(others), len(GROUPS)).tolist():
+        named = {name: round(value, 3) for name, value in zip(GROUPS, row, strict=True) if abs(value) >= SMALL}
+        found.append(dict(sorted(named.items(), key=lambda pair: -abs(pair[1]))))
+    return found
 
 
-def _of(asked: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
+def _of(questions: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
     """Return how a mention came to be read otherwise, and whence that is known."""
-    reading = reading_of(asked, int(table.request[top]), int(table.expansion[top]))
+    reading = questions.reading(int(table.request[top]), int(table.expansion[top]))
     origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
     return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
 
@@ -219,37 +239,37 @@ class ResultBuilder:
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer = Explainer(index, ranker)
-        self._synonyms = WordSynonyms(index.segment)
+        self._synonyms, self._model = WordSynonyms(index.segment), index.model_path
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
         top = index.segment.top()
         self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
 
-    def apply_vetoes(self, mention: str, result: Result) -> Result:
+    def apply_vetoes(self, mention: Mention, result: Result) -> Result:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
-        if result.mention != mention:
-            result = replace(result, mention=mention)
+        if result.mention != mention.text:
+            result = replace(result, mention=mention.text)
         if result.decision != "accept":
             return result
         first, *others = result.candidates
         expansion = first.expansion if EXPANDED in first.routes else None
-        doubt = doubt_of(mention) or (doubt_of(expansion) if expansion else None)
+        doubt = mention.assertion or (doubt_of(expansion) if expansion else None)
         if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
             # What was put right or left out is no excuse: "right" is no "night", and no left.
-            doubt = next((one.text for one in explain_pair(mention, first.matched_term) if one.veto), None)
-        if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention, first):
+            doubt = next((one.text for one in explain_pair(mention.text, first.matched_term) if one.veto), None)
+        if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention.text, first):
             doubt = ONE_SIDE
-        if doubt is None and result.concept_id == self._top and identifier_of(mention) is None:
+        if doubt is None and result.concept_id == self._top and mention.identifier is None:
             doubt = TOP
         elif doubt is None or doubt == doubt_of(first.matched_term):
             doubt = contradiction(
-                mention,
+                mention.text,
                 (first.matched_term, result.concept_name or ""),
                 expansion=expansion,
                 spelling=first.expansion if SPELLING in first.routes else None,
                 similarity=1.0 if first.expansion else first.similarity,
-                common=everyday_words(self.index.model_path),
+                common=everyday_words(self._model),
                 # An everyday phrase stands for many.
                 synonyms=None if first.source == OURS else self._synonyms,
             )
@@ -262,21 +282,19 @@ class ResultBuilder:
 
     def _is_of_both_sides(self, mention: str, answer: Candidate) -> bool:
         """Tell whether a mention has a side, and the answer has both, or a concept beneath it is that of one side."""
-        if laterality.sided(clean(mention)) is None:
+        if sets.sided(clean(mention)) is None:
             return False
-        sides = {found.value for found in laterality.find(read(f"{answer.matched_term} {answer.concept_name}"))}
-        return laterality.BOTH in sides or (not sides and answer.concept_id in self._over_one_side)
+        sides = sets.LATERALITY.values(f"{answer.matched_term} {answer.concept_name}")
+        return sets.BOTH in sides or (not sides and answer.concept_id in self._over_one_side)
 
     @functools.cached_property
     def _over_one_side(self) -> frozenset[str]:
         """The ids of the concepts right above one whose name says that it is of one side."""
         names, ids = self._concepts.column("name"), self._concepts.column("id")
-        named = pc.match_substring_regex(names, laterality.PATTERN, ignore_case=True)
+        named = pc.match_substring_regex(names, sets.SIDE_PATTERN, ignore_case=True)
         rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
-        one = laterality.LEFT | laterality.RIGHT
-        below = [
-            row for row in rows.tolist() if one in {each.value for each in laterality.find(read(names[row].as_py()))}
-        ]
+        one = sets.LEFT | sets.RIGHT
+        below = [row for row in rows.tolist() if one in sets.LATERALITY.values(names[row].as_py())]
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
@@ -337,7 +355,7 @@ class ResultBuilder:
 
     def results(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         answers: RankedAnswers,
         nil: NDArray[np.bool_],
@@ -358,13 +376,13 @@ class ResultBuilder:
         wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
         place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
         rows = answers.order[place < wanted]
-        candidates = self._candidates(asked, scored, rows, similarity, answers.score)
-        starts = np.searchsorted(table.request[rows], np.arange(len(asked.requests) + 1)).tolist()
+        candidates = self._candidates(questions, scored, rows, similarity, answers.score)
+        starts = np.searchsorted(table.request[rows], np.arange(len(questions.requests) + 1)).tolist()
         made = []
-        for number in range(len(asked.requests)):
+        for number in range(len(questions.requests)):
             some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
-            why = self._explainer(asked, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention = asked.queries[asked.requests[number][0]]
+            why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
+            mention = questions.mentions[number].string
             confidence = _probability(answers.confidence[number])
             if not some or nil[number]:
                 decision: Decision | None = "nil" if confidence is not None else None
@@ -387,7 +405,7 @@ class ResultBuilder:
                     best.matched_term,
                     best.similarity,
                     confidence,
-                    _method(asked, scored, top, BORROWED in best.routes),
+                    _method(questions, scored, top, EXTERNAL in best.routes),
                     tuple(some[:top_k]),
                     decision,
                     why,
@@ -397,7 +415,7 @@ class ResultBuilder:
 
     def _candidates(
         self,
-        asked: Questions,
+        questions: Questions,
         scored: Scored,
         rows: NDArray[np.int64],
         similarity: NDArray[np.float32],
@@ -413,11 +431,11 @@ class ResultBuilder:
         numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
         learned = self.ranker is not None
         scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
-        borrowed = self.index.segment.borrowed[table.term[rows]]
+        external = self.index.segment.borrowed[table.term[rows]]
         homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
         found = []
         for place, row in enumerate(rows.tolist()):
-            reading = reading_of(asked, int(table.request[row]), int(table.expansion[row]))
+            reading = questions.reading(int(table.request[row]), int(table.expansion[row]))
             found.append(
                 Candidate(
                     shown.ids[place],
@@ -429,7 +447,7 @@ class ResultBuilder:
                     shown.source[place],
                     shown.code[place],
                     homonyms[place],
-                    _routes(int(table.routes[row]), reading, bool(borrowed[place])),
+                    _routes(int(table.routes[row]), reading, bool(external[place])),
                     kinds[place],
                     None if reading is None else reading.string,
                     self._contradictions(scored, row, shown.string[place]),
@@ -479,24 +497,24 @@ class ResultBuilder:
         if not scored.features.candidates[row, CONTRADICTIONS]:
             if not scored.features.vetoed[row]:
                 return ()
-            return (scored.features.doubts[int(scored.table.request[row])],)
+            return (scored.features.vetoes[int(scored.table.request[row])],)
         return tuple(
             one.text
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
         )
 
 
-def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
-    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((BORROWED,) if borrowed else ()))
+def _routes(bits: int, reading: Reading | None, external: bool) -> tuple[str, ...]:
+    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((EXTERNAL,) if external else ()))
     return found if reading is None else (*found, reading.source)
 
 
-def _method(asked: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
-    reading = reading_of(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
+def _method(questions: Questions, scored: Scored, top: int, external: bool) -> Method:
+    reading = questions.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
     equal = bool(scored.table.routes[top] & EXACT)
-    return EXACT_METHOD if equal and not borrowed else NEAREST
+    return EXACT_METHOD if equal and not external else NEAREST
 
 
 def _probability(confidence: float) -> float | None:

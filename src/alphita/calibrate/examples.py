@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita import progress, textio
-from alphita.answer.hiding import Hidden
 from alphita.calibrate.noise import LEAD_INS, noisy
 from alphita.encoder.layout import has_learned
 from alphita.errors import InputError, UsageError, shorten
@@ -67,10 +66,6 @@ class Examples(NamedTuple):
     hidden_strings: NDArray[np.int64]
     hidden_concepts: NDArray[np.int64]
     kinds: list[str]
-
-    @property
-    def hidden(self) -> Hidden:
-        return Hidden(self.hidden_strings, self.hidden_concepts)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Examples:
         places = np.asarray(rows, np.int64)

@@ -13,15 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import progress, registry
-from alphita.answer.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
-from alphita.answer.candidates import DEPTH, EXACT, LETTERS
-from alphita.answer.confidence import COMMON, fit_calibrators
-from alphita.answer.meaning import encode_definitions
-from alphita.answer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
+from alphita import progress
+from alphita.answer.calibration_store import (
+    COMMON,
+    FOLDER,
+    Calibration,
+    RankedAnswers,
+    evidence_of,
+    fit_calibrators,
+    ordered,
+)
+from alphita.answer.candidates import RANKINGS, CandidateTable, languages_of
+from alphita.answer.features import encode_definitions
+from alphita.answer.normalizer import STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
-from alphita.answer.table import CandidateTable, languages_of
 from alphita.calibrate import examples, ranker_training, reliability, risk_coverage
 from alphita.calibrate.examples import (
     FOREIGN,
@@ -39,11 +45,12 @@ from alphita.calibrate.examples import (
 )
 from alphita.calibrate.ranker_training import Training
 from alphita.calibrate.risk_coverage import Certificate
-from alphita.calibrate.scored_examples import EXAMPLES_AT_ONCE, Seen, ask_each, see
+from alphita.calibrate.scored_examples import EXAMPLES_AT_ONCE, Seen, ask_each, hidden, see
 from alphita.errors import InputError
 from alphita.index.encoding import Encoder
+from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.splits import Split
 
 FOLDS = 4
@@ -151,7 +158,7 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
     names = [*languages.names, None]
     spoken = [names[number] for number in languages.of_term[learned.table.term[crossed.top]].tolist()]
     draft = calibrated(fitted, crossed, spoken, seed)
-    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
+    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.reader.abbreviations), crossed
 
 
 def cross_validate(
@@ -309,20 +316,19 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
     some = seen.examples.take(named)
     found: dict[str, dict[str, float]] = {}
     looked_up: dict[int, list[tuple[NDArray[np.int64], CandidateTable]]] = {}
-    for name in registry.names(RANKINGS):
-        module = registry.load(RANKINGS, name)
-        if module.LEARNED:
+    for name, ranking in RANKINGS.items():
+        if ranking.learned:
             places = places_of(seen.table, tested.answers.order, seen.examples.concepts)[named]
-        elif module.ROUTES & LETTERS and index.ngrams is None:
+        elif ranking.routes & LETTERS and index.ngrams is None:
             continue
         else:
-            routes = module.ROUTES
+            routes = ranking.routes
             if routes not in looked_up:
                 looked_up[routes] = list(_look_up(Pipeline(index, encoder), some, routes))
             places = np.full(len(named), NOWHERE)
             for rows, table in looked_up[routes]:
                 standing = index.segment.standing[table.term]
-                order = np.lexsort((standing, -np.round(module.score(table), 6), table.request))
+                order = np.lexsort((standing, -np.round(ranking.score(table), 6), table.request))
                 places[rows] = places_of(table, order, some.concepts[rows])
         found[name] = {f"accuracy@{k}": float((places < k).mean()) for k in KS}
     return found
@@ -346,7 +352,7 @@ def _look_up(
     for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
         rows = np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))
         block, asked = ask_each(pipeline, some.take(rows))
-        scored = pipeline.candidates(asked, depth=depth, routes=routes, featured=False, hidden=block.hidden)
+        scored = pipeline.candidates(asked, How(depth, routes), featured=False, view=hidden(pipeline, block))
         yield rows, scored.table
         if routes != EXACT and not scored.exhausted:
             again.append(rows[np.diff(scored.table.offsets) < max(KS)])

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.confidence import Bool, Float, losses
+from alphita.answer.calibration_store import Bool, Float, losses
 from alphita.calibrate.risk_coverage import Drawing, clopper_pearson
 
 Equal = Literal["mass", "width"]

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.answer.calibration_store import RankedAnswers
+from alphita.answer.candidates import CandidateTable
 from alphita.answer.features import Features
 from alphita.answer.pipeline import Pipeline, Questions
-from alphita.answer.table import CandidateTable
 from alphita.calibrate import examples
 from alphita.calibrate.examples import LABELLED, SYNONYM, Examples
+from alphita.calibrate.hiding import Hidden
 from alphita.calibrate.ranker_training import Training
 
 EXAMPLES_AT_ONCE = 4096
@@ -56,16 +57,21 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
     return together(parts)
 
 
+def hidden(pipeline: Pipeline, some: Examples) -> Hidden:
+    """Return the view of an index without what each example hides."""
+    return Hidden(pipeline.index, some.hidden_strings, some.hidden_concepts)
+
+
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
     """Ask each example by itself: equal strings may have different things hidden."""
-    asked, places = pipeline.ask(some.mentions, hidden=some.hidden)
+    asked, places = pipeline.ask(some.mentions, view=hidden(pipeline, some))
     kept = [row for row, place in enumerate(places) if place >= 0]
     return some.take(kept), asked.take([places[row] for row in kept])
 
 
 def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     some, asked = ask_each(pipeline, some)
-    scored = pipeline.candidates(asked, hidden=some.hidden)
+    scored = pipeline.candidates(asked, view=hidden(pipeline, some))
     features = scored.features
     assert features is not None
     table = scored.table

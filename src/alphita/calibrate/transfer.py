@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.answer.calibration_store import FOLDER, Calibration
-from alphita.answer.meaning import Cosines, encode_definitions
+from alphita.answer.features import Cosines, encode_definitions
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import InputError
 from alphita.index.encoding import Encoder
 from alphita.index.neighbours import full, unit
 from alphita.index.store import Index
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 
 # Of an allowed error, the share that was certified elsewhere.
 MARGIN = 0.5

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,9 @@ from alphita.errors import InputError
 from alphita.index.choice import KIND, OURS, shipped_folder
 from alphita.index.concepts import equivalents
 from alphita.index.segment import Content
-from alphita.terminology.rules import _ends, course, laterality, number, read, sex, stage
+from alphita.terminology.rules import RULES, Rule
+from alphita.terminology.rules.lexicon import read
+from alphita.terminology.rules.sets import OPPOSITE
 from alphita.terminology.text import DEFAULT_RULES, clean, clean_many, plain_words
 
 if TYPE_CHECKING:
@@ -352,10 +354,15 @@ def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     return left.unique(["concept", "words"], keep="first", maintain_order=True)
 
 
-_RULES: dict[str, ModuleType] = {rule.__name__: rule for rule in (course, _ends, laterality, number, sex, stage)}
-_NUMBERS = (number.__name__, stage.__name__)
+_RULES: dict[str, Rule] = {
+    **{name: RULES[name] for name in ("course", "laterality", "number", "sex", "stage")},
+    "opposite": OPPOSITE,
+}
+_NUMBERS = ("number", "stage")
 # Each rule with the bits of its codes that are compared together.
-_AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "AXES", (-1,))]
+_AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "axes", (-1,))]
+# "With" and "without".
+_WITH = OPPOSITE.axes[0]
 
 
 def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
@@ -370,7 +377,7 @@ def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
     for name, bits in _AXES:
         left, right = (pairs[column].to_numpy() & bits for column in (name, f"{name}_own"))
         clash, agreed = _RULES[name].contradict(left, right), _RULES[name].agree(left, right) & leads
-        if name in _NUMBERS or (name, bits) == (_ends.__name__, _ends.WITH):
+        if name in _NUMBERS or (name, bits) == ("opposite", _WITH):
             clash &= same
         told[np.setdiff1d(rows[clash], rows[agreed])] = True
     return told

@@ -27,12 +27,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import alphita
-from alphita import artefact, clock, drafts, progress, registry
-from alphita.answer.candidates import VECTORS
+from alphita import artefact, clock, drafts, progress
+from alphita.answer.candidates import ranking_of
 from alphita.answer.filters import Filters
-from alphita.answer.normalizer import RANKINGS, Normalizer
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
 from alphita.index.choice import LOOKED_AT
+from alphita.index.lookup import VECTORS
 from alphita.jobs import job as one_file
 from alphita.jobs.answers import Memory
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
@@ -41,7 +42,7 @@ from alphita.jobs.job import REJECTED, Summary, outcomes
 from alphita.jobs.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
 from alphita.jobs.parts import JOB, Parts, Place, everywhere, locked, refuse_other
 from alphita.jobs.reading import DEFAULT_COLUMN
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
+from alphita.mention.schwartz_hearst import find_pairs
 from alphita.options import FROM_START, Restart
 
 KIND = "normalization"
@@ -331,7 +332,7 @@ class Answering:
                 file=settings.index,
                 remedy="copy the same index to every machine",
             )
-        if registry.load(RANKINGS, self.normalizer.ranking).ROUTES & VECTORS:
+        if ranking_of(self.normalizer.ranking).routes & VECTORS:
             self.normalizer.encoder()
         self.plan = plan
         # In the files of questions the columns have these names.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphita import registry
+from alphita.answer import RANKING_NAMES
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.mappings.formats import PREFIXES, Header
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from alphita.jobs.reading import MentionFile
 
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
-RANKINGS = ", ".join(["auto", *registry.names("alphita.answer.rankings")])
+RANKINGS = ", ".join(["auto", *RANKING_NAMES])
 # Panels of the help; options in none are shown first, those in one by --help-all.
 INPUT, AUDIT = "Input", "Checks and reports"
 OUTPUT, CONCEPTS, REVIEWS = "Output", "Concept filters", "Earlier decisions"

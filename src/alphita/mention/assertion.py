@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.mention import cues, lexicon
+from alphita.mention import cues
 from alphita.terminology import prefixes
+from alphita.terminology.rules import lexicon
 from alphita.terminology.text import clean
 
 # Each with a label, as the contradictions of the rules have it.
@@ -43,6 +44,7 @@ _TAG = re.compile(
 )
 _DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
 _DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
+_WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 _SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)$|\s[-–—−]+\s*$"
 
 
@@ -127,9 +129,26 @@ def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         yield len(pieces), [pieces[0], *(f"{' '.join(first[:end])} {piece}" for piece in pieces[1:])]
 
 
+def names_that_are_absent(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> set[int]:
+    """Return which cleaned mentions are a name and say behind it that it is absent; "thumbs absent" is a finding."""
+    parts = {}
+    for row, mention in enumerate(mentions):
+        name, _, last = mention.rpartition(" ") if mention.endswith(cues.ABSENCE) else ("", "", "")
+        if name and last in cues.ABSENCE:
+            parts[row] = name
+    known = rows(list(parts.values())) if parts else ()
+    return {row for row, found in zip(parts, known, strict=True) if found >= 0}
+
+
+def is_well(cleaned: str) -> bool:
+    """Tell whether a cleaned string says that all is as it should be."""
+    return _WELL.search(cleaned) is not None
+
+
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:
     """Tell which cleaned mentions, (n,), join two or more names of the index, whatever else stands between."""
-    parts = {number: some for number, mention in enumerate(mentions) if len(some := parts_of(mention)) > 1}
+    joined = ((row, parts_of(mention)) for row, mention in enumerate(mentions) if _JOINS.search(mention))
+    parts = {row: some for row, some in joined if len(some) > 1}
     ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]
     known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)
     found, start = np.zeros(len(mentions), bool), 0

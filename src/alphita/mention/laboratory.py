@@ -1,18 +1,8 @@
 """Laboratory wording: an analyte's short form with a direction ("WBC high", "↓K+") or a value ("Na 118 mmol/L").
 
-laboratory.tsv holds, for each analyte, its names (the first ones are written out), what a terminology may call its
-raised and its lowered value beside the wordings of `FORMS`, and usual ranges of adults, the widest of both sexes, by
-unit. A value is read where a unit or a range stands with it:
-
-direction   a word or an arrow, or a mark of the laboratory, (H) or (L)
-range       "K 2.8 mmol/L (3.5-5.1)", "CRP 40 (<5)": compared with it, it is raised, lowered or `IN_RANGE`
-deviations  "OFC -3 SD": beyond 2 standard deviations
-unit        "K 6.9 mmol/L": compared with the usual range; that is an answer for review (`USUAL_RANGE`)
-nothing     "K 2.8": what it means is not told (`NO_UNIT`)
-
-Analytes are those for which an index has a name of either direction; all else is read as any other mention. Where an
-index names most of them, it is told of the others that it has no name (`NO_NAME`). A value far out of its range that is
-usual in another unit, or a range that is ("albumin 22 g/dL (35-50)", g/L is meant), is for review (`OTHER_UNIT`).
+A value is compared with the range that stands with it, else with the usual range of adults in its unit (for review,
+`USUAL_RANGE`); without a unit it says nothing (`NO_UNIT`). Analytes are those for which an index has a name of either
+direction; where it names most of them, the others have no name (`NO_NAME`).
 """
 
 from __future__ import annotations
@@ -28,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import textio
-from alphita.mention import lexicon
 from alphita.mention.assertion import IN_RANGE, NO_NAME, NO_UNIT, OTHER_UNIT, USUAL_RANGE
-from alphita.mention.name_style import ABBREVIATION, Reading
-from alphita.terminology.rules._quantities import NUMBER, fraction
+from alphita.mention.spelling import ABBREVIATION, Reading
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.quantities import NUMBER, fraction
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory"
@@ -75,13 +65,8 @@ class Analyte(NamedTuple):
     ranges: dict[str, tuple[Fraction, Fraction]]
 
 
-class Said(NamedTuple):
-    """What a mention says of an analyte.
-
-    Attributes:
-        readings: names of what it means; none where its value is as it should be, or not told.
-        doubt: why it is not accepted, as `said` has it; "" for nothing.
-    """
+class LaboratoryValue(NamedTuple):
+    """What a mention says of an analyte: names of what it means, and why it is not accepted ("" for nothing)."""
 
     readings: tuple[Reading, ...]
     doubt: str
@@ -91,30 +76,32 @@ class Laboratory:
     """Reads mentions by the names of one index."""
 
     def __init__(
-        self, rows: Callable[[Sequence[str]], NDArray[np.int64]], borrowed: NDArray[np.bool_] | None = None
+        self, rows: Callable[[Sequence[str]], NDArray[np.int64]], external: NDArray[np.bool_] | None = None
     ) -> None:
         """Keep the analytes of which the index has a name.
 
         Args:
-            borrowed: (n,) whether the string of a row is no name of the terminology's own.
+            external: (n,) whether the string of a row is no name of the terminology's own.
         """
         self._rows = rows
         self._analytes: dict[str, Analyte] = {}
-        every = [name for each in analytes() for some in each.called.values() for name in some]
+        every = [name for analyte in analytes() for some in analyte.called.values() for name in some]
         there = {name: row for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
-        last = {name for name, row in there.items() if borrowed is not None and borrowed[row]}
+        last = {name for name, row in there.items() if external is not None and external[row]}
         unnamed = []
-        for each in analytes():
+        for analyte in analytes():
             known = {
                 way: sorted((name for name in some if name in there), key=last.__contains__)
-                for way, some in each.called.items()
+                for way, some in analyte.called.items()
             }
             if any(known.values()):
-                self._analytes.update(dict.fromkeys(each.names, each._replace(called=known)))
+                self._analytes.update(dict.fromkeys(analyte.names, analyte._replace(called=known)))
             else:
-                unnamed.append(each._replace(called=known))
+                unnamed.append(analyte._replace(called=known))
         if len(unnamed) < NAMED_SHARE * len(analytes()):
-            self._analytes |= {name: each for each in unnamed for name in each.names if name not in self._analytes}
+            self._analytes |= {
+                name: analyte for analyte in unnamed for name in analyte.names if name not in self._analytes
+            }
         names = "|".join(map(re.escape, sorted(self._analytes, key=len, reverse=True)))
         words = "|".join(map(re.escape, sorted(DIRECTIONS, key=len, reverse=True)))
         self._shape = names and re.compile(
@@ -122,7 +109,7 @@ class Laboratory:
             rf"(?: ?(?P<after>{words})| ?(?P<rest>[=:<>]? ?{_NUMBER}.*))?"
         )
 
-    def __call__(self, mention: str) -> Said | None:
+    def __call__(self, mention: str) -> LaboratoryValue | None:
         """Return what a cleaned mention says of an analyte; None: it is a name itself, or no laboratory wording."""
         shape = self._shape.fullmatch(mention) if self._shape else None
         if shape is None or self._rows([mention])[0] >= 0:
@@ -132,11 +119,11 @@ class Laboratory:
         if not words:
             return _of_value(analyte, rest) if rest and not _NO_VALUE.match(mention) else None
         if not any(analyte.called.values()):
-            return Said((), NO_NAME)
+            return LaboratoryValue((), NO_NAME)
         direction = DIRECTIONS[words[0]]
         if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
             return None
-        return _said(analyte, direction)
+        return _named(analyte, direction)
 
 
 def _mark(rest: str) -> str | None:
@@ -179,7 +166,7 @@ def _analyte(known: tuple[str, ...], row: Mapping[str, str], own: Container[str]
     return Analyte(known, called, usual)
 
 
-def _of_value(analyte: Analyte, rest: str) -> Said | None:
+def _of_value(analyte: Analyte, rest: str) -> LaboratoryValue | None:
     """Return what a value says, by its range or unit; None: it is no value of this analyte, as of a drug's strength."""
     found = _VALUE.fullmatch(rest)
     value = _number(found["value"]) if found else None
@@ -189,7 +176,7 @@ def _of_value(analyte: Analyte, rest: str) -> Said | None:
     if (bounds := _bounds(found)) is not None:
         return _compared(analyte, value, *bounds, OTHER_UNIT if _is_of_other_unit(analyte, value, unit, bounds) else "")
     if unit not in analyte.ranges:
-        return None if unit else Said((), NO_UNIT)
+        return None if unit else LaboratoryValue((), NO_UNIT)
     return _compared(analyte, value, *analyte.ranges[unit], "" if unit == DEVIATIONS else USUAL_RANGE)
 
 
@@ -214,18 +201,22 @@ def _overlap(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def _compared(analyte: Analyte, value: Fraction, least: Fraction | None, most: Fraction | None, doubt: str) -> Said:
+def _compared(
+    analyte: Analyte, value: Fraction, least: Fraction | None, most: Fraction | None, doubt: str
+) -> LaboratoryValue:
     if least is not None and value < least:
-        return _said(analyte, LOWERED, doubt)
+        return _named(analyte, LOWERED, doubt)
     if most is not None and value > most:
-        return _said(analyte, RAISED, doubt)
-    return Said((), IN_RANGE)
+        return _named(analyte, RAISED, doubt)
+    return LaboratoryValue((), IN_RANGE)
 
 
-def _said(analyte: Analyte, direction: int, doubt: str = "") -> Said:
+def _named(analyte: Analyte, direction: int, doubt: str = "") -> LaboratoryValue:
     """Return the first name of the index for a direction, decided: the mention says what the letters stand for."""
     names = analyte.called[direction][:1]
-    return Said(tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME)
+    return LaboratoryValue(
+        tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME
+    )
 
 
 def _bounds(found: re.Match[str]) -> tuple[Fraction | None, Fraction | None] | None:

@@ -1,4 +1,4 @@
-"""Other readings of a mention: misspelt words put right, idle words left out.
+"""Other readings of a mention: misspelt words corrected, words of notes left out, and how its terminology writes names.
 
 Encoders read "siezures" badly and "hx of" as part of the meaning.
 """
@@ -7,16 +7,129 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alphita import drafts
 from alphita.index import ngrams
-from alphita.mention.name_style import SHORTENED, SPELLING, Habits, Reading, habits_of, without_unspecified
 from alphita.mention.word_pairs import is_form
 from alphita.mention.words import NOTHING, count_words
+from alphita.terminology.rules import lexicon, sets
+
+# Whence a reading comes.
+SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
+UNILATERAL = "unilateral "
+_ROMAN = [
+    "i",
+    "ii",
+    "iii",
+    "iv",
+    "v",
+    "vi",
+    "vii",
+    "viii",
+    "ix",
+    "x",
+    "xi",
+    "xii",
+    "xiii",
+    "xiv",
+    "xv",
+    "xvi",
+    "xvii",
+    "xviii",
+    "xix",
+    "xx",
+]
+NUMERALS = {
+    one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
+}
+_NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
+# Of a terminology's strings this many are looked at; more than this share says "unspecified", or left or right, in one
+# that distinguishes these from the name alone.
+SAMPLED, SIDED_NAME_SHARE = 20_000, 0.01
+# With this many names of a side of one thing its sides are distinguished.
+OFTEN = 4
+_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
+
+
+class Reading(NamedTuple):
+    """Another reading of a mention.
+
+    Attributes:
+        source: SPELLING, SHORTENED or UNSPECIFIED; ABBREVIATION for an expansion.
+        share: of an expansion, how often that is meant, 0 to 1.
+    """
+
+    string: str
+    source: str
+    decided: bool = False
+    share: float = 1.0
+    origin: str = ""
+
+
+class Habits(NamedTuple):
+    """What a terminology tells from the name alone.
+
+    Attributes:
+        residual: it tells "unspecified" from the name, as classifications do.
+        sided: of what it tells left from right, as "ventricle"; None: of anything, as classifications do.
+    """
+
+    residual: bool = False
+    sided: frozenset[str] | None = frozenset()
+
+    def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
+        """Return a cleaned string without its side, left or right."""
+        found = sets.sided(string) if self.sided is not None else None
+        if found is None or found.of in (self.sided or ()) or (known is not None and found.of not in known):
+            return None
+        return found.whole
+
+
+def habits_of(strings: pa.LargeStringArray) -> Habits:
+    """Return the habits of a terminology's cleaned strings."""
+    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
+    unspecified = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
+    residual = unspecified > SIDED_NAME_SHARE * len(some)
+    sided = [name for name in _with_sides(some) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
+    if len(sided) > SIDED_NAME_SHARE * len(some):
+        return Habits(residual, None)
+    of = Counter(found.of for name in _with_sides(strings) if (found := sets.sided(name)))
+    return Habits(residual, frozenset(word for word, count in of.items() if count >= OFTEN))
+
+
+def _with_sides(strings: pa.LargeStringArray) -> list[str]:
+    """Return the strings that may name a side."""
+    named: list[str] = strings.filter(pc.match_substring_regex(strings, sets.SIDE_PATTERN)).to_pylist()
+    return named
+
+
+def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
+    """Return how terms may write a cleaned string, each with the source of the reading."""
+    found = [
+        (string[: one.start()] + NUMERALS[one[0]] + string[one.end() :], SPELLING)
+        for one in _NUMERAL.finditer(string)
+        if one[0] in NUMERALS
+    ]
+    name = without_unspecified(string) if habits.residual else ""
+    if name not in (string, ""):
+        forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")
+        found += [(other, UNSPECIFIED) for form in forms if (other := form.format(name)) != string]
+    if (whole := habits.without_side(string)) is not None:
+        found.append((UNILATERAL + whole, SHORTENED))
+    return found
+
+
+def without_unspecified(string: str) -> str:
+    """Return a cleaned string without "unspecified" or NOS at its beginning or end."""
+    return _UNSPECIFIED.sub("", string)
+
 
 _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not put right: too many others are as near.
@@ -29,91 +142,9 @@ NEAREST = 48
 MAX_CORRECTED = 500_000
 # Two words as near: the one in more terms, and by this much of a slip for each power of e.
 BY_COUNT = 0.05
-TIMES = frozenset(["day", "days", "week", "weeks", "wks", "month", "months", "year", "years", "yr", "yrs"])
-# Words of notes, in no term's meaning; left out at both ends only.
-IDLE = TIMES.union(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "w/",
-        "with",
-        "and",
-        "or",
-        "in",
-        "on",
-        "to",
-        "at",
-        "for",
-        "by",
-        "x",
-        "is",
-        "was",
-        "has",
-        "had",
-        "have",
-        "hx",
-        "h/o",
-        "history",
-        "s/p",
-        "c/o",
-        "dx",
-        "pt",
-        "pts",
-        "patient",
-        "patients",
-        "complains",
-        "complaining",
-        "complaint",
-        "presents",
-        "presenting",
-        "presented",
-        "presentation",
-        "known",
-        "suspected",
-        "probable",
-        "possible",
-        "likely",
-        "susp",
-        "query",
-        "r/o",
-        "rule",
-        "out",
-        "noted",
-        "seen",
-        "found",
-        "new",
-        "ongoing",
-        "some",
-        "since",
-        "today",
-        "yesterday",
-        "exam",
-        "examination",
-        "confirmed",
-        "unconfirmed",
-        "diagnosis",
-        "diagnosed",
-        "icd",
-        "icd9",
-        "icd10",
-        "snomed",
-        "code",
-        "reports",
-        "reported",
-        "reporting",
-        "under",
-        "due",
-        "now",
-        "still",
-        "per",
-        "report",
-        "also",
-    ]
-)
-# Behind a verb, at the end of what is said, these make it another.
-PARTICLES = frozenset(["for", "in", "off", "on", "out", "to", "under"])
+# Words of notes, in no term's meaning; left out at both ends only. Behind a verb, particles make it another.
+TIMES, PARTICLES = lexicon.word_set("time"), lexicon.word_set("particle")
+IDLE = TIMES | lexicon.word_set("idle")
 # A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
 CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
 # Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").

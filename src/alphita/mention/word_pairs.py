@@ -17,8 +17,7 @@ import numpy as np
 
 from alphita import textio
 from alphita.index.segment import Segment
-from alphita.mention import lexicon
-from alphita.mention.cues import bare
+from alphita.terminology.rules import lexicon
 
 PREFIX, ROOT, SUFFIX, ENDING, THING = "prefix", "root", "suffix", "ending", "thing"
 # What is meant by prefixes of much and little.
@@ -29,6 +28,7 @@ SHORTEST_ROOT = 2
 MAX_LETTERS = 40
 MAX_PARTS = 6
 REMEMBERED = 100_000
+WORD = re.compile(r"[^\W_]+")
 _DIPHTHONG = re.compile(r"ae|oe(?!(?<=toe)s?$)")
 
 Parts = tuple[str, ...]
@@ -37,7 +37,19 @@ Parts = tuple[str, ...]
 @functools.lru_cache(maxsize=REMEMBERED)
 def levelled(word: str) -> str:
     """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
-    return _DIPHTHONG.sub("e", bare(word))
+    return _DIPHTHONG.sub("e", lexicon.bare(word))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def levelled_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, levelled."""
+    return tuple(map(levelled, WORD.findall(text.casefold())))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def bare_words(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case, without accents."""
+    return frozenset(map(lexicon.bare, WORD.findall(text.casefold())))
 
 
 @functools.cache
@@ -129,7 +141,6 @@ def differ_by_prefix(word: str, other: str) -> bool:
     return False
 
 
-WORD = re.compile(r"[^\W_]+")
 _CODED = re.compile(r"([^\W\d_]{1,4})(\d+)")
 # Beginnings that turn a word into its opposite, alone or in place of another.
 _NOT = ("un", "in", "im", "ir", "il", "an", "a", "non", "dis")
@@ -182,6 +193,7 @@ class WordDiff(NamedTuple):
     missing: tuple[str, ...]
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def is_turned(word: str, other: str) -> bool:
     """Tell whether one of two words is the other with a beginning that turns it round, or both have such beginnings."""
     short, long = sorted((word, other), key=len)
@@ -220,9 +232,9 @@ def _is_nearer_to_opposite(word: str, other: str) -> bool:
 
 
 @functools.lru_cache(maxsize=LAST)
-def word_diff(said: str, named: str) -> WordDiff:
+def word_diff(mention: str, name: str) -> WordDiff:
     """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
-    mine, other = (tuple(levelled(word) for word in WORD.findall(text.casefold())) for text in (said, named))
+    mine, other = levelled_words(mention), levelled_words(name)
     keys = {key(word) for word in mine}, {key(word) for word in other}
     lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
     if lacking == ([], []):
@@ -257,13 +269,12 @@ def key(word: str) -> str:
     return word.removesuffix("s") if len(word) > _STEM else word
 
 
-def is_other_word(said: str, diff: WordDiff, common: Container[str] = ()) -> bool:
+def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> bool:
     """Tell whether a word that the name lacks is another one than the name's that looks like it."""
     from rapidfuzz.distance import Indel
 
-    is_alone = len(WORD.findall(said)) == 1
-    axis = lexicon.axes()[0]
-    is_measured = not (axis.more | axis.less).isdisjoint(map(bare, WORD.findall(said.casefold())))
+    is_alone = len(WORD.findall(mention)) == 1
+    is_measured = not lexicon.amounts().isdisjoint(bare_words(mention))
     for word in diff.extra:
         near = max(diff.missing, key=lambda other: Indel.normalized_similarity(word, other), default="")
         if not near:
@@ -293,12 +304,12 @@ def is_other_word(said: str, diff: WordDiff, common: Container[str] = ()) -> boo
     return False
 
 
-def _lacks_root(word: str, near: str, said: Sequence[str]) -> bool:
+def _lacks_root(word: str, near: str, others: Sequence[str]) -> bool:
     """Tell whether a name's word is another with a root before it, unsaid: "proliferative", "membranoproliferative"."""
     root = near.removesuffix(word)
     if root == near or len(word) <= _ENDING or not readings(f"{root}itis"):
         return False
-    return not any(other[:_STEM] == root[:_STEM] for other in said)
+    return not any(other[:_STEM] == root[:_STEM] for other in others)
 
 
 def _is_other_code(word: str, near: str) -> bool:
@@ -333,13 +344,13 @@ def _is_misspelt_too_far(word: str, near: str) -> bool:
     is_same = sorted(mine) == sorted(theirs) or bool(readings(word) & readings(near))
     if is_form or is_shortened or is_same:
         return False
-    said, named = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
-    slips = min(OSA.distance(mine, theirs), OSA.distance(said, named))
+    syllables, others = _SYLLABLE.findall(mine), _SYLLABLE.findall(theirs)
+    slips = min(OSA.distance(mine, theirs), OSA.distance(syllables, others))
     shorter = min(len(word), len(near))
     if slips > (1 if shorter <= ONE_SLIP_TO else 1 + shorter // LETTERS_A_SLIP):
         return True
-    edits = (slip for slip in Levenshtein.editops(said, named) if slip.tag == "replace")
-    return any(_sound_otherwise(said[slip.src_pos], named[slip.dest_pos]) for slip in edits)
+    edits = (slip for slip in Levenshtein.editops(syllables, others) if slip.tag == "replace")
+    return any(_sound_otherwise(syllables[slip.src_pos], others[slip.dest_pos]) for slip in edits)
 
 
 def _sound_otherwise(letter: str, other: str) -> bool:
@@ -392,6 +403,7 @@ def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> boo
     return not (is_part and others > 1)
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def shared(word: str, other: str) -> int:
     """Return how many letters two words have in common at their beginning."""
     length = 0
@@ -402,6 +414,7 @@ def shared(word: str, other: str) -> int:
     return length
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def is_inflected(word: str, other: str) -> bool:
     """Tell whether two words differ by their last letters alone; "kyphoscoliosis" is no form of "kyphosis"."""
     in_common = shared(word, other)

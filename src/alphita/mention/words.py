@@ -22,8 +22,8 @@ STRINGS_AT_ONCE = 65_536
 NOTHING: Mapping[str, int] = {}
 
 
-class Overlap(NamedTuple):
-    """What the words of two strings have in common, for p pairs.
+class WordComparison(NamedTuple):
+    """What the words of p pairs of strings have in common, and what the m left strings are made of.
 
     Attributes:
         of_left: (p,) float32, the share of the left string's weight that stands in the right one too, 0 to 1.
@@ -31,6 +31,8 @@ class Overlap(NamedTuple):
         same: (p,) bool, the same set of words.
         first: (p,) bool, the same first word.
         last: (p,) bool, the same last word.
+        counts: (m,) distinct words of the left strings.
+        known: (m,) float32, the share of their weight that is of indexed words, 0 to 1.
     """
 
     of_left: Float32
@@ -38,20 +40,75 @@ class Overlap(NamedTuple):
     same: NDArray[np.bool_]
     first: NDArray[np.bool_]
     last: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    known: Float32
+
+
+class _Words(NamedTuple):
+    """The words of n strings as numbers, string by string, each once, with their weights."""
+
+    number: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    total: NDArray[np.float64]
 
 
 class Vocabulary:
-    """The words of an index and their weights; any other word has the greatest weight."""
+    """The words of an index's cleaned strings and their weights; any other word has the greatest weight."""
 
-    def __init__(self, counts: Counter[str], strings: int) -> None:
+    def __init__(self, strings: pa.LargeStringArray) -> None:
+        counts = count_words(strings)
         self._numbers = {word: number for number, word in enumerate(counts)}
-        held = np.fromiter(counts.values(), np.float64, len(counts))
-        self._held = held
-        self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, np.log(strings + 1) + 1)
+        self._held = held = np.fromiter(counts.values(), np.float64, len(counts))
+        greatest = np.log(len(strings) + 1) + 1
+        self._weights = np.append(np.log((len(strings) + 1) / (held + 1)) + 1, greatest)
 
-    def words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> Words:
-        """Return the words of some cleaned strings."""
-        # A word that is not indexed is in no string of the index, so its number matters within this call only.
+    def compare(
+        self,
+        left: Sequence[str],
+        left_rows: NDArray[np.int64],
+        right: Sequence[str],
+        right_rows: NDArray[np.int64],
+        without: Sequence[Mapping[str, int]] | None = None,
+    ) -> WordComparison:
+        """Compare cleaned string left[left_rows[i]] with right[right_rows[i]], for all i.
+
+        Args:
+            without: for each left string, in how many strings that are taken as not there each word stands.
+        """
+        mine, other = self._words(left, without), self._words(right)
+        width = int(max(mine.number.max(initial=0), other.number.max(initial=0))) + 1
+        # Ascending: the words of a string are.
+        held = np.repeat(np.arange(len(other.counts)), other.counts) * width + other.number
+        shared = np.zeros(len(left_rows))
+        for start in range(0, len(left_rows) if len(held) else 0, STRINGS_AT_ONCE):
+            part = slice(start, start + STRINGS_AT_ONCE)
+            counts = mine.counts[left_rows[part]]
+            pair = np.repeat(np.arange(len(counts)), counts)
+            word = np.arange(len(pair)) + np.repeat(
+                mine.offsets[left_rows[part]] - (np.cumsum(counts) - counts), counts
+            )
+            wanted = right_rows[part][pair] * width + mine.number[word]
+            has = held[np.searchsorted(held, wanted).clip(max=len(held) - 1)] == wanted
+            shared[part] = np.bincount(pair[has], mine.weight[word[has]], minlength=len(counts))
+        of_left = shared / np.maximum(mine.total[left_rows], 1e-9)
+        of_right = shared / np.maximum(other.total[right_rows], 1e-9)
+        known = _sums((mine.number < len(self._numbers)) * mine.weight, mine.offsets)
+        return WordComparison(
+            of_left.astype(np.float32),
+            of_right.astype(np.float32),
+            (of_left > 1 - 1e-9) & (of_right > 1 - 1e-9),
+            (mine.first[left_rows] == other.first[right_rows]) & (mine.first[left_rows] >= 0),
+            (mine.last[left_rows] == other.last[right_rows]) & (mine.last[left_rows] >= 0),
+            mine.counts,
+            (known / np.maximum(mine.total, 1e-9)).astype(np.float32),
+        )
+
+    def _words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> _Words:
+        # A word that is not indexed is in no string of the index, so its number matters within one comparison only.
         new: dict[str, int] = {}
         known = self._numbers
         numbers: list[int] = []
@@ -68,58 +125,10 @@ class Vocabulary:
             offsets.append(len(numbers))
             first.append(found[0] if found else -1)
             last.append(found[-1] if found else -1)
-        number = np.array(numbers, np.int64)
+        number, rows = np.array(numbers, np.int64), np.array(offsets, np.int64)
         weight = self._weights[np.minimum(number, len(known))]
-        rows = np.array(offsets, np.int64)
-        return Words(number, rows, weight, np.array(first, np.int64), np.array(last, np.int64), len(known))
-
-
-class Words:
-    """The words of n strings."""
-
-    def __init__(
-        self,
-        number: NDArray[np.int64],
-        offsets: NDArray[np.int64],
-        weight: NDArray[np.float64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        indexed: int,
-    ) -> None:
-        self.number, self.offsets, self.weight, self.first, self.last = number, offsets, weight, first, last
-        self.counts: NDArray[np.int64] = np.diff(offsets)
-        self.total = _sums(weight, offsets)
-        self.known = (_sums((number < indexed) * weight, offsets) / np.maximum(self.total, 1e-9)).astype(np.float32)
-
-    @staticmethod
-    def vocabulary(strings: pa.LargeStringArray) -> Vocabulary:
-        """Return the vocabulary of an index's cleaned strings."""
-        return Vocabulary(count_words(strings), len(strings))
-
-    def overlap(self, rows: NDArray[np.int64], other: Words, other_rows: NDArray[np.int64]) -> Overlap:
-        """Compare string rows[i] of these with string other_rows[i] of `other`, for all i."""
-        width = int(max(self.number.max(initial=0), other.number.max(initial=0))) + 1
-        # Ascending: the words of a string are.
-        held = np.repeat(np.arange(len(other.counts)), other.counts) * width + other.number
-        shared = np.zeros(len(rows))
-        for start in range(0, len(rows) if len(held) else 0, STRINGS_AT_ONCE):
-            part = slice(start, start + STRINGS_AT_ONCE)
-            counts = self.counts[rows[part]]
-            pair = np.repeat(np.arange(len(counts)), counts)
-            word = np.arange(len(pair)) + np.repeat(self.offsets[rows[part]] - (np.cumsum(counts) - counts), counts)
-            wanted = other_rows[part][pair] * width + self.number[word]
-            has = held[np.searchsorted(held, wanted).clip(max=len(held) - 1)] == wanted
-            shared[part] = np.bincount(pair[has], self.weight[word[has]], minlength=len(counts))
-        of_left = shared / np.maximum(self.total[rows], 1e-9)
-        of_right = shared / np.maximum(other.total[other_rows], 1e-9)
-        same = (of_left > 1 - 1e-9) & (of_right > 1 - 1e-9)
-        return Overlap(
-            of_left.astype(np.float32),
-            of_right.astype(np.float32),
-            same,
-            (self.first[rows] == other.first[other_rows]) & (self.first[rows] >= 0),
-            (self.last[rows] == other.last[other_rows]) & (self.last[rows] >= 0),
-        )
+        ends = np.array(first, np.int64), np.array(last, np.int64)
+        return _Words(number, rows, weight, *ends, np.diff(rows), _sums(weight, rows))
 
 
 def count_words(strings: pa.LargeStringArray) -> Counter[str]:

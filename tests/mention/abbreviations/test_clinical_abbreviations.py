@@ -14,7 +14,7 @@ from alphita.index import external_names
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment, read_short_forms
 from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.store import load_terminology
 from tests.doubles import HashEncoder
 

@@ -1,18 +1,8 @@
 """Words by which notes say that something is negated, possible, of the family, historical or hypothetical.
 
-One list for free text (`annotating.context`) and for mentions that are given (`answering.said`). It is data,
-`cues_LANGUAGE.tsv`, a rule a line: phrase, category, direction, reach. Words of a phrase are written
-without accents and in lower case; the signs ? ; : ( ) - + and the full stop are words too, and a sentence always ends
-with one. At each place the longest phrase counts, and what it covers counts for nothing else.
-
-    category    one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
-                category that the direction column names, or all; `clause`: a sentence that begins so has its first
-                clause up to the first comma, and reaches that begin in it end there
-    direction   `ahead`, `back`, `both`; `section`: ahead, and where it begins a line before a colon, or stands alone in
-                one, up to the next blank line or heading
-    reach       words, at most; empty: to the end of the sentence
-
-In a mention that is given what it begins and ends with counts (`beginning`, `ending`).
+`cues_LANGUAGE.tsv` has a rule a line, for free text (`annotation.context`) and for given mentions (`assertion`); the
+words of a phrase are without accents and in lower case, and the signs ? ; : ( ) - + and the full stop are words too.
+At each place the longest phrase counts, and what it covers counts for nothing else.
 """
 
 from __future__ import annotations
@@ -20,13 +10,13 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from alphita import textio
 from alphita.errors import InputError
+from alphita.terminology.rules.lexicon import bare
 from alphita.terminology.text import clean
 
 Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
@@ -51,7 +41,15 @@ ABSENCE = (
 
 
 class Rule(NamedTuple):
-    """A rule; see the module."""
+    """A rule.
+
+    Attributes:
+        category: one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
+            category in `direction`, or all; `clause`: the first clause of a sentence that begins so, up to the first
+            comma, and the reaches that begin in it, end there.
+        direction: `ahead`, `back`, `both`; `section`: ahead, and as a heading up to the next blank line or heading.
+        reach: words, at most; None: to the end of the sentence.
+    """
 
     category: str
     direction: str
@@ -64,14 +62,6 @@ class Word(NamedTuple):
     start: int
     end: int
     word: str
-
-
-def bare(form: str) -> str:
-    """Return a cleaned word without accents, as the rules have theirs."""
-    if form.isascii():
-        return form
-    apart = unicodedata.normalize("NFD", form)
-    return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("ß", "ss")
 
 
 def words(string: str, start: int = 0) -> list[Word]:
@@ -107,11 +97,11 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
 
 def beginning(mention: str) -> Category | None:
     """Return what a given mention says of itself by its first words, as possible or of the family; else None."""
-    said = [word.word for word in words(mention[:LOOKED_AT])]
+    tokens = [word.word for word in words(mention[:LOOKED_AT])]
     phrases, longest = _beginnings()
-    for size in range(min(longest.get(said[0], 0) if said else 0, len(said)), 0, -1):
-        for rule in phrases.get(tuple(said[:size]), ()):
-            if rule.category == "possible" or rule.direction == SECTION or set(said[size : size + 1]) & _HAVING:
+    for size in range(min(longest.get(tokens[0], 0) if tokens else 0, len(tokens)), 0, -1):
+        for rule in phrases.get(tuple(tokens[:size]), ()):
+            if rule.category == "possible" or rule.direction == SECTION or set(tokens[size : size + 1]) & _HAVING:
                 category: Category = rule.category  # type: ignore[assignment]
                 return category
     return None
@@ -119,10 +109,10 @@ def beginning(mention: str) -> Category | None:
 
 def ending(mention: str) -> Category | None:
     """Return what a given mention says of itself by its last words, as negated or possible; else None."""
-    said = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
+    tokens = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
     phrases, most = _endings()
-    for size in range(min(most, len(said)), 0, -1):
-        if category := phrases.get(tuple(said[-size:])) or phrases.get(tuple(said[-size - 1 : -1])):
+    for size in range(min(most, len(tokens)), 0, -1):
+        if category := phrases.get(tuple(tokens[-size:])) or phrases.get(tuple(tokens[-size - 1 : -1])):
             return category
     return None
 
@@ -132,9 +122,9 @@ def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
     """Return the categories by the words that a given mention may end with, and the most words."""
     found: dict[tuple[str, ...], Category] = {}
     for _, phrase, rule in read():
-        said = tuple(word.word for word in words(phrase))
-        if rule.category in CATEGORIES and rule.direction == "back" and (len(said) > 1 or said[0] not in ABSENCE):
-            found[said] = rule.category
+        tokens = tuple(word.word for word in words(phrase))
+        if rule.category in CATEGORIES and rule.direction == "back" and (len(tokens) > 1 or tokens[0] not in ABSENCE):
+            found[tokens] = rule.category
     return found, max(map(len, found))
 
 
@@ -145,9 +135,9 @@ def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
     longest: dict[str, int] = {}
     for _, phrase, rule in read():
         if rule.category in ("possible", "family") and rule.direction in (AHEAD, SECTION):
-            said = tuple(word.word for word in words(phrase))
-            found.setdefault(said, []).append(rule)
-            longest[said[0]] = max(len(said), longest.get(said[0], 0))
+            tokens = tuple(word.word for word in words(phrase))
+            found.setdefault(tokens, []).append(rule)
+            longest[tokens[0]] = max(len(tokens), longest.get(tokens[0], 0))
     return found, longest
 
 

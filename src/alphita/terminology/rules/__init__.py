@@ -1,67 +1,45 @@
-"""Contradictions between a mention and the term of a candidate. A module here is a rule.
+"""Contradictions between a mention and the term of a candidate.
 
 A rule reads one attribute (side, course, number, ...) from a string. Two strings contradict each other in it if both
 speak of it and nothing that one leaves open is left open by the other: "left" against "right", "500 mg" against
 "250 mg", but not "limb" against "arm". Where only one speaks of it, nothing is contradicted: its meaning is narrower.
 
-Strings come without a language, so a rule looks for the words of all languages it covers; where one spelling means
-different things, the rule's file says how it is read. A word missing from a rule's list makes it silent, never wrong.
-
-Reading is Python and done once a distinct string; a reading is one int64, and comparing is NumPy over millions of
-pairs. The codes depend on the rules' files alone, not on the process or on the strings read before.
+Strings come without a language, so a rule looks for the words of all languages that `lexicon.tsv` has for it. A word
+missing there makes the rule silent, never wrong. Reading is Python and done once a distinct string; a reading is one
+int64, and comparing is NumPy over millions of pairs. The codes depend on the rules alone, not on the process.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import registry
-from alphita.terminology.text import clean, strip_accents
+from alphita.errors import UsageError
+from alphita.terminology.rules import negation, number, sets, stage, strength
+from alphita.terminology.rules.lexicon import Codes, Flags, Found, Text, read
 
-_WORD = re.compile(r"[^\W_]+")
-
-Codes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Bits = NDArray[np.uint16]
-
-
 # Words remembered with the rules that they concern; the memory starts anew beyond.
 MAX_WORDS = 500_000
-
-
-class Text(NamedTuple):
-    """A string as rules read it."""
-
-    string: str
-    shown: tuple[str, ...]
-    words: tuple[str, ...]
-
-
-class Found(NamedTuple):
-    """What a rule read in one place: its value, in the rule's own code, and the words that say it."""
-
-    value: int
-    words: str
 
 
 class Rule(Protocol):
     """What a rule's module offers.
 
     Attributes:
-        LANGUAGES: BCP-47 codes of the languages whose words it knows.
-        VETO: whether a contradiction keeps a candidate from being accepted unseen; otherwise it only lowers it.
+        VETO: whether a contradiction keeps a candidate from being accepted without review.
     """
 
-    DESCRIPTION: str
-    LANGUAGES: tuple[str, ...]
-    VETO: bool
+    @property
+    def VETO(self) -> bool:
+        """See above."""
+        ...
 
     def concerns(self, word: str) -> bool:
         """Tell whether a string with this word (without accents) must be read; asked once a distinct word."""
@@ -137,16 +115,21 @@ class Contradiction(NamedTuple):
     text: str
 
 
-def read(string: str) -> Text:
-    """Clean a string and split it into words; a clean string stays as it is."""
-    string = clean(string)
-    shown = tuple(_WORD.findall(string))
-    return Text(string, shown, shown if string.isascii() else tuple(map(strip_accents, shown)))
-
-
-def load(name: str) -> Rule:
-    """Load the rule of that name."""
-    return cast(Rule, registry.load(__name__, name))
+# In the order of the features' bits.
+RULES: Mapping[str, Rule] = {
+    "age_group": sets.AGE_GROUP,
+    "body_site": sets.BODY_SITE,
+    "course": sets.COURSE,
+    "dose_form": sets.DOSE_FORM,
+    "laterality": sets.LATERALITY,
+    "negation": negation,
+    "number": number,
+    "residual": sets.RESIDUAL,
+    "route": sets.ROUTE,
+    "sex": sets.SEX,
+    "stage": stage,
+    "strength": strength,
+}
 
 
 class Profiler:
@@ -157,8 +140,10 @@ class Profiler:
     """
 
     def __init__(self, rules: Sequence[str] | None = None) -> None:
-        self.rules = tuple(registry.names(__name__) if rules is None else rules)
-        self._rules = tuple(load(name) for name in self.rules)
+        self.rules = tuple(RULES if rules is None else rules)
+        if unknown := [name for name in self.rules if name not in RULES]:
+            raise UsageError(registry.unknown("rule", unknown[0], RULES))
+        self._rules = tuple(RULES[name] for name in self.rules)
         self._concerned = _Concerned(self._rules)
         self.veto_mask = np.uint16(sum(1 << column for column, rule in enumerate(self._rules) if rule.VETO))
 
@@ -240,6 +225,38 @@ class Profiler:
                 text = f"{name}: {mention_words!r} against {term_words!r}"
                 made.append(Contradiction(name, mention_words, term_words, rule.VETO, text))
         return made
+
+
+class IndexedProfiles:
+    """Compares mentions with the strings of an index by all rules; what its strings say is kept once they came up."""
+
+    def __init__(self, strings: int) -> None:
+        self.profiler = Profiler()
+        self._codes = np.zeros((strings, len(self.profiler.rules)), np.int64)
+        self._speaks, self._is_read = np.zeros(strings, np.uint16), np.zeros(strings, bool)
+
+    def compare(
+        self,
+        mentions: Sequence[str],
+        mention_rows: NDArray[np.int64],
+        strings: NDArray[np.int64],
+        texts: Sequence[str],
+        string_rows: NDArray[np.int64],
+    ) -> Comparison:
+        """Compare mentions with some strings of the index, pair by pair.
+
+        Args:
+            mention_rows: (pairs,) rows of `mentions`.
+            strings: (n,) rows of the index, whose `texts` are given.
+            string_rows: (pairs,) rows of `strings`.
+        """
+        new = np.flatnonzero(~self._is_read[strings])
+        if len(new):
+            read_now = self.profiler.profile([texts[row] for row in new.tolist()])
+            self._codes[strings[new]], self._speaks[strings[new]] = read_now.codes, read_now.speaks
+            self._is_read[strings[new]] = True
+        known = Profiles(self.profiler.rules, self._codes[strings], self._speaks[strings])
+        return self.profiler.compare(self.profiler.profile(mentions), mention_rows, known, string_rows)
 
 
 @functools.cache

@@ -1,8 +1,4 @@
-"""What a string denies.
-
-Nearly every string denies nothing, and a term may carry a negation of its own ("diabetes without complication"), so it
-matters what is denied.
-"""
+"""What a string denies: "no fever" against "fever". A term may deny something itself ("without complication")."""
 
 from __future__ import annotations
 
@@ -13,81 +9,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alphita.terminology.rules import Codes, Flags, Found, Text
-from alphita.terminology.rules._lexicon import SILENT, Lexicon, word_set
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.lexicon import Codes, Flags, Found, Lexicon, Text, read
 
-DESCRIPTION = "denial: 'no fever' against 'fever'"
 VETO = True
 
 _DENIES, _LACKS = 1 << 62, 1 << 61
 _WORD_BITS = 61
 _WORDS = (1 << _WORD_BITS) - 1
 _AHEAD, _NEXT, _BACK, _ABSENT = 1, 2, 3, 4
-_LEXICON = Lexicon(
-    {
-        _AHEAD: {
-            "en": "no|not|without|denies|denied|denying|never|w o|nil|negative for|free of|free from|nor|neither",
-            "it": "senza|nessun|nessuna|nessuno|nega|no|privo di|priva di|negativo per",
-            "de": "kein|keine|keinen|keiner|keines|keinem|ohne|nicht|niemals|verneint",
-            "fr": "sans|pas de|pas d|aucun|aucune|nie|jamais",
-            "es": "sin|no|ningun|ninguna|ninguno|niega|nunca|negativo para",
-            "pt": "sem|nao|nenhum|nenhuma|nega|nunca",
-            "nl": "geen|zonder|niet|nooit",
-        },
-        _NEXT: {"en": "non", "it": "non", "fr": "non"},
-        _BACK: {
-            "en": "negative|ruled out|excluded",
-            "it": "negativo|negativa|escluso|esclusa",
-            "de": "negativ|negativer|negatives|negative|ausgeschlossen",
-            "fr": "negatif|negative|exclu|exclue",
-            "es": "negativo|negativa|descartado|descartada",
-            "nl": "negatief|uitgesloten",
-        },
-        _ABSENT: {
-            "en": "absence of|lack of|loss of|absent|missing|lacking|inability to|unable to|failure to|cannot|can not",
-            "it": "assenza di|assenza del|assenza della|assenza dei|mancanza di|assente|assenti|incapacita di",
-            "de": "fehlen|fehlende|fehlender|fehlendes|fehlenden|mangel an|abwesenheit",
-            "fr": "absence de|absence d|absence du|absence des|manque de|incapacite a",
-            "es": "ausencia de|falta de|ausente|ausentes|incapacidad para",
-            "pt": "ausencia de|falta de|incapacidade de",
-            "nl": "afwezigheid van|gebrek aan|afwezige",
-        },
-        SILENT: {
-            "en": "with or without|with without|with w o|not otherwise specified|not elsewhere classified|not otherwise"
-            "|not specified|not known|not applicable|not only|no longer|not yet|no known cause|non specific"
-            "|not classified|not elsewhere|not stated|rule out|to be ruled out",
-            "it": "con o senza|non specificato|non specificata|non specificati|non specificate|non altrimenti"
-            "|non classificato|non classificata|non classificabile|non noto|non nota",
-            "de": "mit oder ohne|nicht naher|nicht anderenorts|nicht andernorts|nicht bezeichnet",
-            "fr": "avec ou sans|non precise|non precisee|non precises|non precisees|sans autre precision|non classe"
-            "|non classee|non classes",
-            "es": "con o sin|no especificado|no especificada|no especificados|no especificadas|no clasificado"
-            "|no clasificada|sin especificar|sin otra especificacion",
-            "pt": "com ou sem|nao especificado|nao especificada|nao classificado|nao classificada",
-            "nl": "met of zonder|niet gespecificeerd|niet nader",
-        },
-    }
-)
-
-LANGUAGES = tuple(sorted((*_LEXICON.languages, "zh")))
+_LEXICON = Lexicon.of("negation", {"ahead": _AHEAD, "next": _NEXT, "back": _BACK, "absent": _ABSENT})
 _CHINESE = re.compile("^(?:没有|沒有|未见|未見|未发现|否认|否認|不伴|无|無)(?=[\u3400-\u9fff])")
-_PORTUGUESE = word_set("dor dores em do da dos das na nas nos ao pelo pela com nao sem")
-# Words that say nothing of what is denied, and those that the rules of course and side read.
-_EMPTY = word_set(
-    "a an the any evidence mention sign signs symptom symptoms history known obvious apparent active current",
-    "recent other significant to is are has have been be patient or acute chronic left right bilateral di del",
-    "della dei delle il la lo le gli i un una segni sintomi evidenza o oder der die das den dem ein eine von",
-    "zeichen hinweis auf fur de du des les l d ou signe signes evidence el los las evidencia signos sintomas van",
-    "een het tekenen",
-)
-_ENDS = word_set(
-    "with but due because except and on in of from during after con ma per e da durante dopo ed mit aber durch",
-    "und bei nach wegen avec mais et par dans pendant apres pero y por en despues met maar na door",
-)
-# A string with one of these lacks something without a word that denies: it affirms nothing plainly.
-_DEFICIENT = word_set(
-    "agenesis aplasia aplastic failure failed deficiency deficient decreased reduced diminished impaired agenesia",
-    "aplasie agenesie deficit mangel carenza carencia carence insuffizienz",
+# Words that say nothing of what is denied, and those that the rules of course and side read; words that end a reach;
+# words of a string that lacks something without denying, and so affirms nothing plainly.
+_PORTUGUESE, _EMPTY, _ENDS, _DEFICIENT = (
+    lexicon.word_set("negation words", value) for value in ("portuguese", "empty", "ends", "deficient")
 )
 # "absent or hypoplastic", "decreased to absent" deny nothing.
 _EITHER = (("or",), ("to",), ("o",), ("oder",), ("ou",))
@@ -118,6 +54,12 @@ def begins_with_denial(text: Text) -> bool:
         return False
     phrases = _phrases(text)
     return bool(phrases) and phrases[0][0] == 0 and phrases[0][2].value == _AHEAD
+
+
+def is_denial(string: str) -> bool:
+    """Tell whether a string begins by denying what follows, and something follows."""
+    text = read(string)
+    return begins_with_denial(text) and any(found.value & _DENIES for found in find(text))
 
 
 def _phrases(text: Text) -> list[tuple[int, int, Found]]:
@@ -155,8 +97,8 @@ def _denied(text: Text) -> list[Found]:
         for place in reach:
             bits |= _bits(words[place])
         if bits:
-            said = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
-            denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(said)))
+            shown = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
+            denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(shown)))
     return denied
 
 

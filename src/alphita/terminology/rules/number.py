@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.terminology.rules import Found, Text, stage
-from alphita.terminology.rules._lexicon import nonzero
-from alphita.terminology.rules._quantities import (
+from alphita.terminology.rules import lexicon, stage
+from alphita.terminology.rules.lexicon import Found, Text
+from alphita.terminology.rules.quantities import (
     AMOUNT,
     MASS,
     NAMES,
@@ -19,36 +19,17 @@ from alphita.terminology.rules._quantities import (
     PLAIN,
     UNITS,
     UNITS_OF_MEASURE,
+    Slots,
     fraction,
     hashed,
     in_base_unit,
 )
-from alphita.terminology.rules._slots import Slots
+from alphita.terminology.rules.sets import nonzero
 
-DESCRIPTION = "numbers, and measures in one unit: 0.5 g = 500 mg"
-LANGUAGES = ("de", "en", "es", "fr", "it", "zh")
 VETO = True
 
 _SLOTS = Slots(count=2, kind_bits=5, major_bits=26)
-_WORDS = {
-    word: number
-    for number, words in {
-        1: "first",
-        2: "two second ii",
-        3: "three third iii",
-        4: "four fourth",
-        5: "five fifth",
-        6: "six sixth vi",
-        7: "seven seventh vii",
-        8: "eight eighth viii",
-        9: "nine ninth ix",
-        10: "ten tenth",
-        11: "eleventh xi",
-        12: "twelve twelfth xii",
-        13: "xiii",
-    }.items()
-    for word in words.split()
-}
+_WORDS = {word: int(number) for word, number in lexicon.meanings("number").items()}
 _LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
 _OF_INGREDIENTS = "|".join(
     re.escape(name) for name, (dimension, _) in UNITS_OF_MEASURE.items() if dimension in (MASS, UNITS, AMOUNT, PERCENT)

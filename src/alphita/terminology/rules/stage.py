@@ -7,101 +7,42 @@ from __future__ import annotations
 
 import re
 
-from alphita.terminology.rules import Found, Text
-from alphita.terminology.rules._lexicon import Lexicon, nonzero, word_set
-from alphita.terminology.rules._slots import Slots
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.lexicon import Found, Lexicon, Text
+from alphita.terminology.rules.quantities import Slots
+from alphita.terminology.rules.sets import nonzero
 
-DESCRIPTION = "stage, grade, class, type, TNM, severity"
 VETO = True
 
 _SLOTS = Slots(count=3, kind_bits=4, major_bits=8, minor_bits=8)
-TYPE, STAGE, GRADE, CLASS, GROUP, FACTOR, PHASE, HEPATITIS, VITAMIN, INFLUENZA, SEVERITY, SCORE, T, N, M = range(1, 16)
-_KINDS = {
-    word: kind
-    for kind, words in {
-        TYPE: "type types typ typs tipo tipi tipos subtype typus",
-        STAGE: "stage stages stadium stadien stadio stade stades estadio estadios estagio ckd",
-        GRADE: "grade grades grado gradi grados grad grau degree degrees degre degres graad",
-        CLASS: "class classes classe classi clase clases klasse nyha killip pugh",
-        GROUP: "group groups gruppe gruppo grupo groupe",
-        FACTOR: "factor fattore faktor facteur",
-        PHASE: "phase fase",
-        HEPATITIS: "hepatitis hepatite epatite",
-        VITAMIN: "vitamin vitamina vitamine vit",
-        INFLUENZA: "influenza",
-        SCORE: "gleason ecog",
-    }.items()
-    for word in words.split()
-}
+_NAMES = [
+    "type",
+    "stage",
+    "grade",
+    "class",
+    "group",
+    "factor",
+    "phase",
+    "hepatitis",
+    "vitamin",
+    "influenza",
+    "severity",
+    "score",
+    "t",
+    "n",
+    "m",
+]
+_NUMBERS = {name: number for number, name in enumerate(_NAMES, 1)}
+TYPE, STAGE, GRADE, CLASS, GROUP, _, _, HEPATITIS, VITAMIN, INFLUENZA, SEVERITY, _, T, N, M = _NUMBERS.values()
+_KINDS = {word: _NUMBERS[kind] for word, kind in lexicon.meanings("stage").items()}
 _LETTERS = {TYPE: "abcdfgh", CLASS: "abcd", GROUP: "abcdg", HEPATITIS: "abcdeg", VITAMIN: "abcdehk", INFLUENZA: "abc"}
-_SEVERITY = Lexicon(
-    {
-        1: {
-            "en": "mild|mildly",
-            "it": "lieve|lievi",
-            "de": "leichtgradig*|leichte|leichter|leichtes|milde",
-            "fr": "leger|legere|legers|legeres",
-            "es": "leve|leves",
-            "zh": "轻度|輕度",
-        },
-        2: {
-            "en": "moderate|moderately",
-            "it": "moderato|moderata|moderati",
-            "de": "mittelschwer*|mittelgradig*|massig*",
-            "fr": "modere|moderee|moderes|moderees",
-            "es": "moderado|moderada|moderados|moderadas",
-            "zh": "中度",
-        },
-        3: {
-            "en": "severe|severely",
-            "it": "grave|gravi|severo|severa",
-            "de": "schwere|schwerer|schweres|schweren|schwergradig*",
-            "fr": "severe|severes|grave",
-            "es": "grave|severo|severa|severos",
-            "zh": "重度",
-        },
-        4: {
-            "en": "profound|profoundly",
-            "it": "profondo|profonda",
-            "fr": "profond|profonde",
-            "es": "profundo|profunda",
-        },
-    }
-)
-LANGUAGES = tuple(sorted({*_SEVERITY.languages, "nl", "pt"}))
-
-_ROMAN = {
-    "i": 1,
-    "ii": 2,
-    "iii": 3,
-    "iv": 4,
-    "v": 5,
-    "vi": 6,
-    "vii": 7,
-    "viii": 8,
-    "ix": 9,
-    "x": 10,
-    "xi": 11,
-    "xii": 12,
-    "xiii": 13,
-    "xiv": 14,
-    "xv": 15,
-}
-_ORDINAL = {
-    word: number
-    for number, words in enumerate(
-        (
-            "first 1st primo primer primero premier ersten erster erste 1er",
-            "second 2nd secondo segundo deuxieme zweiten zweiter zweite 2eme 2e",
-            "third 3rd terzo tercer tercero troisieme dritten dritter dritte 3eme 3e",
-            "fourth 4th quarto cuarto quatrieme vierten vierter vierte",
-        ),
-        start=1,
-    )
-    for word in words.split()
-} | {str(number): number for number in range(1, 5)}
+_SEVERITY = Lexicon.of("severity", {"mild": 1, "moderate": 2, "severe": 3, "profound": 4})
+_ROMAN_NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii", "xiv", "xv"]
+_ROMAN = {roman: number for number, roman in enumerate(_ROMAN_NUMERALS, 1)}
+_ORDINAL = {word: int(number) for word, number in lexicon.meanings("ordinal").items()}
+_ORDINAL |= {str(number): number for number in range(1, 5)}
 _SHORT = {"t1dm": (TYPE, 1), "t1d": (TYPE, 1), "dm1": (TYPE, 1), "t2dm": (TYPE, 2), "t2d": (TYPE, 2), "dm2": (TYPE, 2)}
-_JOINS = word_set("and or to und oder bis et ou e o y a")
+_JOINS = frozenset(["and", "or", "to", "und", "oder", "bis", "et", "ou", "e", "o", "y", "a"])
 _VALUE = re.compile(r"(?:(?P<number>\d{1,2})|(?P<roman>[ivx]+?))(?P<minor>[a-d])?|(?P<letter>[a-k])(?P<after>\d{1,2})?")
 _GLUED = re.compile(r"(type|typ|tipo|stage|grade|grad|class|nyha|ckd)(\d{1,2}[a-d]?)")
 _TNM = re.compile(r"\b[cpyr]{0,2}t([0-4x])([a-d])? ?n([0-3x])([a-c])?(?: ?m([01x])([a-c])?)?\b")

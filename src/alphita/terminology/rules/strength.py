@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.terminology.rules import Found, Text
-from alphita.terminology.rules._lexicon import nonzero
-from alphita.terminology.rules._quantities import (
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.lexicon import Found, Text
+from alphita.terminology.rules.quantities import (
     AMOUNT,
     CALENDAR,
     CLOCK,
@@ -22,14 +22,13 @@ from alphita.terminology.rules._quantities import (
     UNITS,
     UNITS_OF_MEASURE,
     VOLUME,
+    Slots,
     fraction,
     hashed,
     in_base_unit,
 )
-from alphita.terminology.rules._slots import Slots
+from alphita.terminology.rules.sets import nonzero
 
-DESCRIPTION = "drug strengths and concentrations: 500 mg/5 ml = 100 mg/ml"
-LANGUAGES = ("de", "en", "es", "fr", "it")
 VETO = True
 
 _SLOTS = Slots(count=2, kind_bits=5, major_bits=22, minor_bits=4)
@@ -52,31 +51,7 @@ _AMOUNTS = re.compile(
 _AMOUNT = re.compile(rf"(?P<digits>{NUMBER})(?:\s?(?P<unit>{NAMES})(?!\w))?")
 _NAME = re.compile(r"[^\W\d_]{3}")
 # Pairs of numbers in their strings are other things than strengths.
-_OTHER_PAIRS = {
-    "pressure",
-    "bp",
-    "rr",
-    "systolic",
-    "diastolic",
-    "blutdruck",
-    "pressione",
-    "pression",
-    "tension",
-    "tensione",
-    "hypertension",
-    "hypertonie",
-    "ipertensione",
-    "apgar",
-    "vision",
-    "visual",
-    "visus",
-    "acuity",
-    "eyesight",
-    "snellen",
-    "sehscharfe",
-    "visivo",
-    "visuelle",
-}
+_OTHER_PAIRS = lexicon.word_set("strength", "other pair")
 
 
 def concerns(word: str) -> bool:

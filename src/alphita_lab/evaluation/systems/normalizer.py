@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import drafts, registry
+from alphita import drafts
 from alphita.answer.calibration_store import FOLDER, Calibration
-from alphita.answer.candidates import BORROWED
-from alphita.answer.normalizer import RANKINGS, Normalizer
+from alphita.answer.candidates import ranking_of
+from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.fitting import fit
 from alphita.calibrate.transfer import carry_over
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
+from alphita.index.lookup import EXTERNAL
 from alphita.index.sources import choice_hash, enrichment_of
 from alphita.index.store import Index, build
 from alphita.terminology.splits import Split
@@ -100,7 +101,7 @@ class NormalizerSystem:
         options = self._options
         index_of_names = _made_of(self._encoder, ids, names, options.choice)
         calibration = None
-        if registry.load(RANKINGS, options.ranking).LEARNED:
+        if ranking_of(options.ranking).learned:
             if options not in index_of_names.calibrations:
                 index_of_names.calibrations[options] = self._calibrate(index_of_names)
             calibration = index_of_names.calibrations[options]
@@ -135,7 +136,7 @@ class NormalizerSystem:
 
 def _own_name(found: Candidate) -> str:
     """Return the matched term; for a borrowed one, which is none of the names that are ranked, the preferred name."""
-    return found.concept_name if BORROWED in found.routes else found.matched_term
+    return found.concept_name if EXTERNAL in found.routes else found.matched_term
 
 
 class _Made(NamedTuple):
@@ -191,7 +192,7 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     """Open the normaliser with an encoder."""
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
-    registry.load(RANKINGS, ranking)
+    ranking_of(ranking)
     contexts, borrow = (truth("the normalizer", options, key, True) for key in ("contexts", "borrow"))
     if (fitted := options.get("fit", "general")) not in ("general", "own"):
         raise UsageError(f"option fit of the normalizer is general or own, not {fitted!r}")

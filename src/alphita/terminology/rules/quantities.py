@@ -1,13 +1,70 @@
-"""Codes of a few (kind, major, minor) values in one int64, and their comparison."""
+"""Numbers and units of measure as people write them, in exact fractions of one unit a dimension; and codes of them."""
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from alphita.terminology.rules import Codes, Flags
+from alphita.terminology.rules import lexicon
+from alphita.terminology.rules.lexicon import Codes, Flags
+
+_NAMES = [
+    "plain",
+    "mass",
+    "volume",
+    "units",
+    "amount",
+    "clock",
+    "calendar",
+    "length",
+    "percent",
+    "temperature",
+    "pressure",
+    "dose",
+]
+DIMENSIONS = {name: number for number, name in enumerate(_NAMES, 1)}
+PLAIN, MASS, VOLUME, UNITS, AMOUNT, CLOCK, CALENDAR, _, PERCENT, TEMPERATURE, _, DOSE = DIMENSIONS.values()
+# Factor to milligram, millilitre, international unit, millimole, second, month, millimetre, per cent, °C, mmHg, dose.
+# Months and years are no number of days, so days and years are not compared.
+UNITS_OF_MEASURE: dict[str, tuple[int, Fraction]] = {}
+for _row in lexicon.rows("unit of measure"):
+    _dimension, _factor = _row.value.split()
+    UNITS_OF_MEASURE |= dict.fromkeys(_row.words, (DIMENSIONS[_dimension], Fraction(_factor)))
+NAMES = "|".join(re.escape(name) for name in sorted(UNITS_OF_MEASURE, key=lambda name: (-len(name), name)))
+# (?>(...)*), not (...)*+: of groups Python up to 3.11.4 matches too much, the "5." of "5. mg" (python/cpython#106052).
+NUMBER = r"\d++(?>(?:[.,]\d++)*)|[.,]\d++"
+_ENGLISH_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+_OTHER_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d+)")
+
+
+def fraction(digits: str) -> Fraction | None:
+    """Read a number exactly; None if it is none ("1.2.3")."""
+    if _ENGLISH_THOUSANDS.fullmatch(digits):
+        digits = digits.replace(",", "")
+    elif _OTHER_THOUSANDS.fullmatch(digits):
+        digits = digits.replace(".", "")
+    digits = digits.replace(",", ".")
+    if digits.count(".") > 1 or len(digits) > 30:
+        return None
+    return Fraction(digits)
+
+
+def in_base_unit(number: Fraction, unit: str) -> tuple[int, Fraction]:
+    """Return the dimension of a unit and the number in that dimension's unit."""
+    dimension, factor = UNITS_OF_MEASURE[unit]
+    if dimension == TEMPERATURE and factor != 1:
+        number -= 32
+    return dimension, number * factor
+
+
+def hashed(*numbers: Fraction) -> int:
+    """Return 32 bits of one or more numbers, the same in every process."""
+    return zlib.crc32(" ".join(map(str, numbers)).encode())
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.answer.hiding import Hidden, Hiding
+from alphita.calibrate.hiding import Hidden
 from alphita.index.store import Index, build
-from alphita.mention.abbreviations.expanding import Abbreviations
+from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.text import clean
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -46,45 +46,31 @@ def index(tmp_path_factory) -> Index:
     return indexed(ROWS, tmp_path_factory.mktemp("hiding") / "x.index")
 
 
-def non_content_words(known: Abbreviations) -> list[set[tuple[str, str]]]:
+def expansions(known: Abbreviations) -> list[set[tuple[str, str]]]:
     return [{(one.string, one.long) for one in known.expand(mention)} for mention in MENTIONS]
 
 
-def one(string: int = -1, concept: int = -1) -> Hidden:
-    return Hidden(np.array([string]), np.array([concept]))
-
-
-@pytest.mark.parametrize("string", FURTHER)
-def test_abbreviations_are_those_of_an_index_without_the_string(index, tmp_path, string):
-    less = indexed([row for row in ROWS if row[1] != string], tmp_path / "less.index")
+@pytest.mark.parametrize(
+    ("string", "concept"), [*((string, "") for string in FURTHER), *(("", f"T:{place}") for place in range(1, 7))]
+)
+def test_abbreviations_are_those_of_an_index_without_the_string_or_concept(index, tmp_path, string, concept):
+    less = indexed([row for row in ROWS if row[1] != string and row[0] != concept], tmp_path / "less.index")
     known = Abbreviations.of_index(index)
-    (found,) = Hiding(index).abbreviations(known, one(int(index.rows([clean(string)])[0])))
-    assert non_content_words(found) == non_content_words(Abbreviations.of_index(less))
-    assert non_content_words(known) == non_content_words(Abbreviations.of_index(index))  # it stays as it was
-
-
-@pytest.mark.parametrize("place", range(6))
-def test_abbreviations_are_those_of_an_index_without_the_concept(index, tmp_path, place):
-    concept = f"T:{place + 1}"
-    less = indexed([row for row in ROWS if row[0] != concept], tmp_path / "less.index")
-    (found,) = Hiding(index).abbreviations(
-        Abbreviations.of_index(index), one(concept=int(index.segment.concept_rows([concept])[0]))
-    )
-    assert non_content_words(found) == non_content_words(Abbreviations.of_index(less))
+    rows, concepts = index.rows([clean(string)]), index.segment.concept_rows([concept])
+    (found,) = Hidden(index, rows, concepts).variants(known)
+    assert expansions(found) == expansions(Abbreviations.of_index(less))
+    assert expansions(known) == expansions(Abbreviations.of_index(index))  # it stays as it was
 
 
 def test_what_hides_nothing_of_them_leaves_the_abbreviations_alone(index):
     known = Abbreviations.of_index(index)
-    plain = Hidden(index.rows(["few red cells", "loss of red blood cell", "mi"]), np.array([-1, -1, -1]))
-    found = Hiding(index).abbreviations(known, plain)
-    assert [one is known for one in found] == [True, True, False]
+    plain = Hidden(index, index.rows(["few red cells", "loss of red blood cell", "mi"]), np.array([-1, -1, -1]))
+    assert [found is known for found in plain.variants(known)] == [True, True, False]
 
 
 def test_words_of_what_is_hidden(index):
-    hiding = Hiding(index)
-    (nothing, string, concept) = hiding.words(
-        Hidden(np.array([-1, *index.rows(["low rbc count"]), -1]), np.array([-1, -1, 5]))
-    )
+    hidden = Hidden(index, np.array([-1, *index.rows(["low rbc count"]), -1]), np.array([-1, -1, 5]))
+    nothing, string, concept = hidden.words(range(3))
     assert nothing == {}
     assert string == {"low": 1, "rbc": 1, "count": 1}
     # "heart attack" names another concept too, so it stays.

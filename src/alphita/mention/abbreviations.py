@@ -1,39 +1,36 @@
 """What the abbreviations of a mention stand for.
 
-What is known comes from four sources, kept apart and named in each result:
-
-terminology  terms of type `abbreviation`: see `taught`.
-input        definitions in the texts being normalised ("congestive heart failure (CHF)"). Those in the mention itself
-             or in its own context silence every other meaning of the short form.
-list         the user's own file (see `abbreviation_list`).
-clinic       the list of general clinical short forms that an index keeps, and those among borrowed names. What is a
-             name of the terminology goes before what is not, and what is meant oftener before what is rarer. One of a
-             language is looked up for mentions of that language, and where a mention's language is not given, if the
-             terminology speaks it.
-
-Upper and lower case: see `short_forms`.
+Four sources: abbreviated terms of the terminology, definitions in the input (those in the mention itself or its own
+context silence every other meaning), the user's list, and the clinic's short forms that an index keeps, in which names
+of the terminology go before others, and what is meant oftener before what is rarer.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from alphita.errors import InputError, UsageError
-from alphita.mention.abbreviations import abbreviation_list
-from alphita.mention.abbreviations.abbreviation_list import inside
-from alphita.mention.abbreviations.from_terms import TeachingTerms
-from alphita.mention.abbreviations.schwartz_hearst import find_pairs
-from alphita.mention.abbreviations.short_forms import (
+from alphita.mention.schwartz_hearst import find_pairs, is_short_form, stands_for
+from alphita.mention.short_forms import (
     COMMON,
     TOKEN,
     ClinicalAbbreviations,
     Meaning,
     ShortForms,
+    inside,
     is_shouted,
+    read_list,
     written,
 )
 from alphita.terminology.languages import primary
@@ -41,6 +38,115 @@ from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
     from alphita.index.store import Index
+
+ABBREVIATION = "abbreviation"
+# More names of a concept make a short form no clearer by its context.
+MAX_NAMES = 12
+
+
+class TermAbbreviations(NamedTuple):
+    """Abbreviations of some terms: those that stand for their concept, and parts with how many terms have them."""
+
+    whole: list[Meaning]
+    parts: Counter[Meaning]
+
+    def meanings(self) -> list[Meaning]:
+        """Return all, each once, those for a concept first, then what more terms have before what fewer do."""
+        return [*self.whole, *(part for part, _ in self.parts.most_common())]
+
+
+class AbbreviationTerms:
+    """The exact terms of an index's concepts that have a term of type `abbreviation`, and what short forms they show.
+
+    Such a term that differs from another exact term of its concept in one part only shows that part: "Abnormal RBC
+    count" and "Abnormal red blood cell count". Else a short one ("MI") stands for its concept: by the first exact term
+    that its letters are found in ("Myocardial infarction"), or by the preferred name.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        terms, concept = index.segment.terms, index.segment.term_concept
+        order, self._short = np.zeros(0, np.int64), np.zeros(0, bool)
+        if "type" in terms.column_names:
+            exact = _equal(terms, "scope", "exact") & ~index.segment.borrowed
+            if "retired_concept" in terms.column_names:
+                exact &= pc.is_null(terms.column("retired_concept")).to_numpy()
+            short = exact & _equal(terms, "type", ABBREVIATION)
+            order = np.flatnonzero(exact & np.isin(concept, np.unique(concept[short])))
+            order = order[np.lexsort((order, index.segment.standing[order], concept[order]))]
+            self._short = short[order]
+        # Of the terms, concept by concept.
+        self.term, self.concept = order, concept[order]
+        self._strings = terms.column("string").take(order).to_pylist()
+        languages = terms.column("language").take(order).to_pylist() if "language" in terms.column_names else None
+        self._languages = languages or [None] * len(order)
+
+    @functools.cached_property
+    def abbreviations(self) -> TermAbbreviations:
+        """All of them."""
+        found = TermAbbreviations([], Counter())
+        ends = np.flatnonzero(np.diff(self.concept, append=-1)) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist()]):
+            self._collect(range(start, end), found)
+        return found
+
+    def without(self, concept: int, hidden: Collection[int]) -> tuple[list[Meaning], list[Meaning]]:
+        """Return what is lost if some terms of a concept are hidden, and what is gained then."""
+        rows = range(*np.searchsorted(self.concept, [concept, concept + 1]).tolist())
+        left = [row for row in rows if int(self.term[row]) not in hidden]
+        before, after = TermAbbreviations([], Counter()), TermAbbreviations([], Counter())
+        if len(left) < len(rows):
+            self._collect(rows, before)
+            self._collect(left, after)
+        changes = {part: after.parts[part] - times for part, times in before.parts.items()}
+        lost = [one for one in before.whole if one not in after.whole]
+        lost += [part for part, change in changes.items() if self.abbreviations.parts[part] + change <= 0]
+        return lost, [one for one in after.whole if one not in before.whole]
+
+    def _collect(self, rows: Sequence[int], found: TermAbbreviations) -> None:
+        """Add the abbreviations of some terms of one concept."""
+        shorts = [row for row in rows if self._short[row]]
+        longs = list(dict.fromkeys(self._strings[row] for row in rows if not self._short[row]))
+        for row in shorts:
+            parts = dict.fromkeys(part for long in longs if (part := _part(self._strings[row], long)) is not None)
+            found.parts.update(list(parts))
+            # Of a longer term only the part is worth knowing: the whole is found as the term that it is.
+            if not parts and is_short_form(self._strings[row]):
+                preferred = self.index.segment.concepts.column("name")[int(self.concept[row])].as_py()
+                meaning = _of_concept(self._strings[row], longs, preferred, self._languages[row])
+                found.whole.extend([meaning] if meaning is not None else [])
+
+
+def _equal(terms: pa.Table, name: str, value: str) -> NDArray[np.bool_]:
+    return np.array(pc.fill_null(pc.equal(terms.column(name), value), False).to_numpy(), bool)
+
+
+def _of_concept(short: str, longs: Sequence[str], preferred: str, language: str | None) -> Meaning | None:
+    long = next((long for long in longs if len(long) > len(short) and stands_for(short, long)), preferred)
+    if clean(long) == clean(short):
+        return None
+    others = tuple(name for name in longs if name != long)[:MAX_NAMES]
+    return Meaning(short, long, others, language)
+
+
+def _part(short: str, long: str) -> Meaning | None:
+    """Return the one part in which two terms differ, if it is an abbreviation there."""
+    left, right = short.split(), long.split()
+    most = min(len(left), len(right))
+    head = 0
+    while head < most and left[head].lower() == right[head].lower():
+        head += 1
+    tail = 0
+    while tail < most - head and left[-1 - tail].lower() == right[-1 - tail].lower():
+        tail += 1
+    if head + tail == 0 or len(left) - head - tail != 1 or len(right) - head - tail < 1:
+        return None
+    part, whole = left[head], " ".join(right[head : len(right) - tail])
+    capitals = sum(sign.isupper() or sign.isdigit() for sign in part)
+    # "Low" begins a term; "Hb" inside one is no ordinary word.
+    is_short = is_short_form(part) and (capitals > 1 or (capitals == 1 and len(part) <= 3 and head > 0))
+    return Meaning(part, whole) if is_short and len(whole) > len(part) and stands_for(part, whole) else None
+
 
 Source = Literal["terminology", "input", "list", "clinic"]
 # Expansions of one mention.
@@ -51,12 +157,9 @@ _FORMAT = 1
 
 
 class Expansion(NamedTuple):
-    """One thing that a mention may mean.
+    """One thing that a mention may mean, by one or more short forms, which "; " joins, as their sources.
 
     Attributes:
-        short: the abbreviation, as its source writes it; several are joined by "; ".
-        long: what it was taken to stand for; several are joined by "; ".
-        source: "terminology", "input", "list" or "clinic"; several are joined by "; ".
         decided: whether the mention's own text or its context singled this one out.
         share: how often that is meant where the short forms stand, 0 to 1.
     """
@@ -107,18 +210,18 @@ class Abbreviations:
 
     @classmethod
     def of_index(cls, index: Index) -> Abbreviations:
-        """Return the abbreviations that an index's terms teach; only terms of exact scope do."""
-        return cls(TeachingTerms(index).taught.meanings(), clinic=ClinicalAbbreviations.of_index(index))
+        """Return the abbreviations of an index's exact terms."""
+        return cls(AbbreviationTerms(index).abbreviations.meanings(), clinic=ClinicalAbbreviations.of_index(index))
 
     def without(self, lost: Iterable[Meaning], gained: Iterable[Meaning] = ()) -> Abbreviations:
-        """Return these abbreviations less what the terminology teaches no more, and with what it would teach then."""
+        """Return these abbreviations less what the terminology loses, and with what it gains."""
         other = Abbreviations(clinic=self.clinic)
         other._sources = {**self._sources, "terminology": self._sources["terminology"].changed(lost, gained)}
         return other
 
     def with_list(self, path: Path | str) -> Abbreviations:
         """Return these abbreviations and those of a user's list; a list taken in before is replaced."""
-        other = Abbreviations((), abbreviation_list.read(Path(path)), self.clinic)
+        other = Abbreviations((), read_list(Path(path)), self.clinic)
         other._sources["terminology"] = self._sources["terminology"]
         for meaning in self._sources["input"].meanings():
             other._sources["input"].add(meaning)
@@ -180,7 +283,7 @@ class Abbreviations:
         return expansions
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the terminology and the list teach, as plain JSON; nothing of the input, which may be private."""
+        """Return those of the terminology and the list as plain JSON; nothing of the input, which may be private."""
         kept: dict[str, Any] = {"format": _FORMAT}
         for name in ("terminology", "list"):
             meanings = self._sources[name].meanings()
@@ -216,8 +319,8 @@ class Abbreviations:
         if not spans:
             for hit in inside(stripped, [*whole, *self._sources.values(), *self.clinic.of_language(language)]):
                 rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
-                said = (words or set()) | _words(rest)
-                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, said, language):
+                words_around = (words or set()) | _words(rest)
+                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, words_around, language):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
                     if len(spans) == MAX_SPANS:
                         break
@@ -229,7 +332,7 @@ class Abbreviations:
     def _choices(
         self, string: str, shouted: bool, own: Sequence[ShortForms], words: set[str] | None, language: str | None
     ) -> list[_Choice]:
-        """Return the meanings of one short form, likeliest first; `shouted` is told of the mention it stands in."""
+        """Return the meanings of one short form, likeliest first; `shouted` is of the mention it stands in."""
         for source in own:
             if meanings := source.of(string, shouted=shouted):
                 return [_Choice(meaning, "input", len(meanings) == 1) for meaning in meanings]

@@ -1,21 +1,25 @@
-"""Short forms, what they may stand for, and when a string of a mention is one of them.
+"""Short forms, what they may stand for, and when a string of a mention is one of them; a user's own list of them.
 
-Upper and lower case. A short form matches as it is written. It matches in another case too ("chf"), unless it is
-written with capitals and its lower case is a word of every day, a unit, or a single letter: "all" is not ALL, "as" is
-not AS. Where a text is in capitals throughout and ordinary words stand in it, capitals say nothing, and such a short
-form does not match at all: "PAIN IN ALL LIMBS". One listed in small letters matches in any case. "CHFs" matches CHF.
+A short form matches as it is written, and in another case too ("chf"), unless it is written with capitals and its lower
+case is a common word, a unit or a single letter: "all" is not ALL. In a text of ordinary words that is in capitals
+throughout, such a one does not match at all: "PAIN IN ALL LIMBS". "CHFs" matches CHF.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from alphita.mention.abbreviations.schwartz_hearst import singular
+from alphita import textio
+from alphita.errors import InputError
+from alphita.mention.schwartz_hearst import singular
 from alphita.terminology.languages import primary
+from alphita.terminology.rules import lexicon
 from alphita.terminology.text import DEFAULT_RULES, clean
 
 if TYPE_CHECKING:
@@ -28,28 +32,7 @@ ORDINARY_LETTERS = 5
 _CASED_RULES = tuple(rule for rule in DEFAULT_RULES if rule != "lowercase")
 
 # English; units; articles and prepositions of German, French, Spanish, Italian, Portuguese and Dutch.
-_WORDS = """
-a about act add age ago aid aids air all also am an and any ape apt arc are arm art as ash ask at ate bad bag bar bat
-bed bee bid big bin bit bow box boy bud bug but buy by cab can cap car case cat cell cold cord cough cow cry cup cut
-dad dam day did die diet dig dim dip do dog dot drop drug dry due ear eat egg end eye face fall fan far fast fat fed
-feel feet few fig fin fit fits flat flu fly foot for from gap gas get go got gum gut had hand hard has hat he head hear
-heat heel help her hers hid high him hip his hit hot how if ill in into ion is it its jaw jaws keep key kid kin knee
-lab lag lap last late law lay led left leg less let lid lie life like limb lip list lot low lump lung mad man many map
-mask mass mat may me men met mild mix more most mud must my nail near neck need net new no nod nor not now nut odd of
-off oil old on once one only open or our out over own pace pad pain pal pale pan par part pass past pat pay pen per pet
-pie pill pin pit plan pop post pot put raw ray read red rest rib rid rim rip rise risk rod root rub run sad sag same
-sap sat say scan scar see set she shin shot show sick side sin sip sit site six skin so some son sore spa spot stem
-step stop such sum sun tag take tan tap tar tea tear ten test than that the them then they this tie time tin tip to toe
-ton too top toy try two up us use used van vat very via war was way we weak wear well went were wet what when who why
-will with yes yet you
-
-cc cm dl dm ft gm hr hrs kg km lb lbs mcg mg min ml mm mol ng nm oz pg pm sec
-
-aan al alla am auf aus au aux bei bis con da dal das de dei del dem den der des di die du ein el en es est et het il im
-in la las le les lo los mit na nel no non nos od ou par per por pour que se sin su sul sur um un una und une van vom
-von vor y zu zum zur
-"""
-COMMON = frozenset(_WORDS.split())
+COMMON = frozenset(lexicon.meanings("common word"))
 
 
 class Meaning(NamedTuple):
@@ -154,7 +137,7 @@ def _matches(short: str, string: str, shouted: bool) -> bool:
 
 
 ENGLISH = "en"
-# What stands for itself whatever a mention's language is: a borrowed short form.
+# The language of short forms for mentions of any language: those of external names.
 ANY = ""
 # Meanings of one short form that are looked up.
 MOST = 4
@@ -204,3 +187,136 @@ def _spoken(index: Index) -> frozenset[str]:
     # Where a terminology does not say, it is taken for English.
     found = {primary(one) for one in own.unique().to_pylist() if one} - {"und"}
     return frozenset(found or [ENGLISH])
+
+
+COLUMNS = ("short", "long")
+# Meanings of one short form after expansion, and the length of each.
+MAX_MEANINGS = 8
+MAX_CHARACTERS = 1_000
+
+
+# Signs that a short form may end in.
+SIGNS = "/+-."
+
+
+class Found(NamedTuple):
+    """A short form inside a text: its place, and what it may stand for."""
+
+    start: int
+    end: int
+    meanings: list[Meaning]
+
+
+class _Row(NamedTuple):
+    """A row of a user's list."""
+
+    path: Path
+    line: int
+    meaning: Meaning
+
+    def error(self, problem: str, field: str, value: str, remedy: str) -> InputError:
+        return InputError(problem, file=self.path, line=self.line, field=field, value=value, remedy=remedy)
+
+
+def read_list(path: Path) -> list[Meaning]:
+    """Read a list; in every long form the short forms that it holds are replaced, those within them first."""
+    rows = list(_rows(path))
+    forms = ShortForms()
+    by_short: dict[str, list[_Row]] = {}
+    for row in rows:
+        forms.add(row.meaning)
+        by_short.setdefault(written(row.meaning.short), []).append(row)
+    held = {id(row): inside(written(row.meaning.long), [forms]) for row in rows}
+    needs = {
+        short: [written(meaning.short) for row in some for found in held[id(row)] for meaning in found.meanings]
+        for short, some in by_short.items()
+    }
+    longs: dict[str, list[str]] = {}
+    for short in _innermost_first(by_short, needs):
+        texts = [text for row in by_short[short] for text in _replaced(row, held[id(row)], longs)]
+        longs[short] = list(dict.fromkeys(texts))[:MAX_MEANINGS]
+    return [row.meaning._replace(long=text) for row in rows for text in _replaced(row, held[id(row)], longs)]
+
+
+def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
+    """Return the short forms in a text, left to right, not overlapping, longer ones first."""
+    tokens = list(TOKEN.finditer(text))
+    shouted = is_shouted(text)
+    known = [source.first_tokens for source in forms if source.first_tokens]
+    found, place = [], 0
+    while place < len(tokens):
+        first = tokens[place][0].lower()
+        if not any(first in some for some in known):
+            place += 1
+            continue
+        start = tokens[place].start()
+        for count in range(min(MAX_TOKENS, len(tokens) - place), 0, -1):
+            end = tokens[place + count - 1].end()
+            meanings = _meanings(text[start:end], forms, shouted)
+            if not meanings and text[end : end + 1] in SIGNS and text[end : end + 1]:
+                # "w/" and "K+" end in a sign.
+                meanings, end = _meanings(text[start : end + 1], forms, shouted), end + 1
+            if meanings:
+                found.append(Found(start, end, meanings))
+                break
+        place += count if meanings else 1
+    return found
+
+
+def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[Meaning]:
+    return [meaning for source in forms for meaning in source.of(string, shouted=shouted)]
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    remedy = "begin the file with: short,long; put a cell that holds the delimiter in quotes"
+    for line, cells in textio.columns(path, COLUMNS, optional=("language",), remedy=remedy):
+        short, long = (" ".join(cell.split()) for cell in cells[:2])
+        row = _Row(path, line, Meaning(short, long, (), cells[2] or None))
+        for name, cell in zip(COLUMNS, (short, long), strict=True):
+            if not TOKEN.search(clean(cell)):
+                raise row.error(
+                    "no letter or digit" if cell else "an empty cell", name, cell, "fill it in or delete the row"
+                )
+        if clean(short) == clean(long):
+            problem = "a short form that stands for itself"
+            raise row.error(problem, "long", long, "give the long form or delete the row")
+        yield row
+
+
+def _replaced(row: _Row, found: list[Found], longs: dict[str, list[str]]) -> list[str]:
+    if not found:
+        return [row.meaning.long]
+    text = written(row.meaning.long)
+    pieces: list[list[str]] = []
+    place = 0
+    for start, end, meanings in found:
+        choices = [long for meaning in meanings for long in longs[written(meaning.short)]]
+        pieces += [[text[place:start]], list(dict.fromkeys(choices))]
+        place = end
+    pieces.append([text[place:]])
+    texts = ["".join(choice) for choice in itertools.islice(itertools.product(*pieces), MAX_MEANINGS)]
+    if max(map(len, texts)) > MAX_CHARACTERS:
+        problem = f"its expansion has more than {MAX_CHARACTERS} characters"
+        raise row.error(problem, "short", row.meaning.short, "write out the long form")
+    return texts
+
+
+def _innermost_first(by_short: dict[str, list[_Row]], needs: dict[str, list[str]]) -> Iterator[str]:
+    """Yield each short form after those that its long forms hold."""
+    done: set[str] = set()
+    for first in by_short:
+        trail: dict[str, Iterator[str]] = {} if first in done else {first: iter(needs[first])}
+        while trail:
+            short = next(reversed(trail))
+            following = next((need for need in trail[short] if need not in done), None)
+            if following is None:
+                del trail[short]
+                done.add(short)
+                yield short
+            elif following in trail:
+                names = list(trail)
+                circle = " -> ".join([*names[names.index(following) :], following])
+                problem = "short forms that stand for one another in a circle"
+                raise by_short[following][0].error(problem, "long", circle, "write out one of the long forms")
+            else:
+                trail[following] = iter(needs[following])

@@ -1,1 +1,0 @@
-"""What short forms stand for: defined in a text, listed, or known in the clinic."""

@@ -1,0 +1,213 @@
+"""Mentions as they are read: one frozen record each, made for a whole batch in one call."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
+from alphita.index.store import Index
+from alphita.mention import assertion
+from alphita.mention.abbreviations import Abbreviations, Expansion
+from alphita.mention.laboratory import Laboratory
+from alphita.mention.spelling import ABBREVIATION, UNILATERAL, Reading, Speller, shortened, written_otherwise
+from alphita.mention.words import common_words, english_words
+from alphita.terminology.rules import negation
+from alphita.terminology.rules.lexicon import read
+from alphita.terminology.text import clean_many
+
+# Short forms: this many capitals at most.
+SHORT_CAPITALS = 6
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """What a mention says.
+
+    Attributes:
+        text: as it was given.
+        string: cleaned, without the tag of a kind; "" where nothing is left.
+        language: BCP-47, or None.
+        is_short: it is a few capitals.
+        readings: other readings, expansions of abbreviations first.
+        doubt: why no answer to it is accepted without review, a text with a label; "" for nothing.
+        identifier: the CURIE that it is, if it is one.
+    """
+
+    text: str
+    string: str
+    language: str | None
+    is_short: bool
+    readings: tuple[Reading, ...]
+    doubt: str
+    identifier: str | None
+
+    @property
+    def assertion(self) -> str | None:
+        """Why it does not say that the patient has it, a text with a label; None: nothing says so."""
+        # Read where it is needed: of a cell of a megabyte that takes a second.
+        return assertion.doubt_of(self.text)
+
+
+class MentionReader:
+    """Reads mentions by the names, the habits and the short forms of one index."""
+
+    def __init__(self, index: Index, abbreviations: Abbreviations | None = None, *, respell: bool = False) -> None:
+        self.index, self.abbreviations, self.respell = index, abbreviations, respell
+        # Several threads may read at once; what is made at the first reading is made once.
+        self._making = threading.Lock()
+
+    def read(
+        self,
+        mentions: Sequence[str],
+        contexts: Sequence[str | None] | None = None,
+        languages: Sequence[str | None] | None = None,
+        view: View = WHOLE,
+    ) -> list[Mention]:
+        """Read mentions, each with its context and language."""
+        cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
+        readings = self._readings(mentions, cleaned, contexts, languages, view)
+        of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
+        doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
+        return [
+            Mention(
+                mention,
+                string,
+                languages[row] if languages is not None else None,
+                len(mention) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mention) is not None,
+                readings[row],
+                of_values.get(row) or doubts[row],
+                assertion.identifier_of(mention),
+            )
+            for row, (mention, string) in enumerate(zip(mentions, cleaned, strict=True))
+        ]
+
+    def _untagged(self, cleaned: Sequence[str]) -> list[str]:
+        """Return cleaned strings without the tag of a kind, "seizure (disorder)", but for names that have it."""
+        untagged = [assertion.without_tag(string) for string in cleaned]
+        tagged = [row for row, string in enumerate(untagged) if string != cleaned[row]]
+        rows = self.index.rows([cleaned[row] for row in tagged]) if tagged else ()
+        names = {row for row, found in zip(tagged, rows, strict=True) if found >= 0}
+        return [cleaned[row] if row in names else string for row, string in enumerate(untagged)]
+
+    def _readings(
+        self,
+        mentions: Sequence[str],
+        cleaned: Sequence[str],
+        contexts: Sequence[str | None] | None,
+        languages: Sequence[str | None] | None,
+        view: View,
+    ) -> list[tuple[Reading, ...]]:
+        """Return the other readings of each mention: expansions of abbreviations, then words corrected."""
+        found: list[tuple[Reading, ...]] = [()] * len(cleaned)
+        for row, expansions in enumerate(self._expand(mentions, contexts, languages, view)):
+            if expansions:
+                strings = clean_many([expansion.string for expansion in expansions], self.index.rules)
+                found[row] = tuple(
+                    Reading(shortened(string) or string, ABBREVIATION, way.decided, way.share, way.source)
+                    for string, way in zip(strings, expansions, strict=True)
+                    if string
+                )
+        if not self.respell:
+            return found
+        with self._making:
+            speller = self._speller
+        for row, readings in enumerate(speller.readings(cleaned, view.words(range(len(cleaned))))):
+            found[row] += readings
+        others = [
+            (row, Reading(other, source))
+            for row, string in enumerate(cleaned)
+            for whole in dict.fromkeys((string, shortened(string)))
+            for other, source in written_otherwise(whole, speller.habits)
+        ]
+        for row, reading in self._indexed(others, view):
+            # With "unilateral ptosis" in the index, "left ptosis" is no ptosis of any side.
+            name = reading.string.removeprefix(UNILATERAL)
+            found[row] = (*(one for one in found[row] if one.string != name or one == reading), reading)
+        return found
+
+    @functools.cached_property
+    def _speller(self) -> Speller:
+        return Speller(self.index.strings.array, common_words(self.index.model_path), english_words())
+
+    @functools.cached_property
+    def _laboratory(self) -> Laboratory:
+        segment = self.index.segment
+        external = np.logical_and.reduceat(segment.borrowed, np.asarray(segment.offsets[:-1]))
+        return Laboratory(self.index.rows, external)
+
+    def _expand(
+        self,
+        mentions: Sequence[str],
+        contexts: Sequence[str | None] | None,
+        languages: Sequence[str | None] | None,
+        view: View,
+    ) -> list[list[Expansion]]:
+        if self.abbreviations is None:
+            return []
+        expanded = self.abbreviations.expand_many(mentions, contexts, languages)
+        for row, known in enumerate(view.variants(self.abbreviations)):
+            # Few strings are sources of one, so few mentions are looked at again.
+            if known is not self.abbreviations:
+                context = contexts[row] if contexts is not None else None
+                expanded[row] = known.expand(mentions[row], context, languages[row] if languages is not None else None)
+        return expanded
+
+    def _read_laboratory(
+        self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View
+    ) -> dict[int, str]:
+        """Put the names of what laboratory wordings mean in the place of other readings; return their doubts."""
+        if not self.respell:
+            return {}
+        with self._making:
+            laboratory = self._laboratory
+        values = {row: value for row, string in enumerate(cleaned) if (value := laboratory(string))}
+        named = self._indexed([(row, reading) for row, value in values.items() for reading in value.readings], view)
+        for row in values:
+            readings[row] = tuple(reading for other, reading in named if other == row)
+        return {row: value.doubt for row, value in values.items() if value.doubt}
+
+    def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
+        """Return the doubts of mentions that a list has where it has no finding, "n/a"; a term may be called so."""
+        empty = [row for row, string in enumerate(cleaned) if self.respell and assertion.is_no_finding(string)]
+        found = self.index.rows([cleaned[row] for row in empty]) if empty else ()
+        return {row: assertion.NOTHING for row, known in zip(empty, found, strict=True) if known < 0}
+
+    def _indexed(self, found: list[tuple[int, Reading]], view: View) -> list[tuple[int, Reading]]:
+        """Return those readings of mentions, with the mentions' rows, that are strings of the index and there."""
+        if not found:
+            return []
+        rows = self.index.rows([reading.string for _, reading in found])
+        is_there = view.is_there(self.index, rows, np.array([row for row, _ in found]))
+        return [found[place] for place in np.flatnonzero((rows >= 0) & is_there).tolist()]
+
+    def _doubts(self, cleaned: Sequence[str], readings: Sequence[Sequence[Reading]]) -> list[str]:
+        """Return what is doubtful about each mention: it denies, all is well, or it names several concepts.
+
+        "Heart sounds normal" names no finding; a short form may stand for a denial ("NKDA", no known drug allergies).
+        """
+        names = self.index.segment.strings.rows
+        several, absent = assertion.name_several(cleaned, names), assertion.names_that_are_absent(cleaned, names)
+        doubts = []
+        for row, string in enumerate(cleaned):
+            if row in absent or negation.is_denial(string):
+                doubts.append(assertion.DENIED)
+            elif assertion.is_well(string):
+                doubts.append(assertion.WELL)
+            elif several[row]:
+                doubts.append(assertion.SEVERAL)
+            elif " " not in string and any(
+                negation.begins_with_denial(read(reading.string))
+                for reading in readings[row]
+                if reading.source == ABBREVIATION and reading.string != string
+            ):
+                doubts.append(assertion.DENIED)
+            else:
+                doubts.append("")
+        return doubts

@@ -1,0 +1,246 @@
+"""The words, in eight languages, by which mentions and names say something: `lexicon.tsv`.
+
+A row has an axis, a value (of some axes), a language (empty: any) and words or phrases with | between. The axes of the
+rules are named there; a value of theirs that is `silent` makes its phrases pass unread ("men 1" is no word of sex).
+The others:
+
+    more, less      the two ends of what is meant: "high" and "low" of an amount, "thick" and "thin" of a thickness
+    fine, well      what says that all is as it should be: a word beside a finding's ("clear cornea"), a judgement
+    change          what says that something is not as it should be, without saying of what
+    modifier        what says how a finding is, and is none
+    filler, idle    what says nothing by itself; words of notes, left out at both ends of a mention
+    beside          what may stand behind a finding and leave it what it is: "attacks", "again"
+    sideless        what is another finding on one side of the body: weakness, hemiparesis
+    setting         what a preposition may bring in behind one: "on admission", "since her teens"
+    head            of what a name speaks by a picture or a place: "palm tree sign", "low back pain"
+    nothing         what a list has where it has no finding: "n/a"
+    circumstance    by what a finding comes, goes or changes: a name is about the finding, not about these
+    undone          what makes a finding none here, as "surgically" absent, or "canine"
+    apart           what two words of the same sort distinguish: the sort, and which
+    measured        in what an analyte is measured
+    unit            spellings of a unit of measurement; the value is the spelling of laboratory.tsv
+    begins, ends, alone   where a mention has it: "begins possible", "ends denied", alone behind a colon or in brackets
+    common word     words that a short form is only if it is written in capitals
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import textio
+from alphita.terminology.text import clean, strip_accents
+
+Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+SILENT = 0
+_WORD = re.compile(r"[^\W_]+")
+_CHINESE = re.compile("[\u3400-\u9fff]")
+_PREFIX = 4
+REMEMBERED = 65_536
+
+
+class Row(NamedTuple):
+    """A row of the table."""
+
+    value: str
+    language: str
+    words: tuple[str, ...]
+
+
+class Axis(NamedTuple):
+    """Words for the two ends of what can be more and less."""
+
+    more: frozenset[str]
+    less: frozenset[str]
+
+
+@functools.cache
+def _table() -> Mapping[str, Sequence[Row]]:
+    table: dict[str, list[Row]] = {}
+    for row in textio.packaged(__package__, "lexicon.tsv"):
+        table.setdefault(row["axis"], []).append(Row(row["value"], row["language"], tuple(row["words"].split("|"))))
+    return table
+
+
+def rows(axis: str) -> Sequence[Row]:
+    """Return the rows of an axis, in the order of the table."""
+    return _table()[axis]
+
+
+@functools.cache
+def words(axis: str, value: str = "") -> tuple[str, ...]:
+    """Return the words and phrases of an axis and a value, in the order of the table."""
+    return tuple(word for row in rows(axis) if row.value == value for word in row.words)
+
+
+@functools.cache
+def word_set(axis: str, value: str = "") -> frozenset[str]:
+    """Return the same as a set."""
+    return frozenset(words(axis, value))
+
+
+@functools.cache
+def bare_words(axis: str, value: str = "") -> frozenset[str]:
+    """Return the same without accents."""
+    return frozenset(map(bare, words(axis, value)))
+
+
+@functools.cache
+def axes() -> tuple[Axis, ...]:
+    """Return what can be more and less, words without accents; the first is an amount."""
+    values = dict.fromkeys(row.value for axis in ("more", "less") for row in rows(axis))
+    return tuple(Axis(bare_words("more", value), bare_words("less", value)) for value in values)
+
+
+@functools.cache
+def amounts() -> frozenset[str]:
+    """Return the words, without accents, for more and less of an amount."""
+    return axes()[0].more | axes()[0].less
+
+
+@functools.cache
+def meanings(axis: str) -> dict[str, str]:
+    """Return the value of each word or phrase of an axis."""
+    return {word: row.value for row in rows(axis) for word in row.words}
+
+
+def pattern(axis: str, value: str = "") -> str:
+    """Return a regular expression of the words of an axis, the longest first."""
+    return "|".join(map(re.escape, sorted(words(axis, value), key=len, reverse=True)))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def bare(word: str) -> str:
+    """Return a cleaned word without accents, with ss for ß."""
+    if word.isascii():
+        return word
+    decomposed = unicodedata.normalize("NFD", word)
+    return "".join(sign for sign in decomposed if not unicodedata.combining(sign)).replace("ß", "ss")
+
+
+class Text(NamedTuple):
+    """A string as rules read it: cleaned, its words, and its words without accents."""
+
+    string: str
+    shown: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """What a rule read in one place: its value, in the rule's own code, and the words that say it."""
+
+    value: int
+    words: str
+
+
+def read(string: str) -> Text:
+    """Clean a string and split it into words; a clean string stays as it is."""
+    string = clean(string)
+    shown = tuple(_WORD.findall(string))
+    return Text(string, shown, shown if string.isascii() else tuple(map(strip_accents, shown)))
+
+
+class Lexicon:
+    """Finds phrases in a list of words, the longest at each place, each word used once.
+
+    Phrases are written as people write them: cleaning and removing accents is done here. "links*" finds every word
+    that begins so; Chinese phrases are found inside a word, because Chinese writes no spaces.
+    """
+
+    def __init__(self, phrases: Iterable[tuple[int, Iterable[str]]]) -> None:
+        self._phrases: dict[tuple[str, ...], int] = {}
+        self._longest: dict[str, int] = {}
+        self._beginnings: dict[str, list[tuple[str, int]]] = {}
+        # The first words of phrases, with accents and without, and what stands behind each.
+        self._written: set[tuple[str, str]] = set()
+        self._chinese_values: dict[str, int] = {}
+        for value, some in phrases:
+            for phrase in some:
+                self._add(phrase, value)
+        longest_first = sorted(self._chinese_values, key=lambda phrase: (-len(phrase), phrase))
+        self._chinese = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    @classmethod
+    def of(cls, axis: str, values: Mapping[str, int]) -> Lexicon:
+        """Return the lexicon of an axis of the table; a row's value names one or more of `values`, or is silent."""
+
+        def value_of(names: str) -> int:
+            return functools.reduce(int.__or__, (values[name] for name in names.split() if name != "silent"), SILENT)
+
+        return cls((value_of(row.value), row.words) for row in rows(axis))
+
+    def _add(self, phrase: str, value: int) -> None:
+        if _CHINESE.search(phrase):
+            self._chinese_values[phrase] = value
+            return
+        _, shown, words = read(phrase)
+        end = "" if phrase.endswith("*") else r"\b"
+        self._written.update({(words[0], end), (shown[0], end)})
+        if phrase.endswith("*"):
+            (word,) = words
+            if len(word) < _PREFIX:
+                raise ValueError(f"the beginning {phrase!r} is too short")
+            self._beginnings.setdefault(word[:_PREFIX], []).append((word, value))
+        elif self._phrases.setdefault(words, value) != value:
+            raise ValueError(f"{phrase!r} has two values")
+        else:
+            self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+
+    def concerns(self, word: str) -> bool:
+        """Tell whether a phrase may begin with this word, or lie in it."""
+        if word in self._longest or (word[:_PREFIX] in self._beginnings and self._by_beginning(word) is not None):
+            return True
+        return not word.isascii() and self._chinese.search(word) is not None
+
+    def first_words(self) -> frozenset[str]:
+        """Return the words that phrases begin with, where they are given whole."""
+        return frozenset(self._longest)
+
+    def pattern(self) -> str:
+        """Return a regular expression, RE2's too, of which each cleaned string with a phrase has a match."""
+        written = [rf"\b{re.escape(word)}{end}" for word, end in sorted(self._written)]
+        return "|".join([*written, *map(re.escape, self._chinese_values)])
+
+    def _by_beginning(self, word: str) -> int | None:
+        for beginning, value in self._beginnings.get(word[:_PREFIX], ()):
+            if word.startswith(beginning):
+                return value
+        return None
+
+    def find(self, text: Text) -> list[Found]:
+        """Return the values named, each with its words."""
+        return [found for _, found in self.find_at(text)]
+
+    def find_at(self, text: Text) -> list[tuple[int, Found]]:
+        """Return the values named, each with the place of its first word."""
+        words, shown = text.words, text.shown
+        found: list[tuple[int, Found]] = []
+        place = 0
+        while place < len(words):
+            word = words[place]
+            longest = self._longest.get(word, 0)
+            if not longest and word[:_PREFIX] not in self._beginnings and word.isascii():
+                place += 1
+                continue
+            used, value = 1, None
+            for length in range(longest, 0, -1):
+                value = self._phrases.get(words[place : place + length])
+                if value is not None:
+                    used = length
+                    break
+            if value is None:
+                value = self._by_beginning(word)
+            if value is None and not word.isascii():
+                inside = (Found(self._chinese_values[part[0]], part[0]) for part in self._chinese.finditer(word))
+                found += [(place, part) for part in inside if part.value != SILENT]
+            elif value:
+                found.append((place, Found(value, " ".join(shown[place : place + used]))))
+            place += used
+        return found
