@@ -52,8 +52,7 @@ def verbalise(spec: VerbaliseSpec) -> None:
     """Write texts that describe concepts: definitions, descriptions, generated definitions."""
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita_lab.verbalisation import generation, texts
-    from alphita_lab.verbalisation.definitions import Withheld
+    from alphita_lab.verbalisation import definitions, generation, texts
 
     output, prompts = spec.output, spec.prompts
     if spec.price and prompts is None:
@@ -103,7 +102,7 @@ def verbalise(spec: VerbaliseSpec) -> None:
                 defined = told_of(defining)
             except InputError:  # there is no text of these kinds
                 defined = None
-        hidden = Withheld(held_out.cleaned, pairs, terminology.n_concepts)
+        hidden = definitions.Withheld(held_out.cleaned, pairs, terminology.n_concepts)
         _ask(terminology, defined, hidden, prompts, prices)
 
 
