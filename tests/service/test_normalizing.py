@@ -208,7 +208,7 @@ def test_answers_are_compact_json(client):
 
 def test_mentions_come_with_their_places_and_what_the_text_says(normalizer):
     text = "🤮 No seizure, headache"
-    with client_of(normalizer) as client:
+    with client_of(normalizer, seconds=600) as client:
         answer = client.post("/annotate", json={"texts": [text, ""], "exact": True})
     assert answer.status_code == 200
     first, second = answer.json()["results"]
