@@ -23,22 +23,17 @@ from alphita_lab.evaluation.systems import System
 COUNTS = ("tp", "fp", "fn", "tn")
 
 
-class TermOptions(Config):
-    """Which terms are compared."""
-
-    names: str | None = Field(
-        None, description="a file under --data, one id<TAB>name per line (can be gzipped), instead of a terminology"
-    )
-    languages: str | None = Field(None, description="BCP-47 tags, e.g. it or en+fr; all by default")
-    max_concepts: int | None = Field(None, ge=2, description="use a seeded sample of this many concepts")
+NAMES = "a file under --data, one id<TAB>name per line (can be gzipped), instead of a terminology"
+LANGUAGES = "BCP-47 tags, e.g. it or en+fr; all by default"
+SAMPLE = "use a seeded sample of this many concepts"
 
 
-class PairOptions(TermOptions):
+class PairOptions(Config):
     """What is compared."""
 
-    max_concepts: int | None = Field(
-        None, ge=2, description="use a seeded sample of this many concepts; F1 rises with fewer concepts"
-    )
+    names: str | None = Field(None, description=NAMES)
+    languages: str | None = Field(None, description=LANGUAGES)
+    max_concepts: int | None = Field(None, ge=2, description=f"{SAMPLE}; F1 rises with fewer concepts")
     floor: float = Field(0.5, ge=-1, lt=1, description="similarity below which no pair is predicted")
     max_pairs: int = Field(
         20_000_000, ge=1, description="maximum number of pairs, about 120 bytes each; with more pairs, the floor rises"
@@ -68,7 +63,7 @@ class Data:
         return pl.DataFrame({"term": self.terms.strings, "concept": concepts, **columns})
 
 
-def _load_terms(source: Source, options: TermOptions, seed: int) -> Data:
+def _load_terms(source: Source, options: PairOptions | ClusterOptions) -> Data:
     """Read terms from a file of names or from the terminology, and find the pairs of synonyms."""
     if options.names:
         if options.languages is not None:
@@ -82,7 +77,7 @@ def _load_terms(source: Source, options: TermOptions, seed: int) -> Data:
     keep = None
     if options.max_concepts is not None:
         concepts = sorted(set(ids))
-        chosen = np.random.default_rng(seed).permutation(len(concepts))[: options.max_concepts]
+        chosen = np.random.default_rng(options.seed).permutation(len(concepts))[: options.max_concepts]
         keep = {concepts[row] for row in chosen}
     terms = terms_of(ids, strings, keep=keep)
     gold = clustering.gold_pairs(terms)
@@ -138,7 +133,7 @@ def clustering_pairs(source: Source, options: PairOptions) -> Data:
     then the same in both parts, whatever their sizes, and a pair across the parts (never synonyms, but for strings of
     several concepts) counts half in each.
     """
-    return _load_terms(source, options, options.seed)
+    return _load_terms(source, options)
 
 
 def _metrics(ending: str, label: str) -> tuple[Metric, ...]:
@@ -181,9 +176,12 @@ CLUSTER_METRICS = (
 )
 
 
-class ClusterOptions(TermOptions):
+class ClusterOptions(Config):
     """How clusters are made."""
 
+    names: str | None = Field(None, description=NAMES)
+    languages: str | None = Field(None, description=LANGUAGES)
+    max_concepts: int | None = Field(None, ge=2, description=SAMPLE)
     neighbours: int = Field(30, ge=2, description="number of nearest terms, including the term itself (CODER++: 30)")
     theta: float = Field(0.8, ge=-1, le=1, description="similarity above which pairs are joined (CODER++: 0.8)")
     shortest: int = Field(4, ge=1, description="minimum characters of a term to cluster (CODER++: 4)")
@@ -232,4 +230,4 @@ def clusters(source: Source, options: ClusterOptions) -> Data:
     those of over 50 terms by spectral clustering, which is not done here; it skips each term's first neighbour, which
     need not be the term itself, where here the term itself is skipped.
     """
-    return _load_terms(source, options, options.seed)
+    return _load_terms(source, options)

@@ -42,6 +42,13 @@ SPLIT = "where a set has no training file, --set split_dev=true trains on four f
 # Share of the queries that is scored where `split_dev` makes two parts of one.
 SCORED_SHARE = 0.2
 POSITIVE, NEGATIVE = "1", "0"
+# Benchmark -> the sets that it knows.
+SETS = {
+    "answer_ranking": ("cMedQA", "cMedQNLI"),
+    "classification": ("cMedIC", "cMedTC", "QIC"),
+    "retrieval": ("cMedIR",),
+    "sentence_pair": ("cMedQQ", "QTRel-easy", "QTRel-hard"),
+}
 # Marks the figure of the best run beside the mean of a subset.
 MAXIMUM = ", maximum of runs"
 
@@ -352,7 +359,6 @@ def f1_result(rows: pl.DataFrame, options: Options, notes: dict[str, Any], other
     )
 
 
-CLASSIFICATION_SETS = ("cMedIC", "cMedTC", "QIC")
 # Labels that F1 does not count.
 UNCOUNTED = {"cMedIC": frozenset(["0"])}
 
@@ -380,7 +386,7 @@ def classification(source: Source, options: Options) -> Data[Example]:
     accuracy. In cMedIC the label 0, "no intention", does not count, as in the scripts of Liu et al. 2022. One's own
     files: NAME.PART.tsv with the columns query and label.
     """
-    return load_sets(source, options, CLASSIFICATION_SETS, read_texts, _query_of)
+    return load_sets(source, options, SETS["classification"], read_texts, _query_of)
 
 
 def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -418,7 +424,7 @@ def sentence_pair(source: Source, options: Options) -> Data[Example]:
     and maximum of the runs. One's own files: NAME.PART.tsv with the columns query, title and label (1: relevant, 0:
     not).
     """
-    return load_sets(source, options, ("cMedQQ", "QTRel-easy", "QTRel-hard"), read_question_pairs, _query_of)
+    return load_sets(source, options, SETS["sentence_pair"], read_question_pairs, _query_of)
 
 
 def _evaluate_answer_ranking(data: Data[Example], system: object, options: Options) -> Result:
@@ -459,7 +465,7 @@ def answer_ranking(source: Source, options: Options) -> Data[Example]:
     def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
         return read_pairs(path, counts, ("query", "answer"), by_query=True)
 
-    return load_sets(source, options, ("cMedQA", "cMedQNLI"), read, _query_of)
+    return load_sets(source, options, SETS["answer_ranking"], read, _query_of)
 
 
 def answer_rows(dataset: Set[Example], scores: NDArray[np.float64]) -> pl.DataFrame:
@@ -584,7 +590,7 @@ def retrieval(source: Source, options: Options) -> Data[list[Example]]:
             queries.setdefault(query[0].texts[0], []).append(query)
         return list(queries.values())
 
-    return load_sets(source, options, ("cMedIR",), read, lambda query: query[0].texts[0], ("json", "tsv"))
+    return load_sets(source, options, SETS["retrieval"], read, lambda query: query[0].texts[0], ("json", "tsv"))
 
 
 def retrieval_rows(dataset: Set[list[Example]], scores: NDArray[np.float64]) -> pl.DataFrame:
