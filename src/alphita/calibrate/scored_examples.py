@@ -58,14 +58,14 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
 
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
     """Ask each example by itself: equal strings may have different things hidden."""
-    asked, places = pipeline.ask(some.mentions, hidden=some.hidden)
+    questions, places = pipeline.ask(some.mentions, hidden=some.hidden)
     kept = [row for row, place in enumerate(places) if place >= 0]
-    return some.take(kept), asked.take([places[row] for row in kept])
+    return some.take(kept), questions.take([places[row] for row in kept])
 
 
 def _seen(pipeline: Pipeline, some: Examples) -> Seen:
-    some, asked = ask_each(pipeline, some)
-    scored = pipeline.candidates(asked, hidden=some.hidden)
+    some, questions = ask_each(pipeline, some)
+    scored = pipeline.candidates(questions, hidden=some.hidden)
     features = scored.features
     assert features is not None
     table = scored.table
