@@ -78,7 +78,7 @@ def test_a_file_is_imported_and_indexed_once(cache, table, monkeypatch):
     first = index_of(table)
     assert own(first) == 4
     assert list((cache / "index").glob("*.draft")) == []
-    assert first.path.parent.stat().st_mode & 0o077 == 0
+    assert (cache / "terminology").stat().st_mode & 0o077 == 0
     assert [first.concept(row).id for row in first.concept_rows(["X:1", "X:2", "X:3"])] == ["X:1", "X:2", "X:3"]
     monkeypatch.setattr(sources, "_index", None)
     monkeypatch.setattr(sources, "_import", None)

@@ -118,7 +118,7 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
     for line, (number, answer, *own_ties) in rows:
         own = tuple(own_ties)
         if ties is not None and own != ties:
-            name = next(name for name, one, other in zip(TIES, own, ties, strict=True) if one != other)
+            name = next(name for name, mine, theirs in zip(TIES, own, ties, strict=True) if mine != theirs)
             raise InputError(
                 "rows of different samples",
                 file=path,

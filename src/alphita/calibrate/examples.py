@@ -146,13 +146,13 @@ def _drawn(index: Index, concept: NDArray[np.int64], seed: int, most: int) -> tu
 
 def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, hide: bool, seed: int) -> Examples:
     """Return each string with noise, unless it then equals a string of the index; `concepts` (n,) are their rows."""
-    made = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
+    noised = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
     own = _own_rows(index, clean_many(strings, index.rules))
-    there = index.rows(clean_many(made, index.rules))
+    there = index.rows(clean_many(noised, index.rules))
     kept = np.flatnonzero(there < 0)
     hidden = own[kept] if hide else np.full(len(kept), -1)
     return Examples(
-        [made[row] for row in kept.tolist()],
+        [noised[row] for row in kept.tolist()],
         np.asarray(concepts, np.int64)[kept],
         hidden,
         np.full(len(kept), -1),
@@ -163,7 +163,7 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
 def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
     """Return strings with a part written as a clinical short form, which must lead back to their concepts (n,)."""
     chance = random.Random(seed)
-    made: list[str] = []
+    mentions: list[str] = []
     rows: list[int] = []
     forms = _by_long_form(index)
     for row, string in enumerate(strings if forms else ()):
@@ -171,17 +171,17 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
         n = len(words)
         spans = [(start, end) for start in range(n) for end in range(start + 1, min(n, start + LONGEST_FORM) + 1)]
         fitting = [(span, forms[key]) for span in spans if (key := " ".join(words[span[0] : span[1]])) in forms]
-        if not fitting or len(made) == most:
+        if not fitting or len(mentions) == most:
             continue
         (start, end), choices = max(fitting, key=lambda pair: pair[0][1] - pair[0][0])
         short, share = chance.choice(choices)
         if chance.random() < share:
-            made.append(" ".join([*words[:start], short, *words[end:]]))
+            mentions.append(" ".join([*words[:start], short, *words[end:]]))
             rows.append(row)
-    absent = np.flatnonzero(index.rows(clean_many(made, index.rules)) < 0) if made else np.zeros(0, np.int64)
+    absent = np.flatnonzero(index.rows(clean_many(mentions, index.rules)) < 0) if mentions else np.zeros(0, np.int64)
     nothing = np.full(len(absent), -1)
     of = np.asarray(concepts, np.int64)[np.array(rows, np.int64)[absent]]
-    return Examples([made[row] for row in absent.tolist()], of, nothing, nothing, [NOISE] * len(absent))
+    return Examples([mentions[row] for row in absent.tolist()], of, nothing, nothing, [NOISE] * len(absent))
 
 
 def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, seed: int) -> Examples:
@@ -194,7 +194,7 @@ def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, se
     for long, some in forms.items():
         for short, share in some:
             meanings.setdefault(short, []).append((concept_of[long], share))
-    made: list[str] = []
+    mentions: list[str] = []
     of: list[int] = []
     for short, choices in meanings.items():
         if all(concept < 0 for concept, _ in choices):
@@ -204,14 +204,14 @@ def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, se
         weights = [share if concept >= 0 else MEANT_ELSEWHERE * share for concept, share in choices]
         drawn = chance.choices([concept for concept, _ in choices], weights)[0]
         if is_wanted(drawn) if drawn >= 0 else crc32(short.encode()) % 2 == seed % 2:
-            made.append(f"{chance.choice(LEAD_INS)} {short}" if chance.random() < LED_IN else short)
+            mentions.append(f"{chance.choice(LEAD_INS)} {short}" if chance.random() < LED_IN else short)
             of.append(drawn)
-    kept = np.flatnonzero(index.rows(clean_many(made, index.rules)) < 0) if made else np.zeros(0, np.int64)
+    kept = np.flatnonzero(index.rows(clean_many(mentions, index.rules)) < 0) if mentions else np.zeros(0, np.int64)
     kept = np.sort(np.random.default_rng(seed).permutation(kept)[:most])
     nothing = np.full(len(kept), -1)
-    rows = np.array(of, np.int64)[kept] if made else kept
+    rows = np.array(of, np.int64)[kept] if mentions else kept
     kinds = [FOREIGN if one < 0 else NOISE for one in rows.tolist()]
-    return Examples([made[row] for row in kept.tolist()], rows, nothing, nothing, kinds)
+    return Examples([mentions[row] for row in kept.tolist()], rows, nothing, nothing, kinds)
 
 
 def _of_strings(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
@@ -248,8 +248,8 @@ def foreign(index: Index, n: int, *, seed: int) -> Examples:
     n -= len(named)
     whole, pieces = whole_words(index.model_path)
     chance = random.Random(f"{seed} foreign")
-    made: list[str] = []
-    while len(made) < n and whole:
+    drawn: list[str] = []
+    while len(drawn) < n and whole:
         kind = chance.randrange(4) if pieces else chance.choice((0, 3))
         invented = chance.choice(whole)[:5] + "".join(chance.choices(pieces, k=chance.randint(1, 2))) if pieces else ""
         words = [chance.choice(whole) for _ in range(chance.randint(1, 3))]
@@ -259,9 +259,9 @@ def foreign(index: Index, n: int, *, seed: int) -> Examples:
             words = [invented, *words[:1], *([str(chance.randint(1, 500))] if chance.random() < 0.5 else [])]
         elif kind == 3:
             words = [chance.choice(whole[:COMMON_WORDS]) for _ in range(chance.randint(2, 6))]
-        made.append(" ".join(words))
-    absent = index.rows(clean_many(made, index.rules)) < 0
-    mentions = named + [mention for mention, kept in zip(made, absent, strict=True) if kept]
+        drawn.append(" ".join(words))
+    absent = index.rows(clean_many(drawn, index.rules)) < 0
+    mentions = named + [mention for mention, kept in zip(drawn, absent, strict=True) if kept]
     nothing = np.full(len(mentions), -1)
     return Examples(mentions, nothing, nothing, nothing, [FOREIGN] * len(mentions))
 
@@ -274,9 +274,9 @@ def _elsewhere(index: Index, n: int, seed: int) -> list[str]:
     names = absent(shipped_names().names, index.strings.array)["key"]
     rows = np.sort(np.random.default_rng(seed).permutation(len(names))[:n]).tolist()
     drawn = [names[row] for row in rows]
-    made = [noisy(one, random.Random(f"{seed} {one}")) if row % 2 else one for row, one in enumerate(drawn)]
-    there = index.rows(clean_many(made, index.rules))
-    return [mention for mention, row in zip(made, there.tolist(), strict=True) if row < 0]
+    noised = [noisy(name, random.Random(f"{seed} {name}")) if row % 2 else name for row, name in enumerate(drawn)]
+    there = index.rows(clean_many(noised, index.rules))
+    return [mention for mention, row in zip(noised, there.tolist(), strict=True) if row < 0]
 
 
 COLUMNS = ("mention", "concept_id")
@@ -292,16 +292,16 @@ class Label(NamedTuple):
 
 def read_labels(path: Path) -> list[Label]:
     """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" for a mention of no concept."""
-    found = []
+    labels = []
     for line, (mention, concept) in textio.columns(path, COLUMNS):
         if not mention or not concept:
             name = "mention" if not mention else "concept_id"
             remedy = f"fill it in, or drop the row; {NO_CONCEPT} says that no concept fits"
             raise InputError("a row without a value", file=path, line=line, field=name, remedy=remedy)
-        found.append(Label(mention, None if concept == NO_CONCEPT else concept))
-    if not found:
+        labels.append(Label(mention, None if concept == NO_CONCEPT else concept))
+    if not labels:
         raise InputError("holds no labelled mention", file=path)
-    return found
+    return labels
 
 
 # Share of the held-out concepts that are learned from; the rest is tested on.
@@ -361,20 +361,20 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
 def _own(index: Index, seed: int) -> Known:
     """Return synonyms of the index that its head did not learn, nor its encoder where enough of them are left."""
     strings, concepts = own_synonyms(index, seed=seed, most=len(index))
-    asked, told = np.ones(len(strings), bool), []
+    allowed, notes = np.ones(len(strings), bool), []
     has_head = index.manifest["model_hash"] != index.base_model_hash
     if has_head or (index.manifest.get("trained") or {}).get("held_back"):
-        told.append(f"that its {'head' if has_head else 'encoder'} was not taught")
-        asked = is_held_back(strings)
-    if (learned := has_learned(index.model_path, strings))[asked].any():
-        if (asked & ~learned).sum() >= ENOUGH:
-            told.insert(0, "that its encoder did not learn")
-            asked &= ~learned
+        notes.append(f"that its {'head' if has_head else 'encoder'} was not taught")
+        allowed = is_held_back(strings)
+    if (learned := has_learned(index.model_path, strings))[allowed].any():
+        if (allowed & ~learned).sum() >= ENOUGH:
+            notes.insert(0, "that its encoder did not learn")
+            allowed &= ~learned
         else:
-            told.append("that its encoder learned, so that figures are about a point too good")
-    rows = np.flatnonzero(asked)
+            notes.append("that its encoder learned, so that figures are about a point too good")
+    rows = np.flatnonzero(allowed)
     rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MAX_SYNONYMS])]
-    origin = " ".join(["the index's own synonyms", " and ".join(told)]).strip()
+    origin = " ".join(["the index's own synonyms", " and ".join(notes)]).strip()
     return Known(strings, concepts, f"{origin}, each taken as not there").take(rows)
 
 
@@ -449,7 +449,7 @@ def training_examples(index: Index, known: Known, seed: int) -> Examples:
         with_noise(index, strings, concepts, hide=True, seed=seed),
         with_noise(index, own, own_concepts, hide=False, seed=seed),
         abbreviated(index, own, own_concepts, most=MAX_ABBREVIATED, seed=seed),
-        short_forms(index, lambda one: is_learned_from(index, one, seed), most=MAX_ABBREVIATED, seed=seed),
+        short_forms(index, lambda concept: is_learned_from(index, concept, seed), most=MAX_ABBREVIATED, seed=seed),
         itself(own[:MAX_ITSELF], own_concepts[:MAX_ITSELF]),
     ]
     count = round(NIL_SHARE * sum(len(part.mentions) for part in parts))
@@ -473,7 +473,7 @@ def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = 
             with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
             abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
             short_forms(
-                index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
+                index, lambda concept: not is_learned_from(index, concept, drawn_from), most=n // ABBREVIATED, seed=seed
             ),
             synonyms(index, held.strings, held.concepts),
             removed(gone.strings, gone.concepts),
@@ -501,12 +501,14 @@ def nil_count(named: int) -> int:
 def labelled(index: Index, labels: Sequence[Label]) -> Examples:
     """Return the mentions that a person mapped; those of concepts that the index does not have are left out."""
     ids = [label.concept_id for label in labels]
-    rows = index.concept_rows([one or "" for one in ids]) if ids else np.zeros(0, np.int64)
-    kept = [row for row, one in enumerate(ids) if one is None or rows[row] >= 0]
+    rows = index.concept_rows([concept_id or "" for concept_id in ids]) if ids else np.zeros(0, np.int64)
+    kept = [row for row, concept_id in enumerate(ids) if concept_id is None or rows[row] >= 0]
     if labels and not kept:
         raise InputError("no labelled mention has a concept of this index", value=ids[0], remedy="check the ids")
     if len(kept) < len(labels):
-        unknown = next(one for one, row in zip(ids, rows.tolist(), strict=True) if one is not None and row < 0)
+        unknown = next(
+            concept_id for concept_id, row in zip(ids, rows.tolist(), strict=True) if concept_id is not None and row < 0
+        )
         progress.say(
             f"{len(labels) - len(kept):,} labelled mentions left out: this index has no concept {shorten(unknown)!r}"
         )

@@ -120,11 +120,11 @@ def _general(index: Index) -> Ranker | None:
     """Return the general ranker that came with the index's model; None without one, or with one of another version."""
     folder = index.model_path / FOLDER
     try:
-        found = Calibration.load(folder, index) if folder.exists() else None
+        calibration = Calibration.load(folder, index) if folder.exists() else None
     except InputError as error:
         progress.say(f"fitted from nothing, not from the general ranker: {error.problem}")
         return None
-    return found.ranker if found is not None and found.is_general else None
+    return calibration.ranker if calibration is not None and calibration.is_general else None
 
 
 # Learning: on six tenths of the held-out concepts.
@@ -152,8 +152,8 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
     fitted = ranker_training.train(learned.training, start=start, seed=seed)
     kinds = np.array(learned.examples.kinds)
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
-    asked = in_mixture(kinds, seed)
-    crossed = together([one for _, one in cross_validate(learned, fold, asked, seed, start)])
+    answered = in_mixture(kinds, seed)
+    crossed = together([answers for _, answers in cross_validate(learned, fold, answered, seed, start)])
     languages = languages_of(pipeline.index.segment)
     names = [*languages.names, None]
     spoken = [names[number] for number in languages.of_term[learned.table.term[crossed.top]].tolist()]
@@ -260,13 +260,13 @@ def _estimate(
     expected = draft.calibrators[COMMON].apply(crossed.evidence)
     learned = np.where(crossed.nil > draft.nil_threshold, 0.0, expected)
     halves = ((learned, crossed.right), (tested.given, tested.right))
-    found = {}
+    thresholds = {}
     for error, certificate in certificates.items():
         some = [risk_coverage.estimate(*half, error=error) for half in halves]
         known = [threshold for threshold in some if threshold is not None]
         if certificate.threshold is None and len(known) == len(halves):
-            found[error] = max(known)
-    return found
+            thresholds[error] = max(known)
+    return thresholds
 
 
 def figures_of(
@@ -339,9 +339,9 @@ def places_of(table: CandidateTable, order: NDArray[np.int64], concepts: NDArray
     request = table.request[order]
     place = np.arange(len(order)) - table.offsets[request]
     right = table.concept[order] == concepts[request]
-    found = np.full(len(concepts), NOWHERE)
-    found[request[right]] = place[right]
-    return found
+    places = np.full(len(concepts), NOWHERE)
+    places[request[right]] = place[right]
+    return places
 
 
 def _look_up(
@@ -351,8 +351,8 @@ def _look_up(
     again = []
     for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
         rows = np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))
-        block, asked = ask_each(pipeline, some.take(rows))
-        scored = pipeline.candidates(asked, How(depth, routes), featured=False, view=hidden(pipeline, block))
+        block, questions = ask_each(pipeline, some.take(rows))
+        scored = pipeline.candidates(questions, How(depth, routes), featured=False, view=hidden(pipeline, block))
         yield rows, scored.table
         if routes != EXACT and not scored.exhausted:
             again.append(rows[np.diff(scored.table.offsets) < max(KS)])

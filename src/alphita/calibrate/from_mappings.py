@@ -207,8 +207,10 @@ def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[st
     results = normalizer.normalize([mention.mention for mention in held_out])
     rows = normalizer.index.concept_rows([mention.concept_id or "" for mention in held_out])
     ids = normalizer.index.segment.concepts.column("id")
-    gold = [ids[row].as_py() if row >= 0 else one.concept_id for row, one in zip(rows.tolist(), held_out, strict=True)]
-    right = np.array([result.concept_id == one for result, one in zip(results, gold, strict=True)], np.float64)
+    gold = [
+        ids[row].as_py() if row >= 0 else entry.concept_id for row, entry in zip(rows.tolist(), held_out, strict=True)
+    ]
+    right = np.array([result.concept_id == entry for result, entry in zip(results, gold, strict=True)], np.float64)
     figures = {"n": float(len(held_out)), "accuracy": float(right.mean())}
     if normalizer.calibration is not None:
         confidence = np.array([result.confidence or 0.0 for result in results])

@@ -272,11 +272,11 @@ def table(
             CoverageRow(error, certificate.threshold, *shares, counts[1], certificate.bound, certificate.reason)
         )
     delta = max((certificate.delta for certificate in certificates.values()), default=DELTA)
-    lost = found = None
+    nil_lost = nil_found = None
     if names_concept is not None:
-        lost = float(refused[names_concept].mean()) if names_concept.any() else None
-        found = float(refused[~names_concept].mean()) if (~names_concept).any() else None
-    return RiskCoverage(population, n, 1 - delta, tuple(rows), lost, found)
+        nil_lost = float(refused[names_concept].mean()) if names_concept.any() else None
+        nil_found = float(refused[~names_concept].mean()) if (~names_concept).any() else None
+    return RiskCoverage(population, n, 1 - delta, tuple(rows), nil_lost, nil_found)
 
 
 class Curve(NamedTuple):

@@ -64,14 +64,14 @@ def hidden(pipeline: Pipeline, some: Examples) -> Hidden:
 
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
     """Ask each example by itself: equal strings may have different things hidden."""
-    asked, places = pipeline.ask(some.mentions, view=hidden(pipeline, some))
+    questions, places = pipeline.ask(some.mentions, view=hidden(pipeline, some))
     kept = [row for row, place in enumerate(places) if place >= 0]
-    return some.take(kept), asked.take([places[row] for row in kept])
+    return some.take(kept), questions.take([places[row] for row in kept])
 
 
 def _seen(pipeline: Pipeline, some: Examples) -> Seen:
-    some, asked = ask_each(pipeline, some)
-    scored = pipeline.candidates(asked, view=hidden(pipeline, some))
+    some, questions = ask_each(pipeline, some)
+    scored = pipeline.candidates(questions, view=hidden(pipeline, some))
     features = scored.features
     assert features is not None
     table = scored.table

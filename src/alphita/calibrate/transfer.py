@@ -34,7 +34,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
     """Return the calibration of `source` for `index`."""
     own, general = source.path / FOLDER, source.model_path / FOLDER
     given = Calibration.load(general if general.exists() and not own.exists() else own, source)
-    encoders = [one.base_model_hash for one in (index, source)]
+    encoders = [opened.base_model_hash for opened in (index, source)]
     if encoders[0] != encoders[1]:
         raise InputError(
             "its encoder is another than this index's, and the ranker reads cosines of its own",
@@ -69,11 +69,11 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
 def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | None]:
     """Return for each allowed error the threshold of the greatest error that is half of it or less; None without
     one."""
-    found = {}
+    thresholds = {}
     for error in accept:
         stricter = [other for other in accept if other <= MARGIN * error]
-        found[error] = accept[max(stricter)] if stricter else None
-    return found
+        thresholds[error] = accept[max(stricter)] if stricter else None
+    return thresholds
 
 
 def adapt(index: Index, source: Encoder, general: Path) -> Calibration:
@@ -117,5 +117,5 @@ def _quantiles(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)
     near = np.partition(cosines, -NEAREST, axis=1)[:, -NEAREST:]
-    found = np.append(np.quantile(near, np.linspace(0, 1, QUANTILES)), 1.0)
-    return np.minimum(found, 1.0).astype(np.float64)
+    quantiles = np.append(np.quantile(near, np.linspace(0, 1, QUANTILES)), 1.0)
+    return np.minimum(quantiles, 1.0).astype(np.float64)

@@ -76,7 +76,7 @@ class Head:
         """Return the vectors (n, d), of length 1, that the head makes of an encoder's, (n, d) of length 1."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dim:
             raise ValueError(f"the head takes vectors of {self.dim} numbers, (n, {self.dim}), not {vectors.shape}")
-        made = np.empty(vectors.shape, np.float32)
+        mapped = np.empty(vectors.shape, np.float32)
         for start in range(0, len(vectors), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             block = np.asarray(vectors[rows], np.float32)
@@ -86,8 +86,8 @@ class Head:
             out += block
             out += self.b2
             out /= lengths(out)
-            made[rows] = out
-        return made
+            mapped[rows] = out
+        return mapped
 
     def save(self, folder: Path) -> None:
         """Write `index_head.safetensors` into a folder."""
@@ -121,10 +121,10 @@ def gelu(u: Floats) -> tuple[Floats, Floats]:
     inner += SLOPE
     inner *= u
     np.tanh(inner, out=inner)
-    made = inner + 1
-    made *= u
-    made *= 0.5
-    return made, inner
+    value = inner + 1
+    value *= u
+    value *= 0.5
+    return value, inner
 
 
 def gelu_slope(u: Floats, tanh: Floats) -> Floats:

@@ -140,16 +140,16 @@ def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -
     """Return each concept's OMOP id: (n,) int64, null where it has none; of several (after a merge) the first."""
     aliases = side(terminology, "aliases")
     pattern = f"^{OMOP}:[0-9]+$"
-    found: NDArray[np.int64] = np.full(len(ids), -1, np.int64)
+    result: NDArray[np.int64] = np.full(len(ids), -1, np.int64)
     if len(aliases):
         aliases = aliases.filter(pc.match_substring_regex(aliases.column("alias"), pattern))
         rows = own[_numbers(aliases, "concept")]
         numbers = pc.utf8_slice_codeunits(aliases.column("alias"), len(OMOP) + 1).cast(pa.int64()).to_numpy()
-        found[rows[rows >= 0][::-1]] = numbers[rows >= 0][::-1]
+        result[rows[rows >= 0][::-1]] = numbers[rows >= 0][::-1]
     here = pc.match_substring_regex(ids, pattern).to_numpy(zero_copy_only=False)
     if here.any():
-        found[here] = pc.utf8_slice_codeunits(ids.filter(pa.array(here)), len(OMOP) + 1).cast(pa.int64()).to_numpy()
-    return pa.array(found, mask=found < 0)
+        result[here] = pc.utf8_slice_codeunits(ids.filter(pa.array(here)), len(OMOP) + 1).cast(pa.int64()).to_numpy()
+    return pa.array(result, mask=result < 0)
 
 
 def _parents(
@@ -290,12 +290,12 @@ def codes_of(terminology: Terminology, terms: pa.Table, kept: Concepts, own: NDA
 
     stated = equivalents(terminology)
     stated = stated.with_columns(concept=pl.Series(own[stated["concept"].to_numpy()], dtype=pl.Int32))
-    found = pl.concat([stated.select("concept", id="other"), _of_terms(terms)])
+    codes = pl.concat([stated.select("concept", id="other"), _of_terms(terms)])
     known = pl.Series("id", kept.known_ids, dtype=pl.String)
-    found = found.filter((pl.col("concept") >= 0) & ~pl.col("id").is_in(known.implode()))
-    found = found.unique().sort("id", "concept").group_by("id", maintain_order=True).agg("concept")
-    concepts = found["concept"].to_arrow().cast(pa.list_(pa.int32()))
-    return pa.table({"id": found["id"].to_arrow().cast(pa.large_string()), "concepts": concepts})
+    codes = codes.filter((pl.col("concept") >= 0) & ~pl.col("id").is_in(known.implode()))
+    codes = codes.unique().sort("id", "concept").group_by("id", maintain_order=True).agg("concept")
+    concepts = codes["concept"].to_arrow().cast(pa.list_(pa.int32()))
+    return pa.table({"id": codes["id"].to_arrow().cast(pa.large_string()), "concepts": concepts})
 
 
 def _of_terms(terms: pa.Table) -> pl.DataFrame:

@@ -99,10 +99,11 @@ def enrich(
 
 def say_given(facts: Mapping[str, Any]) -> None:
     """Print what became of the names that a user gave, by an index's manifest."""
-    for gave in (facts.get("borrowed") or {}).get("given") or []:
+    for counts in (facts.get("borrowed") or {}).get("given") or []:
         progress.say(
-            f"names of {gave['source']}: {gave['names']:,} given, {gave['lent']:,} added, {gave['conflicting']:,} left "
-            f"out because they contradict their concept's own; ids of no concept: {gave['unknown']:,}"
+            f"names of {counts['source']}: {counts['names']:,} given, {counts['lent']:,} added, "
+            f"{counts['conflicting']:,} left out because they contradict their concept's own; "
+            f"ids of no concept: {counts['unknown']:,}"
         )
 
 

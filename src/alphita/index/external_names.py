@@ -198,7 +198,7 @@ def _gave(
     sources: NameSources, links: pl.DataFrame, offered: pl.Series, conflicting: pl.Series
 ) -> list[dict[str, Any]]:
     """Return what became of the names of each source that a user gives."""
-    gave = []
+    rows = []
     for source, alone in sources.given.items():
         mine = sources.names.filter(pl.col("source") == source)
         known = links.filter(pl.col("source") == source)["id"]
@@ -208,8 +208,8 @@ def _gave(
             "lent": (offered == source).sum(),
             "conflicting": (conflicting == source).sum(),
         }
-        gave.append({"source": source, **some, "unknown": unknown})
-    return gave
+        rows.append({"source": source, **some, "unknown": unknown})
+    return rows
 
 
 def _own(content: Content) -> pl.DataFrame:
@@ -257,12 +257,12 @@ def _links(
     own_ids = pl.Series(
         terminology.concept_ids.cast("large_string").to_pylist() if len(stated) else [], dtype=pl.String
     )
-    told = [
+    statements = [
         stated.select(own_id=own_ids.gather(stated["concept"]), other="other"),
         sources.equivalents.rename({"id": "own_id"}),
         concepts.select("own_id", other="own_id"),
     ]
-    same = pl.concat(told).unique().rename({"other": "id"}).join(of_ids, on="id", how="inner")
+    same = pl.concat(statements).unique().rename({"other": "id"}).join(of_ids, on="id", how="inner")
     same = same.join(concepts, on="own_id", how="inner")
     # A statement by which one concept is two others, or two are one, says less than that they are the same; but a user
     # knows whose id it is.
@@ -286,11 +286,11 @@ def _without_excluded(
     ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
     excluded = pl.DataFrame(sources.excluded, schema={"own_id": pl.String, "name": pl.String}, orient="row")
     keys = pl.Series("key", clean_many(excluded["name"].to_list(), tuple(rules)), dtype=pl.String)
-    told = borrowed.with_columns(
+    candidates = borrowed.with_columns(
         own_id=ids.gather(borrowed["concept"]), given=pl.col("source").is_in(list(sources.given))
     )
     refused = excluded.select("own_id", key=keys, given=pl.lit(value=False))
-    left = told.join(refused, on=["own_id", "key", "given"], how="anti", maintain_order="left")
+    left = candidates.join(refused, on=["own_id", "key", "given"], how="anti", maintain_order="left")
     return left.drop("own_id", "given")
 
 
@@ -315,8 +315,10 @@ def _without_signs(named: pl.DataFrame, offered: pl.DataFrame, given: Collection
     is_given = pl.col("source").is_in(list(given))
     # Our own list is refused what another vocabulary is.
     refused = named.filter(pl.col("sign") & ~is_given & (pl.col("source") != OURS)).select("concept", "called").unique()
-    told = named.join(refused.with_columns(refused=True), on=["concept", "called"], how="left", maintain_order="left")
-    return told.filter(pl.col("refused").is_null() | is_given)
+    flagged = named.join(
+        refused.with_columns(refused=True), on=["concept", "called"], how="left", maintain_order="left"
+    )
+    return flagged.filter(pl.col("refused").is_null() | is_given)
 
 
 def _akin(name: str | None, other: str) -> bool:
@@ -329,15 +331,17 @@ def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, offered: pl.DataF
     """Leave out names that more vocabularies have, and the concept's first name, as first names of two things than as
     names of one."""
     label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
-    told = offered.select("key", "source", "id", "first")
+    vocabulary = offered.select("key", "source", "id", "first")
     pairs = borrowed.select("concept", "key").join(label, on="concept")
-    both = pairs.join(told, on="key").join(told.rename({"key": "label"}), on=["label", "source"], suffix="_of_label")
+    both = pairs.join(vocabulary, on="key").join(
+        vocabulary.rename({"key": "label"}), on=["label", "source"], suffix="_of_label"
+    )
     by_source = both.group_by("concept", "key", "source").agg(
         same=(pl.col("id") == pl.col("id_of_label")).any(), two=pl.col("first").any() & pl.col("first_of_label").any()
     )
     apart = (~pl.col("same") & pl.col("two")).sum() > pl.col("same").sum()
-    found = by_source.group_by("concept", "key").agg(apart=apart).filter("apart")
-    return borrowed.join(found, on=["concept", "key"], how="anti", maintain_order="left")
+    refused = by_source.group_by("concept", "key").agg(apart=apart).filter("apart")
+    return borrowed.join(refused, on=["concept", "key"], how="anti", maintain_order="left")
 
 
 def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
@@ -368,19 +372,19 @@ _WITH = OPPOSITE.axes[0]
 def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
     """Tell which names contradict a name of their concept on something of which no leading one agrees with them."""
     own = own.select("concept", "name", "leads").join(names, on="concept", how="semi")
-    said = _said(pl.concat([names["name"], own["name"]]).unique())
-    mine = names.select("concept", "name").with_row_index("row").join(said, on="name")
-    pairs = mine.join(own.join(said, on="name"), on="concept", suffix="_own")
+    spoken = _said(pl.concat([names["name"], own["name"]]).unique())
+    mine = names.select("concept", "name").with_row_index("row").join(spoken, on="name")
+    pairs = mine.join(own.join(spoken, on="name"), on="concept", suffix="_own")
     rows, leads = pairs["row"].to_numpy(), pairs["leads"].to_numpy()
     same = (pairs["rest"] == pairs["rest_own"]).to_numpy()
-    told = np.zeros(len(names), bool)
+    refused = np.zeros(len(names), bool)
     for name, bits in _AXES:
         left, right = (pairs[column].to_numpy() & bits for column in (name, f"{name}_own"))
         clash, agreed = _RULES[name].contradict(left, right), _RULES[name].agree(left, right) & leads
         if name in _NUMBERS or (name, bits) == ("opposite", _WITH):
             clash &= same
-        told[np.setdiff1d(rows[clash], rows[agreed])] = True
-    return told
+        refused[np.setdiff1d(rows[clash], rows[agreed])] = True
+    return refused
 
 
 def _said(names: pl.Series) -> pl.DataFrame:
@@ -391,10 +395,10 @@ def _said(names: pl.Series) -> pl.DataFrame:
         text = read(name)
         for word in text.words:
             if word not in concerned:
-                concerned[word] = [one for one, rule in _RULES.items() if rule.concerns(word)]
-        found = {one: _RULES[one].find(text) for word in text.words for one in concerned[word]}
-        codes = [_RULES[one].code([each.value for each in found.get(one, [])]) for one in _RULES]
+                concerned[word] = [rule_name for rule_name, rule in _RULES.items() if rule.concerns(word)]
+        hits = {rule_name: _RULES[rule_name].find(text) for word in text.words for rule_name in concerned[word]}
+        codes = [_RULES[rule_name].code([hit.value for hit in hits.get(rule_name, [])]) for rule_name in _RULES]
         if any(codes):
-            used = {word for some in found.values() for each in some for word in each.words.split()}
+            used = {word for some in hits.values() for hit in some for word in hit.words.split()}
             rows.append((name, *codes, " ".join(sorted(set(text.shown) - used))))
     return pl.DataFrame(rows, {"name": pl.String, **dict.fromkeys(_RULES, pl.Int64), "rest": pl.String}, orient="row")

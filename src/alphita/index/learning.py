@@ -101,25 +101,25 @@ def multi_similarity(
 ) -> tuple[float, AnyFloats]:
     """Return the loss of a batch, the mean over its rows, and its slope by y (n, d), of concepts (n,)."""
     n = len(y)
-    one, other = _same(concept)
+    left, right = _same(concept)
     push = y @ y.T
-    pull = push[one, other]
-    push[one, other] = -np.inf
+    pull = push[left, right]
+    push[left, right] = -np.inf
     np.fill_diagonal(push, -np.inf)
     lowest = np.full(n, np.inf, y.dtype)
-    np.minimum.at(lowest, one, pull)
+    np.minimum.at(lowest, left, pull)
     highest = push.max(1)
     np.copyto(push, -np.inf, where=push <= (lowest - eps)[:, None])
     push -= lam
     push *= beta
     np.exp(push, out=push)
     pushed = push.sum(1)
-    pulls = np.where(pull < highest[one] + eps, np.exp(-alpha * (pull - lam)), 0).astype(y.dtype)
-    pulled = np.bincount(one, pulls, n).astype(y.dtype)
+    pulls = np.where(pull < highest[left] + eps, np.exp(-alpha * (pull - lam)), 0).astype(y.dtype)
+    pulled = np.bincount(left, pulls, n).astype(y.dtype)
     loss = float((np.log1p(pulled) / alpha + np.log1p(pushed) / beta).mean())
     # alpha and beta cancel: each pair's slope is its share of its sum.
     push /= (n * (1 + pushed))[:, None]
-    push[one, other] = -pulls / (n * (1 + pulled[one]))
+    push[left, right] = -pulls / (n * (1 + pulled[left]))
     return loss, (push + push.T) @ y
 
 
@@ -128,10 +128,10 @@ def _same(concept: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     order = np.argsort(concept, kind="stable")
     _, first, place, count = np.unique(concept[order], return_index=True, return_inverse=True, return_counts=True)
     size = count[place]
-    one = np.repeat(np.arange(len(order)), size)
-    other = np.arange(len(one)) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first[place], size)
-    apart = one != other
-    return order[one[apart]], order[other[apart]]
+    left = np.repeat(np.arange(len(order)), size)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first[place], size)
+    apart = left != right
+    return order[left[apart]], order[right[apart]]
 
 
 class Adam:
@@ -525,9 +525,9 @@ def _batches(examples: _Examples, settings: HeadSettings, random: np.random.Gene
     variants = _in_turn(examples.x, examples.pairs[:, 0], others, settings.bunch, random)
     while True:
         drawn = next(names)
-        one = random.integers(0, size[drawn])
-        other = (one + random.integers(1, size[drawn])) % size[drawn]
-        rows = examples.order[np.concatenate([start[drawn] + one, start[drawn] + other])]
+        first = random.integers(0, size[drawn])
+        second = (first + random.integers(1, size[drawn])) % size[drawn]
+        rows = examples.order[np.concatenate([start[drawn] + first, start[drawn] + second])]
         if others:
             rows = np.concatenate([rows, examples.pairs[next(variants)].ravel()])
         yield rows, examples.concept[rows]

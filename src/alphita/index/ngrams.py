@@ -168,8 +168,8 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
     codes = np.unique(np.concatenate([np.unique(cut(block)[0]) for block in blocks(strings)]))
     columns, counts = [], []
     for block in blocks(strings):
-        found, owner = cut(block)
-        row, column = distinct(owner, np.searchsorted(codes, found), len(codes))
+        grams, owner = cut(block)
+        row, column = distinct(owner, np.searchsorted(codes, grams), len(codes))
         columns.append(column.astype(np.int32))
         counts.append(np.bincount(row, minlength=len(block)))
     column = np.concatenate(columns)
@@ -241,9 +241,9 @@ class Ngrams:
         columns: list[NDArray[np.int64]] = []
         counts = [np.zeros(1, np.int64)]
         for block in blocks(strings):
-            found, owner = cut(block)
-            place = np.searchsorted(self.codes, found).clip(max=len(self.codes) - 1)
-            known = self.codes[place] == found
+            grams, owner = cut(block)
+            place = np.searchsorted(self.codes, grams).clip(max=len(self.codes) - 1)
+            known = self.codes[place] == grams
             row, column = distinct(owner[known], place[known], len(self.codes))
             columns.append(column)
             counts.append(np.bincount(row, minlength=len(block)))
@@ -253,9 +253,9 @@ class Ngrams:
             column, offsets = self._elsewhere(column, offsets, without)
         values = self.idf[column]
         values *= np.repeat(_scale(values, offsets), np.diff(offsets))
-        made = csr_matrix((values, column, offsets), shape=(len(strings), len(self.codes)))
-        made.has_sorted_indices = True
-        return made
+        matrix = csr_matrix((values, column, offsets), shape=(len(strings), len(self.codes)))
+        matrix.has_sorted_indices = True
+        return matrix
 
     def _elsewhere(
         self, column: NDArray[Any], offsets: NDArray[np.int64], without: Sequence[Sequence[str]]
@@ -268,8 +268,8 @@ class Ngrams:
         gone = [string for some in without for string in some]
         start = 0
         for block in blocks(gone):
-            found, owner = cut(block)
-            row, places = distinct(owner, np.searchsorted(self.codes, found), width)
+            grams, owner = cut(block)
+            row, places = distinct(owner, np.searchsorted(self.codes, grams), width)
             taken.append(rows[start + row] * width + places)
             start += len(block)
         hidden, times = np.unique(np.concatenate(taken), return_counts=True)
@@ -293,11 +293,11 @@ class Ngrams:
         return similarity, rows
 
     def _search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        asked, cut_short = self._affordable(queries)
+        affordable, cut_short = self._affordable(queries)
         # One more than asked for shows whether the last place is shared; a product may have kept any of the equals.
         depth = np.where(cut_short, SCORED_AGAIN * k, k + 1).clip(max=len(self))
         one_by_one = len(self) <= ONE_BY_ONE
-        query, string, value = (self._one_by_one if one_by_one else self._product)(asked, depth)
+        query, string, value = (self._one_by_one if one_by_one else self._product)(affordable, depth)
         again = cut_short[query]
         value[again] = self.pairwise(queries, query[again], string[again])
         similarity, rows = greatest(query, string, value, queries.shape[0], k + 1)
@@ -310,11 +310,11 @@ class Ngrams:
 
     def _one_by_one(self, queries: csr_matrix, depth: NDArray[np.int64]) -> Found:
         """Return the `depth` (q,) greatest products of each query with the strings, and what equals the last."""
-        found = []
+        parts = []
         for row, most in enumerate(depth.tolist()):
             line, string, value, _ = self._reaching(queries, row, most)
-            found.append((line + row, string, value))
-        query, string, value = (np.concatenate(column) for column in zip(*found, strict=True))
+            parts.append((line + row, string, value))
+        query, string, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         return query, string, value
 
     def _affordable(self, queries: csr_matrix) -> tuple[csr_matrix, NDArray[np.bool_]]:
@@ -344,38 +344,38 @@ class Ngrams:
         used, own = np.unique(queries.indices, return_inverse=True)
         if not len(used):
             return np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        asked = csr_matrix((queries.data, own, queries.indptr), shape=(queries.shape[0], len(used)))
+        needed = csr_matrix((queries.data, own, queries.indptr), shape=(queries.shape[0], len(used)))
         how: dict[str, Any] = {"top_n": depth, "sort": True, "n_threads": min(machine.threads(), queries.shape[0])}
-        found = sp_matmul_topn(asked, self._lists[0][used], **how)
+        best = sp_matmul_topn(needed, self._lists[0][used], **how)
         for number, lists in enumerate(self._lists[1:], 1):
             # A string counts only if it is not below the last of those found so far; half of the time is saved by not
             # sorting in the others. The limit is one number for all queries, so each is multiplied by the power of two
             # that brings its own limit to between 1 and 2: that changes no digit.
-            scale = powers(found, depth)
+            scale = powers(best, depth)
             scaled = csr_matrix(
-                (asked.data * np.repeat(scale, np.diff(asked.indptr)), own, asked.indptr), shape=asked.shape
+                (needed.data * np.repeat(scale, np.diff(needed.indptr)), own, needed.indptr), shape=needed.shape
             )
             near = sp_matmul_topn(scaled, lists[used], threshold=BELOW_ONE, **how)
             near.data /= np.repeat(scale, np.diff(near.indptr))
             # What was found so far counts as one part, as wide as its parts together.
-            found.resize((queries.shape[0], number * STRINGS_A_SHARD))
-            found = zip_sp_matmul_topn(depth, [found, near])
-        return np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices, found.data
+            best.resize((queries.shape[0], number * STRINGS_A_SHARD))
+            best = zip_sp_matmul_topn(depth, [best, near])
+        return np.repeat(np.arange(best.shape[0]), np.diff(best.indptr)), best.indices, best.data
 
     @functools.cached_property
     def _lists(self) -> list[csr_matrix]:
         """The strings of each n-gram with their values, (g, strings of the shard) for each shard, mapped."""
         from scipy.sparse import csr_matrix
 
-        made = []
+        shards = []
         for ends, start in zip(self.ends, range(0, len(self), STRINGS_A_SHARD), strict=True):
             stop = min(start + STRINGS_A_SHARD, len(self))
             part = slice(int(self.offsets[start]), int(self.offsets[stop]))
             lists = csr_matrix((len(self.codes), stop - start), dtype=np.float32)
             # Given to the constructor, parts of larger arrays would be copied.
             lists.data, lists.indices, lists.indptr = self.weights[part], self.postings[part], ends
-            made.append(lists)
-        return made
+            shards.append(lists)
+        return shards
 
     def _reaching(self, queries: csr_matrix, row: int, k: int) -> Reached:
         """Return the k strings most similar to one query of those that share an n-gram, and what equals the last."""
@@ -406,13 +406,13 @@ class Ngrams:
         """Return the similarity (p,), 0 to 1, by all n-grams, of rows of queries (fastest ascending) and strings."""
         similarity = np.empty(len(query_rows), np.float32)
         order = np.argsort(query_rows, kind="stable")
-        asked, starts = np.unique(query_rows[order], return_index=True)
+        wanted, starts = np.unique(query_rows[order], return_index=True)
         starts = np.append(starts, len(order))
         width = len(self.codes)
-        at_once = max(1, min(TABLE_NUMBERS // width, len(asked)))
+        at_once = max(1, min(TABLE_NUMBERS // width, len(wanted)))
         table = np.zeros(at_once * width, np.float32)
-        for first in range(0, len(asked), at_once):
-            some = queries if at_once == queries.shape[0] else queries[asked[first : first + at_once]]
+        for first in range(0, len(wanted), at_once):
+            some = queries if at_once == queries.shape[0] else queries[wanted[first : first + at_once]]
             lines = np.repeat(np.arange(some.shape[0]) * width, np.diff(some.indptr)) + some.indices
             table[lines] = some.data * self.idf[some.indices]
             ends = starts[first : first + some.shape[0] + 1]

@@ -231,10 +231,10 @@ class Index:
             ("model hash", encoder.content_hash, self.manifest["model_hash"]),
             ("tokenizer hash", encoder.tokenizer_hash, self.manifest["tokenizer_hash"]),
         )
-        for name, found, expected in facts:
-            if found != expected:
+        for name, actual, expected in facts:
+            if actual != expected:
                 raise InputError(
-                    f"the encoder does not belong to this index: its {name} is {found}, the index was built with "
+                    f"the encoder does not belong to this index: its {name} is {actual}, the index was built with "
                     f"{expected}",
                     file=self.path,
                     remedy=remedy,

@@ -95,9 +95,9 @@ def collect(
     used, attribute = np.unique(triples[:, 1], return_inverse=True)
     names = [terminology.relation_labels[label] for label in used.tolist()]
     place = np.argsort(np.argsort(names))
-    found = np.stack([product, place[attribute], value], axis=1).astype(np.int32)
-    kept = np.ones(len(found), bool) if split is None else ~_held_out(terminology, triples, split)
-    found = found[kept]
+    table = np.stack([product, place[attribute], value], axis=1).astype(np.int32)
+    kept = np.ones(len(table), bool) if split is None else ~_held_out(terminology, triples, split)
+    table = table[kept]
     strings = terminology.terms.column("string")
     return Catalogue(
         _taken(terminology.concept_ids, products),
@@ -107,7 +107,7 @@ def collect(
         _taken(strings, rows[offsets[values]]),
         _owned(terminology, rows, offsets, values),
         sorted(names),
-        found[np.lexsort(found.T[::-1])],
+        table[np.lexsort(table.T[::-1])],
         int((~kept).sum()),
         len(every) - len(triples),
         len(np.union1d(every[:, 0], named)) - len(products),

@@ -100,10 +100,10 @@ class Found(NamedTuple):
     def score(self) -> Float32:
         """Return what the products are ranked by, (products,); `NOTHING` where no route that was asked says any."""
         routes = [self.titles, self.values, None if self.predicted is None else self.predicted.max(axis=1)]
-        asked = [route for route in routes if route is not None]
-        if len(asked) == 1:
-            return asked[0]
-        there = np.maximum(np.stack(asked), 0)
+        given = [route for route in routes if route is not None]
+        if len(given) == 1:
+            return given[0]
+        there = np.maximum(np.stack(given), 0)
         greatest = there.max(axis=0)
         score: Float32 = greatest + np.float32(SHARE) * (there.sum(axis=0) - greatest)
         return score
@@ -281,12 +281,12 @@ class ProductSearch:
         if top < 1:
             raise UsageError(f"top must be 1 or more, not {top}")
         allowed = _allowed(self.opened, where)
-        for found in self._found(queries, route):
-            score = found.score()
+        for findings in self._found(queries, route):
+            score = findings.score()
             if allowed is not None:
                 score = np.where(allowed, score, NOTHING)
             best = np.argsort(-score, kind="stable")[:top].tolist()
-            yield [found.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING]
+            yield [findings.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING]
 
     def scores(self, queries: Sequence[str], *, route: str = FUSED) -> NDArray[np.float32]:
         """Return what the products are ranked by, (queries, products), to measure with; -inf: a route says nothing.

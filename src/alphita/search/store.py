@@ -198,9 +198,9 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
         flat[start : start + len(block)] = projected(block)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
-    asked = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])
-    values = projected(bare.encode([clean(found.values[value]) for value in found.triples[asked, 2].tolist()]))
-    return projection.told_apart(projected, written, found.triples, asked, values)
+    sample = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])
+    values = projected(bare.encode([clean(found.values[value]) for value in found.triples[sample, 2].tolist()]))
+    return projection.told_apart(projected, written, found.triples, sample, values)
 
 
 @dataclass(frozen=True)
@@ -234,10 +234,10 @@ class Opened:
             ("model hash", encoder.content_hash, self.facts["model_hash"]),
             ("tokenizer hash", encoder.tokenizer_hash, self.facts["tokenizer_hash"]),
         )
-        for name, found, expected in pairs:
-            if found != expected:
+        for name, actual, expected in pairs:
+            if actual != expected:
                 raise InputError(
-                    f"the encoder does not belong to this search: its {name} is {found}, it was built with {expected}",
+                    f"the encoder does not belong to this search: its {name} is {actual}, it was built with {expected}",
                     file=self.path,
                     remedy=REBUILD,
                 )

@@ -90,8 +90,8 @@ class Rounded:
         """Return what may be among the k nearest of each query (q, d), where that `serves`."""
         rounded, unit, off = self.rounded(queries)
         with machine.one_thread() if len(queries) == 1 else nullcontext():
-            found = self._searched if self.way == "faiss" else self._multiplied
-            return found(rounded, 2 * off / unit, k)
+            search = self._searched if self.way == "faiss" else self._multiplied
+            return search(rounded, 2 * off / unit, k)
 
     def rounded(
         self, queries: NDArray[np.float32]
@@ -187,12 +187,12 @@ def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     import faiss
 
     # Of this kind FAISS compares whole numbers with whole numbers.
-    made = faiss.IndexScalarQuantizer(
+    index = faiss.IndexScalarQuantizer(
         numbers.shape[1], faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
     )
     for start in range(0, len(numbers), neighbours.ROWS_AT_ONCE):
-        made.add(numbers[start : start + neighbours.ROWS_AT_ONCE].astype(np.float32))
-    return made
+        index.add(numbers[start : start + neighbours.ROWS_AT_ONCE].astype(np.float32))
+    return index
 
 
 def _longest(vectors: NDArray[np.float32]) -> float:

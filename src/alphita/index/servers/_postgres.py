@@ -360,12 +360,12 @@ def update(connection: Connection, schema: str, content: Content, release: str) 
         queries = np.array([probe.to_numpy() for (probe,) in probes], np.float32)
 
         def rows_of(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-            found = old.run(
+            located = old.run(
                 "SELECT i.row FROM unnest(%s::bigint[]) WITH ORDINALITY q (id, number) "
                 "JOIN {schema}.strings USING (id) JOIN incoming_strings i USING (string) ORDER BY q.number",
                 [ids.tolist()],
             ).fetchall()
-            return np.array(found, np.int64)[:, 0]
+            return np.array(located, np.int64)[:, 0]
 
         graph = {name: before[-1][1]["search"][name] for name in SPARSE}
         search = _calibrate(old, Measure(content.vectors, queries), rows_of, graph)

@@ -122,18 +122,18 @@ class PostgresIndex:
             filters = {"source": list(sources), "languages": list(languages), "types": list(types)}
             filters = {name: values for name, values in filters.items() if values}
             parameters |= filters
-            found = self._ask(self._nearest(filters), parameters, len(vectors))
-            if any(len({hit.string for hit in hits}) < k for hits in found):
-                found = self._ask(self._nearest(filters, ALL_COMPARED), parameters, len(vectors))
-            return found
+            answers = self._ask(self._nearest(filters), parameters, len(vectors))
+            if any(len({hit.string for hit in hits}) < k for hits in answers):
+                answers = self._ask(self._nearest(filters, ALL_COMPARED), parameters, len(vectors))
+            return answers
 
     def exact(self, strings: Sequence[str]) -> list[list[Hit]]:
         if not strings:
             return []
         # PostgreSQL takes no NUL and no half of a surrogate pair, so no such string is there; nor is an empty one.
-        asked = ["" if re.search("[\0\ud800-\udfff]", string) else string for string in strings]
+        storable = ["" if re.search("[\0\ud800-\udfff]", string) else string for string in strings]
         with self._database.errors_translated(self._missing):
-            return self._ask(self._statement(EXACT), {"strings": asked}, len(asked))
+            return self._ask(self._statement(EXACT), {"strings": storable}, len(storable))
 
     def releases(self) -> list[Release]:
         with self._database.errors_translated(self._missing):
