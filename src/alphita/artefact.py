@@ -110,11 +110,11 @@ def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
         if not path.exists():
             raise InputError(f"no such {kind}", file=path, remedy=remedy)
         manifest = textio.json_file(path / MANIFEST)
-        found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
+        kind_found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"not an alphita {kind}: no readable {MANIFEST}", file=path, remedy=remedy) from None
-    if found != kind:
-        raise InputError(f"this is {_a(found)}, but {_a(kind)} is needed", file=path, remedy=remedy)
+    if kind_found != kind:
+        raise InputError(f"this is {_a(kind_found)}, but {_a(kind)} is needed", file=path, remedy=remedy)
     if version not in READABLE_VERSIONS:
         raise InputError(
             f"format version {version} cannot be read by this alphita (it reads {list(READABLE_VERSIONS)})",
@@ -270,10 +270,10 @@ def refuse_unwritable(path: Path) -> None:
 
 def refuse_same(files: Mapping[str, Path]) -> None:
     """Raise UsageError if two are the same file or folder, so that one would replace the other."""
-    for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = one.samefile(other) if one.exists() and other.exists() else resolved(one) == resolved(other)
+    for (what, first), (other_what, second) in itertools.combinations(files.items(), 2):
+        is_same = first.samefile(second) if first.exists() and second.exists() else resolved(first) == resolved(second)
         if is_same:
-            raise UsageError(f"{other} is {what}; choose another name for {other_what}")
+            raise UsageError(f"{second} is {what}; choose another name for {other_what}")
 
 
 def _is_failed_write(error: Exception) -> bool:
@@ -285,9 +285,9 @@ def _not_written(target: Path, error: Exception, so_far: str = "nothing was chan
     named = str(getattr(error, "filename", None) or "")
     # The draft's own name means nothing to the user; another file's (an input that is gone) does.
     other = f": {named}" if named and not Path(named).name.endswith(".draft") and ".draft/" not in named else ""
-    said = FULL_DISK.search(str(error))
+    full_disk = FULL_DISK.search(str(error))
     # NumPy only counts the bytes that were not written.
-    problem = said[0] if said else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
+    problem = full_disk[0] if full_disk else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
     return AlphitaError(f"could not write {target}: {problem}{other}; {so_far}")
 
 

@@ -68,10 +68,10 @@ def clear_up() -> None:
 def remove_abandoned(folder: Path, target: str | None = None) -> None:
     """Remove the drafts in a folder, of `target` or (None) of all that is written there, whose writer was killed."""
     name = re.compile(rf"\.{'.+' if target is None else re.escape(target)}\.\d+-[0-9a-f]{{8}}\.draft")
-    found: list[Path] = []
+    drafts_here: list[Path] = []
     with contextlib.suppress(OSError):
-        found = [path for path in folder.iterdir() if name.fullmatch(path.name)]
-    for draft in found:
+        drafts_here = [path for path in folder.iterdir() if name.fullmatch(path.name)]
+    for draft in drafts_here:
         with contextlib.suppress(OSError):
             # Others may write in a temporary folder: no link is followed, no pipe waited for.
             descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -108,24 +108,24 @@ def put_in_place(aside: Path, target: Path) -> None:
         raise
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(first: Path, second: Path) -> bool:
     sizes, others = (
         {path.relative_to(folder): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-        for folder in (one, other)
+        for folder in (first, second)
     )
     # Small ones first: a manifest, say, tells two apart in a moment.
     names = sorted(sizes, key=lambda name: sizes[name])
     # What cannot be read is moved aside, not judged.
     with contextlib.suppress(OSError):
-        return sizes.keys() == others.keys() and all(_is_same_file(one / name, other / name) for name in names)
+        return sizes.keys() == others.keys() and all(_is_same_file(first / name, second / name) for name in names)
     return False
 
 
-def _is_same_file(one: Path, other: Path) -> bool:
-    if one.name != MANIFEST:
-        return filecmp.cmp(one, other, shallow=False)
+def _is_same_file(first_file: Path, second_file: Path) -> bool:
+    if first_file.name != MANIFEST:
+        return filecmp.cmp(first_file, second_file, shallow=False)
     try:
-        first, second = (textio.json_file(path) | HOW_MADE for path in (one, other))
+        first, second = (textio.json_file(path) | HOW_MADE for path in (first_file, second_file))
     except (TypeError, ValueError):
         return False
     return bool(first == second)

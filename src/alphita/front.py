@@ -76,7 +76,7 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
     from alphita.index.sources import is_index
 
     is_frame = _is_of(mentions, "DataFrame", "LazyFrame")
-    asked = {name: options.pop(name) for name in (*ASKED, *(OF_FRAMES if is_frame else ())) if name in options}
+    call_options = {name: options.pop(name) for name in (*ASKED, *(OF_FRAMES if is_frame else ())) if name in options}
     if options.keys().isdisjoint({"language", "model"}) and not is_index(to):
         options |= _language(mentions, column)
     normalizer = _kept(to, options)
@@ -85,15 +85,15 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
 
         if column is None:
             raise UsageError("say which column of the frame has the strings: column='NAME'")
-        return normalize_column(mentions, column, normalizer, **asked)
+        return normalize_column(mentions, column, normalizer, **call_options)
     if column is not None:
         raise UsageError("column= goes with a data frame")
     if _is_of(mentions, "Series"):
         from alphita.integrations.frames import normalize_series
 
-        return normalize_series(mentions, normalizer, **asked)
-    found: list[Result] = normalizer.normalize(mentions, **asked)
-    return found
+        return normalize_series(mentions, normalizer, **call_options)
+    results: list[Result] = normalizer.normalize(mentions, **call_options)
+    return results
 
 
 def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
@@ -124,11 +124,11 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
     many = [texts] if isinstance(texts, str) else texts
     if not isinstance(many, list | tuple) or not all(isinstance(text, str) for text in many):
         raise UsageError("give a string, or a list of strings")
-    asked = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
-    annotator = _annotator(_kept(to, options), Settings(**asked))
+    settings = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
+    annotator = _annotator(_kept(to, options), Settings(**settings))
     documents = [Document(str(number), text) for number, text in enumerate(many, 1)]
-    found: list[list[Annotation]] = [list(document.annotations) for document in annotator.annotate(documents)]
-    return found[0] if isinstance(texts, str) else found
+    annotations: list[list[Annotation]] = [list(document.annotations) for document in annotator.annotate(documents)]
+    return annotations[0] if isinstance(texts, str) else annotations
 
 
 @functools.lru_cache(maxsize=2)

@@ -39,7 +39,7 @@ class Group(NamedTuple):
     panel: str | None
 
 
-class Spelled(NamedTuple):
+class SpelledOption(NamedTuple):
     """An option of a dataclass: its name, type and default (MISSING: it is required), and how it is shown."""
 
     name: str
@@ -64,44 +64,44 @@ def group(of: type, *, without: Collection[str] = (), panel: str | None = None) 
     return field(default_factory=of, metadata={GROUP: Group(without, panel)})
 
 
-def spelled(of: type) -> Iterator[Spelled]:
+def options_of(of: type) -> Iterator[SpelledOption]:
     """Yield the options of a dataclass and of its groups, in their order."""
     hints = get_type_hints(of)
-    for each in fields(of):
-        if GROUP in each.metadata:
-            within: Group = each.metadata[GROUP]
-            for inner in spelled(hints[each.name]):
+    for field_ in fields(of):
+        if GROUP in field_.metadata:
+            within: Group = field_.metadata[GROUP]
+            for inner in options_of(hints[field_.name]):
                 if inner.name not in within.without:
                     shown = inner.option if within.panel is None else replace(inner.option, panel=within.panel)
                     yield inner._replace(option=shown)
-        elif OPTION in each.metadata:
-            yield Spelled(each.name, hints[each.name], each.default, each.metadata[OPTION])
+        elif OPTION in field_.metadata:
+            yield SpelledOption(field_.name, hints[field_.name], field_.default, field_.metadata[OPTION])
 
 
-def made(of: type[T], values: Mapping[str, Any]) -> T:
+def from_values(of: type[T], values: Mapping[str, Any]) -> T:
     """Return a dataclass and its groups with these values, by name; what has none keeps its default."""
     hints, given = get_type_hints(of), {}
-    for each in fields(of):  # type: ignore[arg-type]
-        if GROUP in each.metadata:
-            without = each.metadata[GROUP].without
+    for field_ in fields(of):  # type: ignore[arg-type]
+        if GROUP in field_.metadata:
+            without = field_.metadata[GROUP].without
             within = {name: value for name, value in values.items() if name not in without}
-            given[each.name] = made(hints[each.name], within)
-        elif OPTION in each.metadata and each.name in values:
-            given[each.name] = values[each.name]
+            given[field_.name] = from_values(hints[field_.name], within)
+        elif OPTION in field_.metadata and field_.name in values:
+            given[field_.name] = values[field_.name]
     return of(**given)
 
 
 def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
     """Make sure that the values of a dataclass's own options are those that they may have."""
-    for each in spelled(type(options)):
-        if (value := getattr(options, each.name, None)) is None:
+    for field_ in options_of(type(options)):
+        if (value := getattr(options, field_.name, None)) is None:
             continue
-        if get_origin(each.hint) is Literal and value not in get_args(each.hint):
-            raise UsageError(unknown(f"value of {each.name}", value, get_args(each.hint)))
-        least, most = each.option.least, each.option.most
+        if get_origin(field_.hint) is Literal and value not in get_args(field_.hint):
+            raise UsageError(unknown(f"value of {field_.name}", value, get_args(field_.hint)))
+        least, most = field_.option.least, field_.option.most
         if (least is not None and value < least) or (most is not None and value > most):
             limits = [f"at least {least:g}"] * (least is not None) + [f"at most {most:g}"] * (most is not None)
-            raise UsageError(f"{each.name} {value} is not {' and '.join(limits)}")
+            raise UsageError(f"{field_.name} {value} is not {' and '.join(limits)}")
 
 
 THREADS = Option(help="Threads for every library; all cores by default.", least=1)

@@ -25,7 +25,7 @@ _DRAWING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 def visible(text: str) -> str:
     """Return a text in which nothing acts on whoever shows it."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _drawn(text: str) -> str:

@@ -73,13 +73,13 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
     from alphita.index.sources import index_of
 
     known = read_sample(sample)
-    asked = _asked(shipped.find("examples/local_codes.csv"), known)
+    questions = _asked(shipped.find("examples/local_codes.csv"), known)
     folder.mkdir(parents=True, exist_ok=True)
     normalizer = Normalizer(index_of(SOURCE, threads=threads), threads=threads)
-    say(f"answering {len(asked.mentions):,} strings …")
-    normalizer.prepare([*asked.mentions, *filter(None, asked.contexts)])
-    results = normalizer.normalize(asked.mentions, top_k=TOP_K, contexts=asked.contexts, explain=True)
-    _write(folder, asked, results, normalizer)
+    say(f"answering {len(questions.mentions):,} strings …")
+    normalizer.prepare([*questions.mentions, *filter(None, questions.contexts)])
+    results = normalizer.normalize(questions.mentions, top_k=TOP_K, contexts=questions.contexts, explain=True)
+    _write(folder, questions, results, normalizer)
     figures = measure(known, results[-len(known.mentions) :])
     return _report(folder, figures, sample, normalizer)
 
@@ -95,7 +95,7 @@ def _asked(codes: Path, sample: Sample) -> Asked:
     )
 
 
-def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
+def _write(folder: Path, questions: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
     """Write the answers in each format."""
     from alphita.answer.records import lines
     from alphita.jobs.job import Job, header_of
@@ -104,7 +104,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
     from alphita.review.files import write
 
     def mappings() -> Iterator[Line]:
-        rows = zip(results, asked.codes, asked.frequencies, strict=True)
+        rows = zip(results, questions.codes, questions.frequencies, strict=True)
         for number, (result, code, frequency) in enumerate(rows, 1):
             yield from lines(number, result, TOP_K, mention_code=code, frequency=frequency)
 
@@ -142,7 +142,7 @@ def measure(sample: Sample, results: Sequence[Result]) -> dict[str, Any]:
             tally.accepted += accepted
             tally.wrong += accepted and result.concept_id != gold
     return {
-        "kinds": {kind: vars(tally) for kind, tally in sorted(kinds.items(), key=lambda one: -one[1].n)},
+        "kinds": {kind: vars(tally) for kind, tally in sorted(kinds.items(), key=lambda item: -item[1].n)},
         **{name: vars(tally) for name, tally in totals.items()},
     }
 

@@ -53,8 +53,8 @@ def by_suffix(package: str, file: str) -> str | None:
 def constants(package: str, part: str) -> dict[str, Any]:
     """Return a constant of each choice of `package`; of Alphita's own it is read from the source, not imported."""
     plugins = _load_all(package, tuple(sorted(_plugins(package))))
-    found = {name: _literal(package, name, part) for name in _own(package)}
-    return dict(sorted({**found, **{name: getattr(module, part) for name, module in plugins.items()}}.items()))
+    values = {name: _literal(package, name, part) for name in _own(package)}
+    return dict(sorted({**values, **{name: getattr(module, part) for name, module in plugins.items()}}.items()))
 
 
 @functools.cache
@@ -92,8 +92,8 @@ def load(package: str, name: str) -> ModuleType:
 
 def group(package: str) -> Group | None:
     """Return what other packages may add to `package`, or None: nothing."""
-    found: Group | None = getattr(importlib.import_module(package), "PLUGINS", None)
-    return found
+    plugins: Group | None = getattr(importlib.import_module(package), "PLUGINS", None)
+    return plugins
 
 
 def extension(name: str) -> Any:  # noqa: ANN401 - whatever the entry point names

@@ -203,9 +203,9 @@ def _damaged(path: Path, error: Exception) -> InputError:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a word list, read as `read_text` does, blank ones aside."""
     # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
-    for number, found in enumerate(ENDED.finditer(read_text(path)), 1):
-        if found[0].strip():
-            yield number, found[0].rstrip("\r\n")
+    for number, match in enumerate(ENDED.finditer(read_text(path)), 1):
+        if match[0].strip():
+            yield number, match[0].rstrip("\r\n")
 
 
 def whole_number(text: str) -> int | None:
@@ -240,10 +240,10 @@ def json_file(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 
 def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[tuple[int, list[str]]]:
     """Return the `rows` of a table that is kept as a whole; an InputError if they are more than `MAX_HELD_ROWS`."""
-    found = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
-    if len(found) > MAX_HELD_ROWS:
+    held = list(islice(rows(path, delimiter, strip=strip), MAX_HELD_ROWS + 1))
+    if len(held) > MAX_HELD_ROWS:
         raise InputError(f"more than {MAX_HELD_ROWS:,} rows, which are all held", file=path, remedy=SPLIT_IT)
-    return found
+    return held
 
 
 def rows(
@@ -252,7 +252,7 @@ def rows(
     """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length."""
     text = read_text(path, errors=errors)
     delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = (found[0] for found in ENDED.finditer(text))
+    lines = (match[0] for match in ENDED.finditer(text))
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
@@ -284,13 +284,13 @@ def columns(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of its first line, cells of the columns asked for) of each row of a table with a header."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(TAB_SUFFIXES) else ","
-    found = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
-    first, header = next(found, (1, []))
+    table_rows = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
+    first, header = next(table_rows, (1, []))
     if not header:
         raise InputError("the file is empty", file=path, remedy=remedy or None)
     where: list[int | None] = [*places(header, needed, path, first, remedy)]
     where += [header.index(name) if name in header else None for name in optional]
-    for line, cells in found:
+    for line, cells in table_rows:
         if len(cells) != len(header):
             problem = f"{len(cells)} cells, but the header has {len(header)}"
             raise InputError(problem, file=path, line=line, value=", ".join(cells), remedy=remedy or None)
@@ -303,12 +303,12 @@ def places(
     """Return the places of columns in a header; case does not count where none is named so to the letter."""
     names, lower = [name.strip() for name in header], [name.strip().lower() for name in header]
     remedy = remedy or f"needs the columns {', '.join(needed)}"
-    found = []
+    positions = []
     for name in needed:
         among, wanted = (names, name) if name in names else (lower, name.lower())
         _check_number(name, among.count(wanted), header, file, line, remedy)
-        found.append(among.index(wanted))
-    return found
+        positions.append(among.index(wanted))
+    return positions
 
 
 def check_header(header: Sequence[str], needed: Sequence[str], file: str | Path, line: int, remedy: str = "") -> None:
@@ -330,8 +330,8 @@ def _check_number(name: str, number: int, header: Sequence[str], file: str | Pat
 def packaged(package: str, name: str) -> list[dict[str, str]]:
     """Return the rows of a table with tabs and a header that lies in a package of ours."""
     text = importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    header, *found = (line.split("\t") for line in text.split("\n") if line)
-    return [dict(zip(header, cells, strict=True)) for cells in found]
+    header, *table_rows = (line.split("\t") for line in text.split("\n") if line)
+    return [dict(zip(header, cells, strict=True)) for cells in table_rows]
 
 
 def unquoted(cell: str) -> str:
@@ -414,13 +414,13 @@ def table(
     path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line, cells by column name) of a delimited file with a header and quotes where needed."""
-    found = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
+    rows_read = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
     try:
-        header = next(found).cells
+        header = next(rows_read).cells
     except csv.Error as error:
         raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
     check_header(header, needed, path, after + 1)
-    for _, line, cells, problem, value in found:
+    for _, line, cells, problem, value in rows_read:
         if problem:
             rejects.add(problem, file=path, line=line, value=value)
         elif all(map(is_text, cells)):

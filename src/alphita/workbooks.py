@@ -89,12 +89,12 @@ def _check_cells(part: IO[bytes], path: Path | str) -> None:
     rest = b""
     while block := part.read(_BLOCK_BYTES):
         text = rest + block
-        found = _CELL.findall(text)
+        cells_found = _CELL.findall(text)
         # A tag that is cut goes on in the next block.
         rest = text[text.rfind(b"<") :][:_BLOCK_BYTES] if b"<" in text else b""
-        if not found:
+        if not cells_found:
             continue
-        names, numbers = map(set, zip(*found, strict=True))
+        names, numbers = map(set, zip(*cells_found, strict=True))
         rows = _ends([*rows, *map(int, numbers)])
         columns = _ends([*columns, *map(_column, names)])
         cells = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
@@ -119,21 +119,25 @@ def _column(name: bytes) -> int:
 
 
 def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: str) -> Any:  # noqa: ANN401 - untyped
-    sheets = [one for one in workbook.sheets_metadata if one.typ == calamine.SheetTypeEnum.WorkSheet]
+    sheets = [
+        sheet_info for sheet_info in workbook.sheets_metadata if sheet_info.typ == calamine.SheetTypeEnum.WorkSheet
+    ]
     if name is not None:
-        names = [one.name for one in sheets]
+        names = [sheet_info.name for sheet_info in sheets]
         if name not in names:
             raise UsageError(f"{path}: {unknown('sheet', name, names)}")
         named = workbook.get_sheet_by_name(name)
         if not _is_filled(named):
             raise InputError(f"the sheet {name!r} is empty", file=path)
         return named
-    shown = [one.name for one in sheets if one.visible == calamine.SheetVisibleEnum.Visible]
-    filled = [one for one in map(workbook.get_sheet_by_name, shown) if _is_filled(one)]
+    shown = [sheet_info.name for sheet_info in sheets if sheet_info.visible == calamine.SheetVisibleEnum.Visible]
+    filled = [sheet_info for sheet_info in map(workbook.get_sheet_by_name, shown) if _is_filled(sheet_info)]
     if not filled:
         raise InputError("no sheet that is shown has anything in it", file=path)
     if len(filled) > 1:
-        raise UsageError(f"{path} has several sheets; name one with {option}: {[one.name for one in filled]}")
+        raise UsageError(
+            f"{path} has several sheets; name one with {option}: {[sheet_info.name for sheet_info in filled]}"
+        )
     return filled[0]
 
 

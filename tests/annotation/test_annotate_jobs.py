@@ -16,7 +16,6 @@ from alphita.annotation.spans import Document
 from alphita.errors import InputError, UsageError
 from alphita.jobs import annotate as jobs
 from alphita.jobs.annotate import Job, Texts, Unusable, run
-from alphita.jobs.reading import texts
 from alphita.options import Restart
 
 
@@ -95,7 +94,7 @@ def test_one_line_of_any_length_is_read_whole(tmp_path, normalizer):
 
 
 def test_what_is_longer_than_may_be_is_set_aside(tmp_path, annotator, monkeypatch):
-    monkeypatch.setattr(texts, "LONGEST", 20)
+    monkeypatch.setattr(jobs, "LONGEST", 20)
     (tmp_path / "in").mkdir()
     for name, size in (("a", 20), ("b", 21), ("c", 81)):
         (tmp_path / "in" / f"{name}.txt").write_text("x" * size, encoding="utf-8")

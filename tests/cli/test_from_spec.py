@@ -18,7 +18,7 @@ from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
 from alphita.jobs.reading import COLUMN_OPTIONS
-from alphita.options import Cluster, check, group, option, spelled
+from alphita.options import Cluster, check, group, option, options_of
 from tests.docs.commandline import problems
 
 ROOT = typer.main.get_command(cli.app)
@@ -127,7 +127,7 @@ def test_panels_are_shown_when_all_is_asked_for(served: tuple[typer.Typer, list[
 
 @pytest.mark.parametrize("name", SPECS)
 def test_no_two_options_are_typed_alike(name: str) -> None:
-    flags = [flag for each in spelled(SPECS[name]) for text in each.flags for flag in text.split("/")]
+    flags = [flag for each in options_of(SPECS[name]) for text in each.flags for flag in text.split("/")]
     assert sorted(flags) == sorted(set(flags))
 
 

@@ -48,12 +48,6 @@ def test_vectors_are_trained_and_figures_printed(terminology, tmp_path, capsys) 
     assert alphita("graph", "train", "transe", "-t", terminology, "-o", out, *QUICK, "--force") == 0
 
 
-def test_vectors_without_a_name_of_their_own_are_refused(terminology, capsys) -> None:
-    pytest.importorskip("pykeen")
-    assert alphita("graph", "train", "complex", "-t", terminology, "-o", ".", *QUICK, "--force") == 2
-    assert "cannot be the model's folder, which must be a new one" in capsys.readouterr().err
-
-
 def test_a_stopped_run_goes_on_with_resume_only(terminology, tmp_path, capsys, monkeypatch) -> None:
     pytest.importorskip("pykeen")
     out = tmp_path / "ring.vectors"
@@ -103,13 +97,3 @@ def test_wrong_use(arguments, message, terminology, tmp_path, capsys) -> None:
     assert alphita("graph", "train", name, "-t", terminology, "-o", tmp_path / "x.vectors", *rest) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_shows_the_models_and_their_settings(capsys) -> None:
-    assert alphita("graph", "train", "--help") == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("complex", "rotate", "simple", "transe"))
-    assert alphita("graph", "train", "rotate", "--help") == 0
-    shown = capsys.readouterr().out
-    assert "temperature" in shown
-    assert "Sun et al. 2019, RotatE" in shown

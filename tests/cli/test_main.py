@@ -97,16 +97,6 @@ def test_words_are_completed(words: str, offered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
-    [(["normalise"], "'normalize'"), (["terminology", "mergee"], "'merge'"), (["serve", "--prot", "1"], "--port")],
-)
-def test_what_was_mistyped_is_named_with_what_was_meant(words: list[str], meant: str) -> None:
-    done = alphita(*words)
-    assert done.returncode == 2
-    assert meant in done.stderr.decode()
-
-
-@pytest.mark.parametrize(
     "error",
     [
         MemoryError(),

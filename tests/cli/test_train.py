@@ -125,8 +125,7 @@ def test_an_export_that_cannot_be_is_refused_before_training(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("out", [".", "..", "x/.."])
-@pytest.mark.parametrize("flags", [[], ["--force"], EXPORT])
+@pytest.mark.parametrize(("out", "flags"), [(".", []), ("..", ["--force"]), ("x/..", EXPORT)])
 def test_a_model_without_a_name_of_its_own_is_refused(words: list[str], out: str, flags: list[str], capsys) -> None:
     assert alphita(*words, "-o", out, *flags) == 2
     assert "cannot be the model's folder, which must be a new one; give its name" in capsys.readouterr().err

@@ -165,108 +165,13 @@ LANGUAGES = (
 LIST = "concept\nHP:0001250\nHP:0000458\n"
 HPO = ran("terminology import obo hpo --packaged -o hpo.terminology")
 
-# A page, the words that a block of it has, and what is made before that block: a page's, before its first.
+# A page, the words that a block of it has, and what is made before that block (a call of one of the functions above): a
+# page's, before its first.
 GIVEN: list[tuple[str, str, Callable[[Path], None]]] = [
-    ("terminologies/babelon.md", "", written("hp-fr.babelon.tsv", BABELON.format("fr", "Crise"))),
-    ("terminologies/babelon.md", "", written("hp-de.babelon.tsv", BABELON.format("de", "Krampfanfall"))),
-    (
-        "terminologies/babelon.md",
-        "",
-        written("hp-fr.synonyms.tsv", "subject_id\ttranslation_value\nHP:0001250\tCrise convulsive\n"),
-    ),
-    (
-        "terminologies/changes.md",
-        "",
-        written("hp-2016.obo", OBO.format(ontology="HP", first="Fits", synonym="Convulsion")),
-    ),
-    (
-        "terminologies/changes.md",
-        "",
-        written("hp-2025.obo", OBO.format(ontology="HP", first="Seizure", synonym="Convulsion")),
-    ),
-    ("terminologies/hpoa.md", "", written("phenotype.hpoa", ANNOTATIONS)),
-    ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_tabular.xml", "icd10cm-tabular-2025.xml")),
-    ("terminologies/icd10cm.md", "", copied(TERMINOLOGIES / "small_index.xml", "icd10cm-index-2025.xml")),
-    ("terminologies/loinc.md", "", copied(TERMINOLOGIES / "loinc", "Loinc_2.81")),
-    ("terminologies/loinc.md", "", zipped(TERMINOLOGIES / "loinc", "Loinc_2.81.zip")),
-    (
-        "terminologies/merge.md",
-        "",
-        written("doid.obo", OBO.format(ontology="DOID", first="epilepsy", synonym="Seizure disorder")),
-    ),
-    (
-        "terminologies/merge.md",
-        "",
-        written(
-            "mondo_exactmatch_doid.sssom.tsv",
-            "subject_id\tpredicate_id\tobject_id\tmapping_justification\n"
-            "HP:0001250\tskos:exactMatch\tDOID:0000001\tsemapv:ManualMappingCuration\n",
-        ),
-    ),
-    ("terminologies/obographs.md", "", graphs),
-    ("terminologies/omop.md", "", copied(TERMINOLOGIES / "omop", "athena")),
-    ("terminologies/omop.md", "", zipped(TERMINOLOGIES / "omop", "vocabulary_download_v5.zip")),
-    ("terminologies/products.md", "", copied(TERMINOLOGIES / "products" / "products.csv", "shop.csv")),
-    (
-        "terminologies/products.md",
-        "",
-        written("register.tsv", "name\tingredient\tcompany\troute\nCold Granules\tparacetamol|_\tSock & Sons\toral\n"),
-    ),
-    ("terminologies/rxnorm.md", "", copied(TERMINOLOGIES / "rxnorm", "RxNorm_full")),
-    ("terminologies/rxnorm.md", "", zipped(TERMINOLOGIES / "rxnorm", "RxNorm_full_01052026.zip")),
-    ("terminologies/snomed_ct.md", "", copied(TERMINOLOGIES / "snomed_ct" / "International", "International")),
-    ("terminologies/snomed_ct.md", "", copied(TERMINOLOGIES / "snomed_ct" / "Extension", "Extension")),
-    (
-        "terminologies/snomed_ct.md",
-        "",
-        zipped(
-            TERMINOLOGIES / "snomed_ct" / "International",
-            "SnomedCT_InternationalRF2_PRODUCTION_20260101T120000Z.zip",
-            "SnomedCT_InternationalRF2_PRODUCTION_20260101T120000Z",
-        ),
-    ),
-    (
-        "terminologies/snomed_ct.md",
-        "",
-        zipped(TERMINOLOGIES / "snomed_ct_gps", "SnomedINTL_GPSRelease_PRODUCTION_20260101T120000Z.zip"),
-    ),
-    ("terminologies/subset.md", "", written("codes.csv", LIST)),
-    ("terminologies/table.md", "", written("relations.tsv", "head\trelation\ttail\nGLU-F\tpart_of\tGLU\n")),
-    ("terminologies/umls.md", "", copied(TERMINOLOGIES / "umls", "2026AA/META")),
-    ("terminologies/umls.md", "", diseased),
-    ("terminologies/umls.md", "", zipped(TERMINOLOGIES / "umls", "umls-2026AA-metathesaurus-full.zip", "2026AA/META")),
-    ("calibration.md", "read_audit", filled),
-    ("capacity.md", "", copied(TERMINOLOGIES / "terms.csv", "x.csv")),
-    ("capacity.md", "X.terminology", ran("terminology import table x.csv -o X.terminology")),
-    ("cluster.md", "feeds/", rows("mentions.parquet", "feeds/2024-01.parquet", "feeds/2024-02.parquet")),
-    ("cluster/ray.md", "ray.data", rows("strings/rows.parquet")),
-    ("cluster/spark.md", "", rows("rows/rows.parquet")),
-    ("decisions.md", "migrate", HPO),
-    ("decisions.md", "migrate", linked("old.terminology", "hpo.terminology")),
-    ("decisions.md", "migrate", linked("new.terminology", "hpo.terminology")),
-    ("decisions.md", "migrate", decided),
-    ("deployment.md", "--config serve.toml", served),
-    ("evaluation.md", "--data benchmarks", copied(FIXTURES / "benchmarks", "benchmarks")),
-    ("evaluation.md", "--data benchmarks", linked("my-model", "models/alphita-en-fp16")),
-    ("evaluation.md", "evaluate brands.py", brands),
-    ("recipes/multilingual.md", "bitext", written("en.csv", "id,term\nA:1,headache\nA:2,fever\nA:3,cough\n")),
-    ("recipes/multilingual.md", "bitext", ran("terminology import table en.csv -o english.terminology")),
-    ("recipes/multilingual.md", "bitext", written("it.csv", "id,term\nB:1,mal di testa\nB:2,febbre\nB:3,tosse\n")),
-    (
-        "recipes/multilingual.md",
-        "bitext",
-        ran("terminology import table it.csv -o italian.terminology --set language=it"),
-    ),
-    ("review.md", "--format fhir_r4", decided),
-    ("servers.md", "", copied(TERMINOLOGIES / "small.obo", "small.obo")),
-    ("servers.md", "", ran("terminology import obo small.obo -o hpo.terminology")),
-    ("servers.md", "", ran("index hpo.terminology --model minilm -o hpo.index")),
-    ("servers.md", "2026-06", linked("hpo-2026-06.terminology", "hpo.terminology")),
-    ("vocabulary.md", "romance/", written("open.csv", LANGUAGES)),
-    ("vocabulary.md", "romance/", ran("terminology import table open.csv -o open.terminology")),
-    ("vocabulary.md", "romance/", ran("terminology split open.terminology --fraction 0.5 -o open.split")),
-    ("vocabulary.md", "italian/", written("notes.txt", "mal di testa da tre giorni\nfebbre e tosse secca\n" * 50)),
-    ("vocabulary.md", "italian/", written("leaflets.txt", "in caso di febbre consultare il medico\n" * 50)),
+    (page, words, eval(make))
+    for page, words, make in (
+        line.split("\t") for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]
+    )
 ]
 
 

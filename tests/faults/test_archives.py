@@ -7,7 +7,6 @@ piece: no reader takes 2 GB.
 from __future__ import annotations
 
 import gzip
-import io
 import stat
 import subprocess
 import sys
@@ -367,11 +366,3 @@ def test_xml_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             (tmp_path / "x.xml").write_text(f'<?xml version="1.0"?>\n<ICD10CM.tabular>{inside}</ICD10CM.tabular>')
             with pytest.raises(InputError, match=told):
                 icd10cm.load([tmp_path / "x.xml"], icd10cm.Options(), Rejects())
-
-
-def test_small_archives_of_all_kinds_are_read(tmp_path: Path) -> None:
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
-        file.write(b"mention\nfever\n")
-    (tmp_path / "x.csv.gz").write_bytes(packed.getvalue())
-    assert [row.mention for row in MentionFile(tmp_path / "x.csv.gz").rows()] == ["fever"]

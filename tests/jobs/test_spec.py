@@ -13,10 +13,10 @@ from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.jobs.spec import OF_ONE_FILE, Concepts, Spec
-from alphita.options import Cluster, made, spelled
+from alphita.options import Cluster, from_values, options_of
 
 SOURCES = Path(__file__).parents[2] / "src"
-OPTIONS = {each.name: each for each in spelled(Spec)}
+OPTIONS = {each.name: each for each in options_of(Spec)}
 
 
 def keep(seen: list[Spec]) -> typer.Typer:
@@ -64,7 +64,7 @@ def test_a_number_out_of_its_range_is_refused() -> None:
 @pytest.mark.parametrize("name", OF_ONE_FILE)
 def test_what_is_of_one_file_does_not_go_with_an_engine(name: str) -> None:
     value = ("A=https://example.org/",) if name == "prefixes" else 7 if name == "audit" else "other"
-    spec = made(Spec, {"input": "in", "to": "hpo", "output": "out", "engine": "processes", name: value})
+    spec = from_values(Spec, {"input": "in", "to": "hpo", "output": "out", "engine": "processes", name: value})
     with pytest.raises(UsageError, match=re.escape(OPTIONS[name].flags[0])):
         spec.check_engine()
 

@@ -117,8 +117,8 @@ def _flush() -> None:
 
 
 def _tell_memory(error: Exception) -> int:
-    told = f" ({shorten(error, 200)})" if str(error) else ""
-    print(f"error: there is not enough memory{told}; end other programs, or use fewer --threads", file=sys.stderr)
+    detail = f" ({shorten(error, 200)})" if str(error) else ""
+    print(f"error: there is not enough memory{detail}; end other programs, or use fewer --threads", file=sys.stderr)
     return 1
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 from typer.core import TyperCommand
 
-from alphita.options import REMAKE, Running, Spelled, made, spelled
+from alphita.options import REMAKE, Running, SpelledOption, from_values, options_of
 
 Options = TypeVar("Options")
 # Of a context's notes: the help is to show all.
@@ -25,14 +25,14 @@ class Brief(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, which typer keeps to itself
         """Write the help, without the panels unless all is asked for."""
-        special: list[Any] = [each for each in self.params if getattr(each, "rich_help_panel", None)]
-        for each in special:
-            each.hidden = not ctx.meta.get(ALL, False)
+        special: list[Any] = [parameter for parameter in self.params if getattr(parameter, "rich_help_panel", None)]
+        for parameter in special:
+            parameter.hidden = not ctx.meta.get(ALL, False)
         super().format_help(ctx, formatter)
 
 
-def _show_all(ctx: typer.Context, asked: bool) -> None:
-    if asked:
+def _show_all(ctx: typer.Context, is_asked: bool) -> None:
+    if is_asked:
         ctx.meta[ALL] = True
         print(ctx.get_help())
         raise typer.Exit
@@ -46,20 +46,20 @@ HelpAll = Annotated[
 def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[..., None]:  # noqa: ANN401
     """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel."""
     (of,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
-    options = list(spelled(of))
-    parameters = [_parameter(each) for each in options]
+    options = list(options_of(of))
+    parameters = [_parameter(field_) for field_ in options]
     parameters += [inspect.Parameter(name, SHOWN, default=None, annotation=shown) for name, shown in eager.items()]
-    if any(each.option.panel for each in options):
+    if any(field_.option.panel for field_ in options):
         parameters.append(inspect.Parameter("help_all", SHOWN, default=False, annotation=HelpAll))
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:  # noqa: ANN401 - as they are typed
-        for each in options:
-            if _unsets(each):
-                values[each.name] = not values.pop(_typed(each), False)
-            elif _repeats(each) and (typed := values.pop(each.name, None)):
-                values[each.name] = tuple(typed)
-        command(made(of, values))
+        for field_ in options:
+            if _unsets(field_):
+                values[field_.name] = not values.pop(_typed(field_), False)
+            elif _repeats(field_) and (typed := values.pop(field_.name, None)):
+                values[field_.name] = tuple(typed)
+        command(from_values(of, values))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -68,15 +68,15 @@ def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[.
 
 def option(of: type, name: str) -> Any:  # noqa: ANN401 - of typer, which tells no type
     """Return what typer shows for an option of a dataclass."""
-    return _shown(next(each for each in spelled(of) if each.name == name))
+    return _shown(next(field_ for field_ in options_of(of) if field_.name == name))
 
 
-def _shown(each: Spelled) -> Any:  # noqa: ANN401
-    how = each.option
+def _shown(field_: SpelledOption) -> Any:  # noqa: ANN401
+    how = field_.option
     if how.positional:
         return typer.Argument(metavar=how.metavar, help=how.help)
     return typer.Option(
-        *each.flags,
+        *field_.flags,
         metavar=how.metavar,
         help=how.help,
         rich_help_panel=how.panel,
@@ -86,31 +86,33 @@ def _shown(each: Spelled) -> Any:  # noqa: ANN401
     )
 
 
-def _parameter(each: Spelled) -> inspect.Parameter:
-    hint, default = each.hint, inspect.Parameter.empty if each.default is MISSING else each.default
-    if _repeats(each):
+def _parameter(field_: SpelledOption) -> inspect.Parameter:
+    hint, default = field_.hint, inspect.Parameter.empty if field_.default is MISSING else field_.default
+    if _repeats(field_):
         hint = list[get_args(hint)[0]]  # type: ignore[misc]
-        if each.default is not MISSING:
+        if field_.default is not MISSING:
             hint, default = hint | None, None
     elif get_origin(hint) is Literal:
         hint = str  # which values there are, what it is for says, in one way everywhere
-    elif _unsets(each):
+    elif _unsets(field_):
         default = False
-    return inspect.Parameter(_typed(each), SHOWN, default=default, annotation=Annotated[hint, _shown(each)])
+    return inspect.Parameter(_typed(field_), SHOWN, default=default, annotation=Annotated[hint, _shown(field_)])
 
 
-def _repeats(each: Spelled) -> bool:
-    return get_origin(each.hint) is Sequence or (get_origin(each.hint) is tuple and get_args(each.hint)[1:] == (...,))
+def _repeats(field_: SpelledOption) -> bool:
+    return get_origin(field_.hint) is Sequence or (
+        get_origin(field_.hint) is tuple and get_args(field_.hint)[1:] == (...,)
+    )
 
 
-def _unsets(each: Spelled) -> bool:
+def _unsets(field_: SpelledOption) -> bool:
     """Tell whether an option sets what is true by default to false, and nothing else."""
-    return each.default is True and len(each.flags) == 1 and each.flags[0].startswith("--no-")
+    return field_.default is True and len(field_.flags) == 1 and field_.flags[0].startswith("--no-")
 
 
-def _typed(each: Spelled) -> str:
+def _typed(field_: SpelledOption) -> str:
     """Return the name of what is typed for an option."""
-    return f"no_{each.name}" if _unsets(each) else each.name
+    return f"no_{field_.name}" if _unsets(field_) else field_.name
 
 
 # Of commands that take few options, as parameters.

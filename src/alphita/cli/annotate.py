@@ -94,10 +94,10 @@ def annotate(spec: AnnotateSpec) -> None:
 def _text_of(summary: Summary) -> str:
     resumed = f" ({summary.resumed:,} done before)" if summary.resumed else ""
     texts = f"{summary.documents:,} text{'' if summary.documents == 1 else 's'}"
-    said = ", ".join(f"{number:,} {name}" for name, number in summary.said.items())
+    assertions = ", ".join(f"{number:,} {name}" for name, number in summary.said.items())
     lines = [
         f"{texts}{resumed}, {summary.words:,} words: {summary.mentions:,} mentions of {summary.concepts:,} concepts"
-        + (f": {said}" if said else "")
+        + (f": {assertions}" if assertions else "")
     ]
     lines.append(f"{summary.accepted:,} accepted, {summary.mentions - summary.accepted:,} for review")
     if summary.lost:

@@ -129,8 +129,8 @@ def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]]
     path = out.with_name(f"{out.name}.report.json")
     report.write(path, {"decisions": counts, "held_out": gained}, provenance=report.provenance(seed=seed))
     print(f"on the newest {len(decisions.held_out):,} decisions, which were held out:")
-    for name, one in gained.items():
-        print(f"  {name:<8} " + "  ".join(f"{key} {value:.3f}" for key, value in one.items() if key != "n"))
+    for name, figures in gained.items():
+        print(f"  {name:<8} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items() if key != "n"))
     print(f"report: {path}")
 
 
@@ -139,17 +139,17 @@ def _text(fitted: Calibration, out: Path) -> str:
 
     figures: dict[str, Any] = dict(fitted.figures)
     lines = [f"measured on {figures['population']}", "", "ranking       accuracy@1  accuracy@5"]
-    for name, found in figures["rankings"].items():
-        lines.append(f"{name:12}  {found['accuracy@1']:9.1%}  {found['accuracy@5']:9.1%}")
+    for name, row in figures["rankings"].items():
+        lines.append(f"{name:12}  {row['accuracy@1']:9.1%}  {row['accuracy@5']:9.1%}")
     nil = figures["nil"]
     seen = ", ".join(f"{share:.1%} of the {kind} strings" for kind, share in nil["recognised"].items())
     lines += ["", f"NIL: recognised {seen}; lost {nil['lost']:.1%} of those that name a concept", ""]
     error = figures["calibration"]["expected_calibration_error"]
     lines.append(RiskCoverage.from_json(figures["risk_coverage"]).text())
     lines += [
-        f"{float(allowed):>8.1%} {found['threshold']:>10.4f} {found['share']:>8.1%}  estimated, not certified: too "
-        f"little was tested; {found['wrong']:,} of the accepted are wrong"
-        for allowed, found in figures["estimated"].items()
+        f"{float(allowed):>8.1%} {row['threshold']:>10.4f} {row['share']:>8.1%}  estimated, not certified: too "
+        f"little was tested; {row['wrong']:,} of the accepted are wrong"
+        for allowed, row in figures["estimated"].items()
     ]
     lines.append(f"expected calibration error {error['value']:.3f} [{error['low']:.3f}, {error['high']:.3f}]")
     lines.append(f"calibration: {out}")

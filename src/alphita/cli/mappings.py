@@ -105,16 +105,16 @@ def _write(
             losses.update(lost_anew(writer, header, held, chunk))
             complete, held = writer.split_complete(header, [*held, *chunk])
             file.write(writer.encode(header, complete))
-            told: set[tuple[int, str]] = set()
+            reported: set[tuple[int, str]] = set()
             for mapping in chunk:
                 # Once for all its candidates, by its number: not all formats have lines.
-                if (mapping.row, mapping.mention) not in told and (found := writer.validate(header, mapping)):
-                    told.add((mapping.row, mapping.mention))
+                if (mapping.row, mapping.mention) not in reported and (problem := writer.validate(header, mapping)):
+                    reported.add((mapping.row, mapping.mention))
                     rejects.add(
-                        f"row {mapping.row} cannot be written: {found.problem}",
+                        f"row {mapping.row} cannot be written: {problem.problem}",
                         file=input_,
-                        field=found.field,
-                        value=found.value,
+                        field=problem.field,
+                        value=problem.value,
                     )
         if held:
             file.write(writer.encode(header, held))

@@ -69,8 +69,10 @@ def migrate(
         print(_text(report, planned))
         if index is not None:
             for part in (part for part in planned.parts if part.unsettled):
-                told = str(Concepts.from_json(part.project.filters)) or "all concepts (no filters are kept with it)"
-                print(f"{part.project.name}: {len(part.unsettled):,} rows to be decided are answered anew with {told}")
+                filters = str(Concepts.from_json(part.project.filters)) or "all concepts (no filters are kept with it)"
+                print(
+                    f"{part.project.name}: {len(part.unsettled):,} rows to be decided are answered anew with {filters}"
+                )
         if not apply:
             print(f"nothing was changed; look at {out / TABLE}, then run it again with --apply")
             return
@@ -96,13 +98,13 @@ def _earlier(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found: dict[str, Any] = textio.json_file(path)
-        if not {"from", "to", "projects", "changes", "applied"} <= found.keys():
+        diff: dict[str, Any] = textio.json_file(path)
+        if not {"from", "to", "projects", "changes", "applied"} <= diff.keys():
             raise ValueError("it lacks what such a diff says")
     except (OSError, ValueError, AttributeError) as error:
         remedy = "choose another folder by --output"
         raise InputError(f"no signed diff of a migration: {error}", file=path, remedy=remedy) from None
-    return found
+    return diff
 
 
 def _report(
@@ -125,10 +127,12 @@ def _report(
 def _text(report: dict[str, Any], planned: MigrationPlan) -> str:
     """Return one screen: how many decisions stand, follow and are asked again, with examples."""
     lines = [f"{_release(report['from'])} -> {_release(report['to'])}", f"{report['standing']:>9,}  stand"]
-    for told, count in report["counts"].items():
-        some = [one for one in report["changes"] if f"{one['fate']}: {one['reason']}" == told][:EXAMPLES]
-        shown = "; ".join(" -> ".join(filter(None, (_concept(one, "old"), _concept(one, "new")))) for one in some)
-        lines.append(f"{count:>9,}  {told:<22} {shown}"[:118].rstrip())
+    for fate, count in report["counts"].items():
+        some = [change for change in report["changes"] if f"{change['fate']}: {change['reason']}" == fate][:EXAMPLES]
+        shown = "; ".join(
+            " -> ".join(filter(None, (_concept(change, "old"), _concept(change, "new")))) for change in some
+        )
+        lines.append(f"{count:>9,}  {fate:<22} {shown}"[:118].rstrip())
     lines.append(f"{report['reopened_rows']:>9,}  rows are open again")
     if report["lost"]:
         lines.append(
@@ -147,8 +151,8 @@ def _release(facts: dict[str, Any]) -> str:
     return f"{facts['name']} ({', '.join(facts['versions'][:2]) or 'no version'}, {facts['content_hash'][:12]})"
 
 
-def _listed(names: Sequence[str], one: str, several: str) -> str:
-    return f"{', '.join(names) or 'no project'} {several if len(names) > 1 else one}"
+def _listed(names: Sequence[str], singular: str, plural: str) -> str:
+    return f"{', '.join(names) or 'no project'} {plural if len(names) > 1 else singular}"
 
 
 def _normalizers(path: Path, new: Terminology, planned: MigrationPlan, threads: int | None) -> dict[str, Normalizer]:
@@ -161,17 +165,17 @@ def _normalizers(path: Path, new: Terminology, planned: MigrationPlan, threads: 
     index = Index.open(path)
     if index.manifest["terminology_hash"] != new.content_hash:
         raise UsageError(f"{path} is not an index of {new.path}; make one: alphita index --terminology {new.path} …")
-    made: dict[str, Normalizer] = {}
-    found = {}
+    by_filters: dict[str, Normalizer] = {}
+    by_project = {}
     for project in (part.project for part in planned.parts):
         concepts = Concepts.from_json(project.filters)
-        if str(concepts) not in made:
-            encoder = next(iter(made.values())).encoder() if made else None
-            made[str(concepts)] = Normalizer(
+        if str(concepts) not in by_filters:
+            encoder = next(iter(by_filters.values())).encoder() if by_filters else None
+            by_filters[str(concepts)] = Normalizer(
                 index, encoder=encoder, filters=concepts.filters(), target=concepts.target, threads=threads
             )
-        found[project.name] = made[str(concepts)]
-    return found
+        by_project[project.name] = by_filters[str(concepts)]
+    return by_project
 
 
 def _ranking(
@@ -181,14 +185,16 @@ def _ranking(
     from alphita.answer.records import lines
 
     def rank(rows: Sequence[ReviewRow]) -> dict[int, list[record.Mapping]]:
-        found = {}
+        candidates = {}
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
             results = normalizers[some[0].project].normalize([row.mention for row in some], top_k=top, explain=True)
-            for row, one in zip(some, results, strict=True):
-                found[row.id] = lines(row.number, one, top, mention_code=row.code or None, frequency=row.frequency)
+            for row, result in zip(some, results, strict=True):
+                candidates[row.id] = lines(
+                    row.number, result, top, mention_code=row.code or None, frequency=row.frequency
+                )
             progress.say(f"{start + len(some):,} of {len(rows):,} rows have new candidates")
-        return found
+        return candidates
 
     return rank
 
@@ -197,9 +203,9 @@ def _types(new: Terminology, normalizers: Mapping[str, Normalizer]) -> Callable[
     """Return what knows the types of an answer, which may be a code of a project's target."""
 
     def types(answer: str) -> Sequence[str]:
-        for one in normalizers.values():
-            if (row := one.allowed.row(answer)) >= 0:
-                return new.concept(one.index.concept(row).id).semantic_types
+        for normalizer in normalizers.values():
+            if (row := normalizer.allowed.row(answer)) >= 0:
+                return new.concept(normalizer.index.concept(row).id).semantic_types
         return ()
 
     return types

@@ -70,8 +70,8 @@ def _shards(spec: Spec) -> None:
     more = {"parts": done.parts, "distinct": done.distinct, "steps": done.seconds, "engine": done.engine}
     _report(spec, done.summary, **more)
     print(text_of(done.summary))
-    told = ", ".join(f"{name} {value}" for name, value in done.engine.items())
-    print(f"{done.distinct:,} distinct strings answered; {done.parts:,} parts; {told}")
+    facts = ", ".join(f"{name} {value}" for name, value in done.engine.items())
+    print(f"{done.distinct:,} distinct strings answered; {done.parts:,} parts; {facts}")
 
 
 def _report(spec: Spec, summary: Summary, **more: object) -> None:

@@ -39,11 +39,11 @@ def quickstart(
 
     if small and not train:
         raise UsageError("--small goes with --train")
-    asked = sample or job.sample_path()
+    sample_file = sample or job.sample_path()
     if train:
         training = registry.extension("quickstart_training")
         folder = output or Path("quickstart_training")
-        training.show(training.run(folder, asked, settings=training.SMALL if small else {}), folder)
+        training.show(training.run(folder, sample_file, settings=training.SMALL if small else {}), folder)
     else:
         folder = output or Path("quickstart")
-        job.show(job.run(folder, asked, threads=threads), folder)
+        job.show(job.run(folder, sample_file, threads=threads), folder)

@@ -102,8 +102,8 @@ def import_(spec: ImportSpec) -> None:
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
     read = answers.with_name(f"{answers.name}.import")
     with Rejects(options.rejects_of(read), strict=spec.strict, private=spec.private) as rejects:
-        found = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
-        rows = list(found)
+        read_rows = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
+        rows = list(read_rows)
     concepts = replace(spec.concepts, sources=spec.concept_sources)
     facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open, concepts=concepts)
     with ReviewStore.open(spec.mappings, create=True) as store:
@@ -192,18 +192,20 @@ def show_progress(
     from alphita.review.store import ReviewStore
 
     with ReviewStore.open(mappings) as store:
-        names = [store.project(project).name] if project is not None else [one.name for one in store.projects()]
-        found = {name: store.progress(name) for name in names}
-    if not found:
+        names = [store.project(project).name] if project is not None else [status.name for status in store.projects()]
+        progress_of = {name: store.progress(name) for name in names}
+    if not progress_of:
         raise UsageError(f"{mappings} holds no project; add one: alphita review import ANSWERS --mappings {mappings}")
     if as_json:
-        printing.print_rows({"project": name, **one.to_json()} for name, one in found.items())
+        printing.print_rows({"project": name, **status.to_json()} for name, status in progress_of.items())
     else:
-        for name, one in found.items():
-            print("\n".join(_text(name, one)))
+        for name, status in progress_of.items():
+            print("\n".join(_text(name, status)))
     if report is not None:
         with artefact.atomic_file(report, "w") as file:
-            json.dump({name: one.to_json() for name, one in found.items()}, file, indent=1, ensure_ascii=False)
+            json.dump(
+                {name: status.to_json() for name, status in progress_of.items()}, file, indent=1, ensure_ascii=False
+            )
 
 
 Source = Annotated[str | None, typer.Option(help="Decisions of all projects with this source.")]
@@ -239,19 +241,19 @@ def restore(
     print(f"{changed:,} decisions count again")
 
 
-def _text(name: str, found: Progress) -> list[str]:
-    share = found.decided_occurrences / found.occurrences if found.occurrences else 0.0
+def _text(name: str, status: Progress) -> list[str]:
+    share = status.decided_occurrences / status.occurrences if status.occurrences else 0.0
     lines = [
-        f"{name}: {found.decided:,} of {found.rows:,} rows decided, {share:.1%} of {found.occurrences:,} occurrences"
+        f"{name}: {status.decided:,} of {status.rows:,} rows decided, {share:.1%} of {status.occurrences:,} occurrences"
     ]
-    lines += [f"  {count:>10,}  {kind}" for kind, count in found.by_kind.items()]
-    lines += [f"  {count:>10,}  by {reviewer}" for reviewer, count in found.by_reviewer.items()]
-    if found.compared:
-        lines.append(f"  {found.compared:,} rows decided by two reviewers or more, {found.agreed:,} alike")
-    if found.pair is not None and found.kappa is not None:
-        lines.append(f"  Cohen's kappa of {found.pair[0]} and {found.pair[1]}: {found.kappa:.2f}")
-    if found.disagreed:
-        lines.append(f"  {len(found.disagreed):,} rows to adjudicate")
+    lines += [f"  {count:>10,}  {kind}" for kind, count in status.by_kind.items()]
+    lines += [f"  {count:>10,}  by {reviewer}" for reviewer, count in status.by_reviewer.items()]
+    if status.compared:
+        lines.append(f"  {status.compared:,} rows decided by two reviewers or more, {status.agreed:,} alike")
+    if status.pair is not None and status.kappa is not None:
+        lines.append(f"  Cohen's kappa of {status.pair[0]} and {status.pair[1]}: {status.kappa:.2f}")
+    if status.disagreed:
+        lines.append(f"  {len(status.disagreed):,} rows to adjudicate")
     return lines
 
 
@@ -260,5 +262,5 @@ def _omop(concepts: Path | None, store: ReviewStore, project: str) -> Callable[[
         return None
     from alphita.mappings.formats.omop import load_concepts
 
-    wanted = {one for mapping in store.mappings(project) for one in (mapping.concept_id or "").split("|")}
+    wanted = {curie for mapping in store.mappings(project) for curie in (mapping.concept_id or "").split("|")}
     return load_concepts(concepts, wanted).get

@@ -105,12 +105,14 @@ def query(spec: QuerySpec) -> None:
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
     from alphita.search import ProductSearch
 
-    asked = list(spec.queries) if spec.file is None else _lines(spec.file)
+    queries = list(spec.queries) if spec.file is None else _lines(spec.file)
     search = ProductSearch.load(spec.path, verify=spec.verify or None, **asdict(running))
-    answers = search.stream(asked, top=spec.top, route=spec.route, where=spec.where)
-    for text, products in zip(asked, answers, strict=True):
+    answers = search.stream(queries, top=spec.top, route=spec.route, where=spec.where)
+    for text, products in zip(queries, answers, strict=True):
         if spec.json:
-            printing.print_rows([{"query": text, "products": [asdict(each) | {"why": each.why} for each in products]}])
+            printing.print_rows(
+                [{"query": text, "products": [asdict(product) | {"why": product.why} for product in products]}]
+            )
         else:
             print(_text(text, products), flush=True)
 

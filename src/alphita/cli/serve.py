@@ -130,8 +130,8 @@ def _run(spec: ServeSpec) -> None:
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=spec.settings.log_mentions)
-            if (found := confidence(normalizer)).state != "ok":
-                logs.warn("no calibration of its own", message=found.text)
+            if (finding := confidence(normalizer)).state != "ok":
+                logs.warn("no calibration of its own", message=finding.text)
             further = [Worker(opening) for _ in range(processes - 1)]
             served = app.create(spec.settings, normalizer, store, opened, further)
             _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())

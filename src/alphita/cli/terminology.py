@@ -91,14 +91,14 @@ def describe_(
     from alphita.terminology.describe import describe
     from alphita.terminology.store import load_terminology
 
-    found = describe(load_terminology(terminology))
+    description = describe(load_terminology(terminology))
     if output is not None:
         with artefact.atomic_file(output, "w") as file:
-            json.dump(found.as_json(), file, indent=1, ensure_ascii=False)
+            json.dump(description.as_json(), file, indent=1, ensure_ascii=False)
     if as_json:
-        printing.print_rows([found.as_json()])
+        printing.print_rows([description.as_json()])
     else:
-        _show(found)
+        _show(description)
 
 
 @app.command("split")
@@ -195,11 +195,11 @@ def _list(only: str, as_json: bool) -> None:
             print(f"  --set {setting.name}={setting.default or repr('')}  {setting.description}")
 
 
-def _show(found: Description) -> None:
+def _show(description: Description) -> None:
     from rich.table import Table
 
     console = printing.console(soft_wrap=False)
-    for source in found.sources:
+    for source in description.sources:
         facts = [str(source[key]) for key in ("file", "version", "licence") if source.get(key)]
         console.print(f"{source.get('name')}: {', '.join(facts)}", highlight=False, markup=False)
 
@@ -215,18 +215,18 @@ def _show(found: Description) -> None:
         console.print(shown)
         console.print()
 
-    table("in all", found.totals)
-    table("terms by language", found.terms_by_language)
-    table("terms by kind", found.terms_by_kind)
-    table("live concepts by source", found.concepts_by_source)
-    table("live concepts by semantic type", found.concepts_by_semantic_type)
-    table("live concepts by number of distinct exact strings", found.concepts_by_terms)
-    table("relations", found.relations)
-    table("cross-references by prefix", found.xrefs_by_prefix)
-    table("homonyms: strings that name several live concepts", found.homonyms)
-    for example in found.examples[:5]:
+    table("in all", description.totals)
+    table("terms by language", description.terms_by_language)
+    table("terms by kind", description.terms_by_kind)
+    table("live concepts by source", description.concepts_by_source)
+    table("live concepts by semantic type", description.concepts_by_semantic_type)
+    table("live concepts by number of distinct exact strings", description.concepts_by_terms)
+    table("relations", description.relations)
+    table("cross-references by prefix", description.xrefs_by_prefix)
+    table("homonyms: strings that name several live concepts", description.homonyms)
+    for example in description.examples[:5]:
         console.print(f"    {example['string']!r}: {'; '.join(example['concepts'][:4])}", highlight=False, markup=False)
-    table("left out on purpose", found.left_out)
+    table("left out on purpose", description.left_out)
 
 
 @app.command("changes", cls=Brief)
@@ -246,14 +246,14 @@ def changes(
     for output in outputs or []:
         if output.suffix.lower() not in comparing.SUFFIXES:
             raise UsageError(f"{output}: the name must end in one of {list(comparing.SUFFIXES)}")
-    found = comparing.changes(load_terminology(old), load_terminology(new))
+    comparison = comparing.changes(load_terminology(old), load_terminology(new))
     for output in outputs or []:
-        found.write(output)
-        progress.say(f"{len(found.table):,} changes are in {output}")
+        comparison.write(output)
+        progress.say(f"{len(comparison.table):,} changes are in {output}")
     if as_json:
-        printing.print_rows(found.table.iter_rows(named=True))
+        printing.print_rows(comparison.table.iter_rows(named=True))
     else:
-        print(found.summary())
+        print(comparison.summary())
 
 
 @app.command("subset", cls=Brief)

@@ -61,16 +61,18 @@ def merge(spec: MergeSpec) -> None:
     options = config.resolve(merging.Options, file=spec.config, sets=spec.settings)
     artefact.refuse_existing(output, force, " (the old one is moved aside)")
     besides = ("rejects.csv", "joined.tsv", "conflicts.tsv", "merge.json")
-    made = {name: output.with_name(f"{output.name}.{name}") for name in besides}
+    files = {name: output.with_name(f"{output.name}.{name}") for name in besides}
     for read in (*terminologies, *mappings):
-        artefact.refuse_same({"the input": read, "the output": output, **made})
+        artefact.refuse_same({"the input": read, "the output": output, **files})
     opened = [store.load_terminology(path) for path in terminologies]
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
-    with Rejects(made["rejects.csv"], strict=spec.strict) as rejects:
+    with Rejects(files["rejects.csv"], strict=spec.strict) as rejects:
         merged = merging.merge(opened, list(mappings), options, rejects)
         used = {
-            "merged": [{"name": found.path.name, "content_hash": found.content_hash} for found in opened],
+            "merged": [
+                {"name": terminology.path.name, "content_hash": terminology.content_hash} for terminology in opened
+            ],
             "mappings": [path.name for path in mappings],
             **options.model_dump(),
         }
@@ -78,9 +80,9 @@ def merge(spec: MergeSpec) -> None:
 
         def write_beside(saved: dict[str, int]) -> None:
             counts.update(saved)
-            _write_tsv(made["joined.tsv"], merging.JOINED_COLUMNS, merged.joined)
-            _write_tsv(made["conflicts.tsv"], merging.CONFLICT_COLUMNS, merged.conflicts)
-            with artefact.atomic_file(made["merge.json"], "w") as file:
+            _write_tsv(files["joined.tsv"], merging.JOINED_COLUMNS, merged.joined)
+            _write_tsv(files["conflicts.tsv"], merging.CONFLICT_COLUMNS, merged.conflicts)
+            with artefact.atomic_file(files["merge.json"], "w") as file:
                 json.dump({"config": used, "saved": saved, **merged.counts}, file, indent=1, ensure_ascii=False)
 
         store.save(merged.tables, output, config=used, rejects=rejects, force=force, before=write_beside)
@@ -90,11 +92,11 @@ def merge(spec: MergeSpec) -> None:
     else:
         _show(merged.counts)
         print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
-    progress.say(f"what was joined is in {made['joined.tsv']}")
+    progress.say(f"what was joined is in {files['joined.tsv']}")
     if merged.conflicts:
-        progress.say(f"{len(merged.conflicts):,} claims were refused; see {made['conflicts.tsv']}")
+        progress.say(f"{len(merged.conflicts):,} claims were refused; see {files['conflicts.tsv']}")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were left out; each is in {made['rejects.csv']} with its line")
+        progress.say(f"{rejects.count:,} rows were left out; each is in {files['rejects.csv']} with its line")
 
 
 def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> None:

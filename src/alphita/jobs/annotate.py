@@ -117,7 +117,7 @@ def _annotated(annotator: Annotator, job: Job, parts: Parts) -> tuple[list[Chunk
         for number, texts in enumerate(_chunks(job.texts.documents())):
             digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()
             shown.advance(len(texts))
-            documents = [one for one in texts if isinstance(one, Document)]
+            documents = [text for text in texts if isinstance(text, Document)]
             if number < past:
                 chunk = parts.chunk(number)
                 if chunk.digest != digest:
@@ -125,7 +125,7 @@ def _annotated(annotator: Annotator, job: Job, parts: Parts) -> tuple[list[Chunk
                 resumed += len(documents)
             else:
                 content = b"".join(map(line_of, annotator.annotate(documents)))
-                rejects = b"".join(_reject_line(one) for one in texts if isinstance(one, Unusable))
+                rejects = b"".join(_reject_line(text) for text in texts if isinstance(text, Unusable))
                 counts = {"documents": len(documents), "rejected": len(texts) - len(documents)}
                 chunk = Chunk(digest, counts, {}, {DOCUMENTS: content, REJECTS: rejects})
                 parts.put_chunk(number, chunk)
@@ -144,9 +144,9 @@ def _changed(job: Job) -> InputError:
 def _chunks(documents: Iterable[Document | Unusable]) -> Iterator[list[Document | Unusable]]:
     chunk: list[Document | Unusable] = []
     characters = 0
-    for one in documents:
-        chunk.append(one)
-        characters += len(one.text) if isinstance(one, Document) else 0
+    for text in documents:
+        chunk.append(text)
+        characters += len(text.text) if isinstance(text, Document) else 0
         if len(chunk) >= CHUNK_DOCUMENTS or characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
@@ -154,9 +154,9 @@ def _chunks(documents: Iterable[Document | Unusable]) -> Iterator[list[Document 
         yield chunk
 
 
-def _reject_line(one: Unusable) -> bytes:
-    value = None if one.value is None else shorten(one.value)
-    return json.dumps([one.source, one.line, one.field, value, one.problem]).encode() + b"\n"
+def _reject_line(text: Unusable) -> bytes:
+    value = None if text.value is None else shorten(text.value)
+    return json.dumps([text.source, text.line, text.field, value, text.problem]).encode() + b"\n"
 
 
 def _finish(
@@ -198,11 +198,11 @@ def _to_stdout(annotator: Annotator, job: Job, writer: ModuleType, today: str) -
     rejected = 0
     annotated: list[Annotated] = []
     for chunk in _chunks(job.texts.documents()):
-        annotated += annotator.annotate([one for one in chunk if isinstance(one, Document)])
-        for one in chunk:
-            if isinstance(one, Unusable):
+        annotated += annotator.annotate([text for text in chunk if isinstance(text, Document)])
+        for text in chunk:
+            if isinstance(text, Unusable):
                 rejected += 1
-                print(f"set aside: {one.source}:{one.line}: {one.problem}", file=sys.stderr)
+                print(f"set aside: {text.source}:{text.line}: {text.problem}", file=sys.stderr)
     header, tally = _header(annotator, today, len(annotated)), _Tally()
     output: BinaryIO = sys.stdout.buffer
     sys.stdout.flush()
@@ -224,11 +224,11 @@ class _Tally:
         for document in documents:
             self.counts["documents"] += 1
             self.counts["words"] += len(document.document.text.split())
-            for one in document.annotations:
+            for annotation in document.annotations:
                 self.counts["mentions"] += 1
-                self.counts["accepted"] += one.decision == "accept"
-                self.concepts.add(one.concept_id)
-                self.said.update(one.said)
+                self.counts["accepted"] += annotation.decision == "accept"
+                self.concepts.add(annotation.concept_id)
+                self.said.update(annotation.said)
             yield document
 
     def summary(self, header: Header, out: str, rejected: int, resumed: int, rejects: str | None) -> Summary:

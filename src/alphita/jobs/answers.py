@@ -54,10 +54,13 @@ def answer(result: Result, top_k: int) -> Answer:
     return tuple(map(_values, lines(0, result, top_k)))
 
 
-def lines_of(row: MentionRow, found: Answer) -> list[Mapping]:
+def lines_of(row: MentionRow, answer_lines: Answer) -> list[Mapping]:
     """Return the lines of a row."""
     mention = row.mention or ""
-    return [Mapping(row.number, row.code, mention, row.frequency, rank, *one) for rank, one in enumerate(found, 1)]
+    return [
+        Mapping(row.number, row.code, mention, row.frequency, rank, *values)
+        for rank, values in enumerate(answer_lines, 1)
+    ]
 
 
 class AnswerStore:
@@ -73,29 +76,29 @@ class AnswerStore:
         # Equal strings are kept once: concepts, sources and languages come again and again.
         self._strings: dict[str, str] = {}
 
-    def __contains__(self, asked: Question) -> bool:
-        return asked in self._known
+    def __contains__(self, query: Question) -> bool:
+        return query in self._known
 
-    def __getitem__(self, asked: Question) -> Answer:
-        return self._known[asked]
+    def __getitem__(self, query: Question) -> Answer:
+        return self._known[query]
 
-    def add(self, asked: Iterable[tuple[Question, Answer]]) -> bytes:
+    def add(self, answered: Iterable[tuple[Question, Answer]]) -> bytes:
         """Keep new answers, as far as there is room, and return what is appended to the file for them."""
         written = []
-        for asking, found in asked:
+        for asking, reply in answered:
             if self._left <= 0:
                 break
-            line = _dump(found)
-            self._keep(asking, found, len(line))
+            line = _dump(reply)
+            self._keep(asking, reply, len(line))
             written.append(line + "\n")
         return "".join(written).encode()
 
-    def restore(self, asked: Iterable[Question], content: bytes) -> None:
+    def restore(self, queries: Iterable[Question], content: bytes) -> None:
         """Keep the answers to these questions that `add` returned."""
         written = content.splitlines()
         kept = 0
         try:
-            for asking in asked:
+            for asking in queries:
                 if self._left <= 0:
                     break
                 self._keep(asking, json.loads(written[kept]), len(written[kept]))
@@ -105,13 +108,13 @@ class AnswerStore:
         if kept != len(written):
             raise InputError("the answers kept are not those of this job", remedy="begin anew with --force")
 
-    def _keep(self, asking: Question, found: Sequence[Sequence[Any]], characters: int) -> None:
+    def _keep(self, asking: Question, reply: Sequence[Sequence[Any]], characters: int) -> None:
         shared = self._strings.setdefault
         self._known[asking] = tuple(
-            tuple([shared(value, value) if type(value) is str else value for value in one]) for one in found
+            tuple([shared(value, value) if type(value) is str else value for value in line]) for line in reply
         )
         mention = asking if isinstance(asking, str) else asking[0]
-        self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(found) + characters
+        self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(reply) + characters
 
 
 # What a row asks: mention, context, language.
@@ -129,7 +132,7 @@ class Memory:
         from alphita.review.store import ReviewStore
 
         with ReviewStore.open(path) as store:
-            sources = sorted({one.source for one in store.projects()})
+            sources = sorted({known_project.source for known_project in store.projects()})
             if source is None and project is None and len(sources) > 1:
                 raise UsageError(
                     f"say whose decisions count: --mappings-source {' or '.join(map(repr, sources))}, or --project"
@@ -140,21 +143,24 @@ class Memory:
 
     @property
     def content_hash(self) -> str:
-        told = {form: [one.uid, one.concept_id, one.relation, one.comment] for form, one in self.decisions.items()}
-        return artefact.hash_json(told)
+        facts = {
+            form: [decision.uid, decision.concept_id, decision.relation, decision.comment]
+            for form, decision in self.decisions.items()
+        }
+        return artefact.hash_json(facts)
 
     def to_json(self) -> dict[str, Any]:
-        return {form: asdict(one) for form, one in self.decisions.items()}
+        return {form: asdict(decision) for form, decision in self.decisions.items()}
 
     @classmethod
     def from_json(cls, read: Dictionary[str, dict[str, Any]]) -> Memory:
         from alphita.review.records import Decision
 
-        return cls({form: Decision(**one | {"shown": tuple(one["shown"])}) for form, one in read.items()})
+        return cls({form: Decision(**record | {"shown": tuple(record["shown"])}) for form, record in read.items()})
 
     def prefixes(self) -> set[str]:
         """Return the prefixes of the concepts that it answers with."""
-        ids = [one.concept_id for one in self.decisions.values() if one.concept_id is not None]
+        ids = [decision.concept_id for decision in self.decisions.values() if decision.concept_id is not None]
         return {curie.partition(":")[0] for several in ids for curie in several.split("|")}
 
     def answer(self, mention: str, *, explain: bool = False) -> Answer | None:
@@ -191,12 +197,12 @@ class Wanted(Protocol):
 
 
 def answer_all(
-    asked: Sequence[Asked], normalizer: Normalizer, wanted: Wanted, *, contexts: bool, languages: bool
+    queries: Sequence[Asked], normalizer: Normalizer, wanted: Wanted, *, contexts: bool, languages: bool
 ) -> list[Answer]:
     """Answer questions by what was settled before, or else, all of them together, by the index."""
     memory, explain, top_k = wanted.memory, wanted.explain, wanted.top_k
-    settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in asked]
-    left = [one for one, known in zip(asked, settled, strict=True) if known is None]
+    settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in queries]
+    left = [query for query, known in zip(queries, settled, strict=True) if known is None]
     results = (
         normalizer.normalize(
             [mention for mention, _, _ in left],

@@ -123,7 +123,7 @@ def answer_columns(
     """Answer n rows, equal ones once."""
     nothing: list[str | None] = [None] * len(mentions)
     known: dict[Asked, int] = {}
-    asked = np.fromiter(
+    question_of_row = np.fromiter(
         (
             known.setdefault((mention or "", context or None, language or None), len(known))
             for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
@@ -135,30 +135,34 @@ def answer_columns(
     schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
     # `FIELDS` are what an answer holds; the rank is counted here.
     wanted = [(*FIELDS, *REVIEW).index(name) for name in names[1:]]
-    questions, made, counts = list(known), [empty_batch(schema)], []
+    questions, blocks, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
-        found = answer_all(block, normalizer, settings, contexts=contexts is not None, languages=languages is not None)
-        counts += [len(some) for some in found]
-        lines = [line for some in found for line in some]
+        replies = answer_all(
+            block, normalizer, settings, contexts=contexts is not None, languages=languages is not None
+        )
+        counts += [len(some) for some in replies]
+        lines = [line for some in replies for line in some]
         if settings.memory is not None:
             lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for line in lines]
-        ranks = [rank for some in found for rank in range(1, len(some) + 1)]
+        ranks = [rank for some in replies for rank in range(1, len(some) + 1)]
         values = [ranks, *([line[place] for line in lines] for place in wanted)]
-        made.append(
+        blocks.append(
             pa.RecordBatch.from_arrays(
                 [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
             )
         )
-    return pa.concat_batches(made), *spread(np.array(counts, np.int64), asked)
+    return pa.concat_batches(blocks), *spread(np.array(counts, np.int64), question_of_row)
 
 
-def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def spread(
+    counts: NDArray[np.int64], question_of_row: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give each row the lines of what it asks."""
     first = np.cumsum(counts) - counts
-    repeats = counts[asked]
-    rows = np.repeat(np.arange(len(asked)), repeats)
-    return rows, np.arange(len(rows)) + np.repeat(first[asked] - (np.cumsum(repeats) - repeats), repeats)
+    repeats = counts[question_of_row]
+    rows = np.repeat(np.arange(len(question_of_row)), repeats)
+    return rows, np.arange(len(rows)) + np.repeat(first[question_of_row] - (np.cumsum(repeats) - repeats), repeats)
 
 
 def _answered(

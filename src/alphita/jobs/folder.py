@@ -132,19 +132,19 @@ class Plan:
             raise InputError(f"{platform.node()} does not see the job", file=str(file), remedy=remedy) from None
         if read.get("key") != key:
             raise InputError(f"{platform.node()} sees another job", file=str(file), remedy=remedy)
-        told = read["plan"]
-        settings = told["settings"] | {"definitions": ()}
+        record = read["plan"]
+        settings = record["settings"] | {"definitions": ()}
         if settings["filters"] is not None:
             given = settings["filters"].items()
-            filters: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in given}
+            filters: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given}
             settings["filters"] = Filters(**filters)
         plan = cls(
-            **told
+            **record
             | {
                 "settings": NormalizerSettings(**settings),
-                "columns": Columns(**told["columns"]),
-                "names": tuple(told["names"]),
-                "parts": tuple(Part(**{**one, "groups": tuple(one["groups"])}) for one in told["parts"]),
+                "columns": Columns(**record["columns"]),
+                "names": tuple(record["names"]),
+                "parts": tuple(Part(**{**item, "groups": tuple(item["groups"])}) for item in record["parts"]),
             }
         )
         probe = f"drafts/probe.{secrets.token_hex(6)}"
@@ -183,9 +183,9 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     files = input_files(source, out)
     settings = replace(settings, column=settings.column or _only_column(files[0]))
     columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
-    found = sources(files, columns)
+    files_of_input = sources(files, columns)
     normalizer = opened(settings)
-    parts = tuple(cut(found, shards.part_rows))
+    parts = tuple(cut(files_of_input, shards.part_rows))
     rows = sum(part.rows for part in parts)
     whole = one_file.Job(
         columns.table(source.url),
@@ -209,7 +209,7 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
         given.memory is not None,
     )
     identity = one_file.identity(normalizer, whole, "parquet") | {
-        "input": artefact.hash_json([[source.digest, list(source.groups)] for source in found]),
+        "input": artefact.hash_json([[source.digest, list(source.groups)] for source in files_of_input]),
         "input rows": rows,
         "parts": len(parts),
         "buckets": plan.buckets,
@@ -233,8 +233,8 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
             manifest = _finish(plan, identity, dict(engine.facts()), seconds)
     rejects = str(out / REJECTS) if REJECTS in manifest["files"] else None
     summary = Summary.of(manifest["counts"], resumed, start, str(out), normalizer, rejects=rejects)
-    made = sum(name.startswith("part-") for name in manifest["files"])
-    return Outcome(summary, made, manifest["distinct"], manifest["engine"], manifest["seconds"])
+    n_parts = sum(name.startswith("part-") for name in manifest["files"])
+    return Outcome(summary, n_parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
 
 
 def some_mentions(path: str, out: str, column: str | None) -> list[str]:
@@ -242,7 +242,7 @@ def some_mentions(path: str, out: str, column: str | None) -> list[str]:
     first = input_files(Place(path), Place(out))[0]
     columns = Columns(column or _only_column(first))
     part = cut(sources([first], columns), LOOKED_AT)[0]
-    return [one for one in read(part, columns)[columns.mention].cast("string").to_pylist() if one]
+    return [mention for mention in read(part, columns)[columns.mention].cast("string").to_pylist() if mention]
 
 
 @dataclass(frozen=True)
@@ -289,11 +289,13 @@ def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
 def read_questions(plan: Plan, task: int) -> Receipt:
     """Write the distinct questions of part number `task`, and the abbreviations that it defines: the shuffle's map."""
     rows = rows_of(plan.parts[task], plan.columns, plan.buckets)
-    asked, first, times = np.unique(rows.asked, return_index=True, return_counts=True)
+    question_of_row, first, times = np.unique(rows.asked, return_index=True, return_counts=True)
     defined: Counter[tuple[str, str]] = Counter()
     # In the order in which they come up, and in how many rows.
     order = np.argsort(first)
-    mentions, contexts, _ = (column.to_pylist() for column in rows.questions.take(pa.array(asked[order])).columns)
+    mentions, contexts, _ = (
+        column.to_pylist() for column in rows.questions.take(pa.array(question_of_row[order])).columns
+    )
     for count, *texts in zip(times[order].tolist(), mentions, contexts, strict=True):
         for text in filter(None, texts):
             for pair in find_pairs(text):
@@ -315,8 +317,8 @@ class Answering:
     def __init__(self, plan: Plan) -> None:
         definitions: tuple[tuple[str, str, int], ...] = ()
         if (plan.work.place / DEFINITIONS).exists():
-            told = json.loads(plan.work.get(DEFINITIONS))
-            definitions = tuple((short, long, times) for short, long, times in told)
+            pairs = json.loads(plan.work.get(DEFINITIONS))
+            definitions = tuple((short, long, times) for short, long, times in pairs)
         memory = Memory.from_json(json.loads(plan.work.get(DECISIONS))) if plan.remembers else None
         settings = replace(plan.settings, definitions=definitions, memory=memory)
         try:
@@ -339,18 +341,18 @@ class Answering:
         )
 
     def __call__(self, task: int) -> Receipt:
-        asked, questions = self._gathered(task)
+        questions_of_parts, questions = self._gathered(task)
         added = self.settings.added
         schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in added])
         blocks = (questions.slice(start, BLOCK) for start in range(0, len(questions), BLOCK))
-        found = normalize_batches(blocks, self.settings, self.normalizer)
-        lines = pa.concat_batches([empty_batch(schema), *(batch.select(added) for batch in found)])
+        answered = normalize_batches(blocks, self.settings, self.normalizer)
+        lines = pa.concat_batches([empty_batch(schema), *(batch.select(added) for batch in answered)])
         begins = np.flatnonzero(lines.column("rank").to_numpy() == 1)
         # How many lines the answer to each question has.
         counts = np.diff(np.append(begins, len(lines)))
         schema = schema.insert(0, pa.field(PLACE, pa.int32())).with_metadata({"questions": str(len(questions))})
         with self.plan.writing(ANSWERS.format(task), schema) as writer:
-            for numbers in asked:
+            for numbers in questions_of_parts:
                 place, line = spread(counts, numbers)
                 chosen = lines.take(pa.array(line)).columns
                 writer.write_batch(pa.RecordBatch.from_arrays([pa.array(place, pa.int32()), *chosen], schema=schema))
@@ -367,10 +369,10 @@ class Answering:
             groups.append([(mention, context or "", language or "") for mention, context, language in rows])
         distinct = sorted(set().union(*groups))
         number = dict(zip(distinct, range(len(distinct)), strict=True))
-        asked = [np.array([number[question] for question in group], np.int64) for group in groups]
+        questions_of_parts = [np.array([number[question] for question in group], np.int64) for group in groups]
         mentions, contexts, languages = list(zip(*distinct, strict=True)) or [(), (), ()]
         arrays = [mentions, *([text or None for text in column] for column in (contexts, languages))]
-        return asked, pa.RecordBatch.from_arrays(
+        return questions_of_parts, pa.RecordBatch.from_arrays(
             [pa.array(array, kind) for array, kind in zip(arrays, QUESTION.types, strict=True)], schema=QUESTION
         )
 
@@ -379,14 +381,14 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     """Write the output of part number `task`, each row as often as its answer has lines: the end of the shuffle."""
     part = plan.parts[task]
     rows = rows_of(part, plan.columns, plan.buckets)
-    found = []
+    batches = []
     for bucket in range(plan.buckets):
         with plan.reading(ANSWERS.format(bucket)) as reader:
             batch = reader.get_batch(task)
         # From the number of the question in its bucket to that in the part.
         place = pc.add(batch.column(PLACE).cast(pa.int64()), int(rows.bounds[bucket]))
-        found.append(batch.set_column(0, PLACE, place))
-    lines = pa.Table.from_batches(found)
+        batches.append(batch.set_column(0, PLACE, place))
+    lines = pa.Table.from_batches(batches)
     row, line = spread(np.bincount(lines.column(PLACE).to_numpy(), minlength=len(rows.questions)), rows.asked)
     taken, numbers = lines.take(pa.array(line)), pa.array(row)
     given = {
@@ -397,17 +399,19 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     }
     schema = pa.schema([(name, (_OWN | KINDS).get(name, pa.string())) for name in plan.names])
     arrays: list[Any] = [given[name].take(numbers) if name in given else taken.column(name) for name in plan.names]
-    made = pa.Table.from_arrays([one.cast(kind) for one, kind in zip(arrays, schema.types, strict=True)], schema=schema)
+    output = pa.Table.from_arrays(
+        [array.cast(kind) for array, kind in zip(arrays, schema.types, strict=True)], schema=schema
+    )
     with plan.output(OUTPUT.format(task)) as file:
         hashed = _Hashed(file)
-        with pq.ParquetWriter(hashed, made.schema, compression="snappy") as writer:
-            writer.write_table(made)
+        with pq.ParquetWriter(hashed, output.schema, compression="snappy") as writer:
+            writer.write_table(output)
     facts = {
         "rows": part.rows,
-        "lines": len(made),
+        "lines": len(output),
         "sha256": hashed.digest.hexdigest(),
         "bytes": hashed.size,
-        "counts": counts_of(made) | {REJECTED: len(rows.rejects)},
+        "counts": counts_of(output) | {REJECTED: len(rows.rejects)},
         "rejects": [
             {
                 "problem": row.problem or "it cannot be used",
@@ -443,11 +447,11 @@ class _Hashed(io.RawIOBase):
         return self.size
 
 
-def counts_of(made: pa.Table) -> dict[str, int]:
+def counts_of(output: pa.Table) -> dict[str, int]:
     """Count the rows of an output by method and by decision."""
-    first = made.filter(pc.equal(made.column("rank"), 1)).select(["method", "decision"])
+    first = output.filter(pc.equal(output.column("rank"), 1)).select(["method", "decision"])
     tally = first.group_by(["method", "decision"]).aggregate([([], "count_all")]).to_pylist()
-    return outcomes({(one["method"], one["decision"]): one["count_all"] for one in tally})
+    return outcomes({(row["method"], row["decision"]): row["count_all"] for row in tally})
 
 
 def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], seconds: dict[str, float]) -> dict[str, Any]:
@@ -473,7 +477,7 @@ def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], second
         with plan.reading(ANSWERS.format(bucket)) as reader:
             distinct += int(reader.schema.metadata[b"questions"])
     manifest: dict[str, Any] = {"kind": KIND, "format_version": artefact.FORMAT_VERSION, "files": files}
-    content = manifest | {"files": {name: one["sha256"] for name, one in files.items()}}
+    content = manifest | {"files": {name: facts_of_file["sha256"] for name, facts_of_file in files.items()}}
     manifest |= {
         "content_hash": artefact.hash_json(content),
         "counts": dict(counts),
@@ -523,8 +527,8 @@ def look(out: Place, identity: dict[str, Any], restart: Restart) -> dict[str, An
             out.remove()
             return None
         raise UsageError(f"{out} is not empty, and holds no job; choose another name")
-    found = json.loads((out / (MANIFEST if MANIFEST in names else JOB)).content())
-    if found.get("kind") != KIND:
+    record = json.loads((out / (MANIFEST if MANIFEST in names else JOB)).content())
+    if record.get("kind") != KIND:
         raise UsageError(f"{out} holds something else than an output of alphita normalize; choose another name")
     if restart.force:
         old = out.move_aside()
@@ -539,11 +543,11 @@ def look(out: Place, identity: dict[str, Any], restart: Restart) -> dict[str, An
         raise UsageError(f"{out} already exists; choose another name or use --force")
     if not restart.resume:
         raise UsageError(f"an unfinished job is there ({out}); go on with --resume, or begin anew with --force")
-    refuse_other(found["job"], identity)
+    refuse_other(record["job"], identity)
     if MANIFEST in names:
         clear(out)
         progress.say(f"{out} is finished already")
-        return dict(found)
+        return dict(record)
     return None
 
 

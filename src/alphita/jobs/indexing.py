@@ -195,8 +195,8 @@ class Blocks(Parts):
         """Write the blocks' strings, unless the same job has done so before."""
         if (self.place / JOB).exists():
             try:
-                found = json.loads(self.get(JOB))
-                differs = [name for name in {**found, **job} if found.get(name) != job.get(name)]
+                earlier = json.loads(self.get(JOB))
+                differs = [name for name in {**earlier, **job} if earlier.get(name) != job.get(name)]
             except (ValueError, TypeError):
                 differs = ["it cannot be read"]
             if not differs:
@@ -228,12 +228,12 @@ class Blocks(Parts):
         try:
             vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)
         except ValueError as error:
-            found = str(error)
+            problem = str(error)
         else:
             if vectors.shape == shape:
                 return vectors
-            found = f"its shape is {vectors.shape}, not {shape}"
-        raise InputError(f"damaged: {found}", file=str(file), remedy="remove it and run the command again")
+            problem = f"its shape is {vectors.shape}, not {shape}"
+        raise InputError(f"damaged: {problem}", file=str(file), remedy="remove it and run the command again")
 
     def clear(self) -> None:
         """Remove what a job wrote, and the folder if nothing else is in it."""

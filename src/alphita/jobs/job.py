@@ -102,12 +102,12 @@ class Job:
 
     def written(self) -> dict[str, Path]:
         """Return the files that are written, each by what it is called."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         if not self.to_stdout:
-            found = {"the output": Path(self.out), "the rejects": self.rejects_file}
+            files = {"the output": Path(self.out), "the rejects": self.rejects_file}
             if self.audit:
-                found["the rows to audit"] = self.audit_file
-        return found if self.report is None else found | {"the report": self.report}
+                files["the rows to audit"] = self.audit_file
+        return files if self.report is None else files | {"the report": self.report}
 
     def columns(self) -> list[str]:
         given = {
@@ -180,7 +180,7 @@ def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header:
 
 def _only_prefix(index: Index) -> str:
     """Return the prefix of the index's concepts, if all are of one; the first ten thousand are looked at."""
-    prefixes = {one.partition(":")[0] for one in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
+    prefixes = {curie.partition(":")[0] for curie in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
     return prefixes.pop() if len(prefixes) == 1 else ""
 
 
@@ -227,8 +227,8 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart
     for what, read in {"the input": Path(job.table.path), **job.reads}.items():
         if str(read) != STDIN:
             refuse_same({what: read, **written})
-    for made in filter(None, (job.audit_file if job.audit else None, job.report)):
-        refuse_unwritable(made)
+    for file in filter(None, (job.audit_file if job.audit else None, job.report)):
+        refuse_unwritable(file)
     if job.to_stdout:
         if restart.resume:
             raise UsageError("stdout cannot be resumed; give an output file")
@@ -242,9 +242,9 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart
         where = "stdin" if job.table.is_stdin else "a pipe"
         raise UsageError(f"input from {where} cannot be resumed; give a file")
     unfinished = restart.resume and Parts.beside(out).exist
-    for made in (out, *([job.audit_file] if job.audit else [])):
-        if made.exists() and not restart.force and not unfinished:
-            raise UsageError(f"{made} already exists; choose another name or use --force")
+    for file in (out, *([job.audit_file] if job.audit else [])):
+        if file.exists() and not restart.force and not unfinished:
+            raise UsageError(f"{file} already exists; choose another name or use --force")
 
 
 def format_of(job: Job) -> ModuleType:

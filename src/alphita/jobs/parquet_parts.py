@@ -105,18 +105,18 @@ def sources(files: Sequence[Place], columns: Columns) -> list[ParquetSource]:
         return list(pool.map(partial(_source, columns=columns), files))
 
 
-def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
+def cut(files: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
     """Cut an input into parts of about `part_rows` rows; no part has rows of two files."""
-    rows = sum(sum(source.groups) for source in found)
+    rows = sum(sum(source.groups) for source in files)
     size = part_rows or max(PART_ROWS, -(-rows // MAX_PARTS))
     parts: list[Part] = []
     first = 0
-    for source in found:
+    for source in files:
         line = 0
         for begin, end, skip, count in _runs(source.groups, size):
             parts.append(Part(source.file, (begin, end), skip, count, line, first))
             line, first = line + count, first + count
-    return parts or [Part(found[0].file, (0, 0), 0, 0, 0, 0)]
+    return parts or [Part(files[0].file, (0, 0), 0, 0, 0, 0)]
 
 
 def read(part: Part, columns: Columns) -> pa.Table:
@@ -214,7 +214,7 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
         None if name is None else pc.if_else(pc.equal(usable[name], ""), None, usable[name])
         for name in (columns.context, columns.language)
     )
-    asked, first = _distinct([column for column in (mention, context, language) if column is not None])
+    question_of_row, first = _distinct([column for column in (mention, context, language) if column is not None])
     nothing = pa.nulls(len(first), TEXT)
     questions = pa.RecordBatch.from_arrays(
         [nothing if column is None else column.take(pa.array(first)) for column in (mention, context, language)],
@@ -233,7 +233,7 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
         mention,
         None if columns.code is None else usable[columns.code],
         frequency,
-        place[asked],
+        place[question_of_row],
         questions.take(pa.array(order)),
         np.searchsorted(bucket[order], np.arange(buckets + 1)),
         rejects,
@@ -248,11 +248,11 @@ def _distinct(columns: list[pa.Array]) -> tuple[NDArray[np.int64], NDArray[np.in
         codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False) + 1
         # Numbered anew each time, so that the product stays small.
         _, key = np.unique(key * (len(encoded.dictionary) + 1) + codes, return_inverse=True)
-    _, first, asked = np.unique(key, return_index=True, return_inverse=True)
+    _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    return number[asked], first[order]
+    return number[numbers], first[order]
 
 
 def _buckets(questions: pa.RecordBatch, buckets: int) -> NDArray[np.int64]:

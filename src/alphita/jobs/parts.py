@@ -78,7 +78,7 @@ class Place:
             fs.invalidate_cache()
             if not fs.isdir(path):
                 return []
-            return sorted(str(one).rstrip("/").rpartition("/")[2] for one in fs.ls(path, detail=False))
+            return sorted(str(path_inside).rstrip("/").rpartition("/")[2] for path_inside in fs.ls(path, detail=False))
 
     def make(self, *, private: bool = False) -> None:
         fs, path = self._opened()
@@ -138,28 +138,31 @@ class Place:
         with self._errors("could not be read"):
             fs.invalidate_cache()
             if _WILD.search(path) and not fs.exists(path):
-                found = [one for one in fs.glob(path) if fs.isfile(one)]
+                paths = [file_path for file_path in fs.glob(path) if fs.isfile(file_path)]
             elif fs.isdir(path):
                 base = path.rstrip("/")
-                found = [
-                    one
-                    for one in fs.find(path)
-                    if one.lower().endswith(PARQUET)
-                    and not any(part[:1] in "._" for part in one[len(base) :].strip("/").split("/"))
+                paths = [
+                    file_path
+                    for file_path in fs.find(path)
+                    if file_path.lower().endswith(PARQUET)
+                    and not any(part[:1] in "._" for part in file_path[len(base) :].strip("/").split("/"))
                 ]
             else:
-                found = [path] if fs.exists(path) else []
-        if not found:
+                paths = [path] if fs.exists(path) else []
+        if not paths:
             raise InputError("no Parquet file is there", file=str(self), remedy="give a file, a folder or a pattern")
-        return [self._place(one) for one in sorted(found)]
+        return [self._place(file_path) for file_path in sorted(paths)]
 
     def folders_with(self, *names: str) -> list[Place]:
         """Return the folders below this one that hold a file of one of these names; none if this is no folder."""
         fs, path = self._opened(search=True)
         with self._errors("could not be read"):
-            found = [one.rpartition("/") for one in fs.find(path)] if fs.isdir(path) else []
+            locations = [folder.rpartition("/") for folder in fs.find(path)] if fs.isdir(path) else []
         base = path.rstrip("/")
-        return [self._place(one) for one in sorted({one for one, _, name in found if name in names and one != base})]
+        return [
+            self._place(folder)
+            for folder in sorted({folder for folder, _, name in locations if name in names and folder != base})
+        ]
 
     def folders_matched(self, files: Sequence[Place]) -> list[Place]:
         """Return the folders that files of this pattern lie in, below its part without wildcards; else none."""
@@ -168,13 +171,13 @@ class Place:
         if wild is None or fs.exists(path):
             return []
         base = self._place(path[: wild.start()].rpartition("/")[0]).url.rstrip("/") + "/"
-        found = set()
+        folders = set()
         for file in files:
             folder = file.url.rpartition("/")[0]
-            while folder.startswith(base) and folder not in found:
-                found.add(folder)
+            while folder.startswith(base) and folder not in folders:
+                folders.add(folder)
                 folder = folder.rpartition("/")[0]
-        return [Place(folder) for folder in sorted(found)]
+        return [Place(folder) for folder in sorted(folders)]
 
     def _place(self, path: str) -> Place:
         """Return a path that the file system gave as it is called here."""
@@ -309,8 +312,8 @@ class Parts:
                 f"an unfinished job is there ({self.place}); go on with --resume, or begin anew with --force"
             )
         try:
-            found = json.loads(self.get(JOB))
-            before, date = dict(found["job"]), str(found["date"])
+            record = json.loads(self.get(JOB))
+            before, date = dict(record["job"]), str(record["date"])
         except (ValueError, KeyError, TypeError):
             what = "this is not a job of alphita"
             raise InputError(what, file=str(self.place / JOB), remedy="begin anew with --force") from None

@@ -326,13 +326,13 @@ class MentionFile:
 
     def records(self, file: IO[bytes]) -> Iterator[Record]:
         """Yield the header, as row 0, and the rows of a CSV or TSV."""
-        found = records(self.lines(file), self._delimiter())
+        rows = records(self.lines(file), self._delimiter())
         try:
-            record = next(found)
+            record = next(rows)
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
         yield record
-        for record in found:
+        for record in rows:
             yield record._replace(value=printable(record.value)) if record.problem else record
         self.n_rows = record.number
 

@@ -116,11 +116,11 @@ class _Output:
         self.chunks.append(chunk._replace(content={}))
         return chunk
 
-    def write(self, rows: Sequence[MentionRow], found: Sequence[Answer | None], kept: bytes, digest: str) -> None:
-        made, counts = lines_and_counts(rows, found)
-        unwritten, lost = losses_of(self.writer, self.header, self.held, made)
+    def write(self, rows: Sequence[MentionRow], replies: Sequence[Answer | None], kept: bytes, digest: str) -> None:
+        lines, counts = lines_and_counts(rows, replies)
+        unwritten, lost = losses_of(self.writer, self.header, self.held, lines)
         counts[UNWRITTEN] = len(unwritten)
-        complete, self.held = self.writer.split_complete(self.header, [*self.held, *made])
+        complete, self.held = self.writer.split_complete(self.header, [*self.held, *lines])
         chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, complete)})
         if self.parts is None:
             self._to_stdout(chunk, rows, unwritten)
@@ -128,7 +128,7 @@ class _Output:
             chunk.content[ANSWERS] = kept
             chunk.content[HELD] = as_json(self.held)
             chunk.content[REJECTS] = reject_lines(rows, unwritten, self.job, Path(self.parts.place.url) / DRAFTS)
-            chunk.content[AUDIT] = accepted(made) if self.job.audit else b""
+            chunk.content[AUDIT] = accepted(lines) if self.job.audit else b""
             self.parts.put_chunk(len(self.chunks), chunk)
         self.chunks.append(chunk._replace(content={}))
 
@@ -145,8 +145,8 @@ class _Output:
                 continue
             value = None if self.job.private else why.value
             name = self.job.table.name
-            told = InputError(why.problem, file=name, line=row.line, field=why.field or None, value=value)
-            progress.say(f"{what}: {told}")
+            problem = InputError(why.problem, file=name, line=row.line, field=why.field or None, value=value)
+            progress.say(f"{what}: {problem}")
 
 
 def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
@@ -167,12 +167,12 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
                 answers.restore(rows.new, chunk.content[ANSWERS])
                 continue
             fresh = _answer(normalizer, job, rows.new)
-            found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in rows.asked]
+            replies = [None if query is None else fresh.get(query) or answers[query] for query in rows.asked]
             kept = answers.add(fresh.items())
             if written is not None:
                 written.result()
             gc.collect(1)
-            written = aside.submit(output.write, rows.rows, found, kept, digest)
+            written = aside.submit(output.write, rows.rows, replies, kept, digest)
         if written is not None:
             written.result()
     if len(output.chunks) < output.past:
@@ -206,14 +206,14 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
-    found = answer_all(
+    replies = answer_all(
         [(row.asked, row.context, row.language) for row in new.values()],
         normalizer,
         job,
         contexts=bool(job.table.context_column),
         languages=bool(job.table.language_column),
     )
-    return dict(zip(new, found, strict=True))
+    return dict(zip(new, replies, strict=True))
 
 
 def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) -> Iterator[Rows]:
@@ -221,14 +221,14 @@ def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) ->
     chunk = Rows([], [], {})
     characters = 0
     for row in rows:
-        asked = None
+        query = None
         if row.mention is not None:
             characters += len(row.mention) + len(row.context or "")
-            asked = question(row)
-            if asked not in answers:
-                chunk.new.setdefault(asked, row)
+            query = question(row)
+            if query not in answers:
+                chunk.new.setdefault(query, row)
         chunk.rows.append(row)
-        chunk.asked.append(asked)
+        chunk.asked.append(query)
         if len(chunk.rows) >= most_rows or characters >= CHUNK_CHARACTERS or len(chunk.new) >= CHUNK_QUESTIONS:
             yield chunk
             chunk, characters = Rows([], [], {}), 0
@@ -278,9 +278,9 @@ def _finish(job: Job, output: _Output, parts: Parts) -> tuple[Path | None, Path 
             aside.write(content[REJECTS].partition(b"\n")[2] if aside.tell() else content[REJECTS])
         if output.held:
             file.write(writer.encode(header, output.held))
-        for one in (file, aside):
-            one.flush()
-            os.fsync(one.fileno())
+        for written in (file, aside):
+            written.flush()
+            os.fsync(written.fileno())
     has_rejects = rejects.stat().st_size > 0
     if has_rejects:
         rejects.replace(job.rejects_file)
@@ -318,23 +318,23 @@ _record = attrgetter(*COLUMNS)
 
 
 def lines_and_counts(
-    rows: Sequence[MentionRow], found: Sequence[Answer | None]
+    rows: Sequence[MentionRow], replies: Sequence[Answer | None]
 ) -> tuple[list[Mapping], dict[str, int]]:
     """Return the lines of some rows, and how many rows had which outcome."""
-    made: list[Mapping] = []
+    lines: list[Mapping] = []
     tally: Counter[tuple[str, str | None]] = Counter()
-    for row, answered in zip(rows, found, strict=True):
+    for row, answered in zip(rows, replies, strict=True):
         if answered is None:
             tally[REJECTED, None] += 1
             continue
-        made.extend(lines_of(row, answered))
+        lines.extend(lines_of(row, answered))
         tally[answered[0][METHOD], answered[0][DECISION]] += 1
-    return made, outcomes(tally)
+    return lines, outcomes(tally)
 
 
-def accepted(made: Sequence[Mapping]) -> bytes:
+def accepted(lines: Sequence[Mapping]) -> bytes:
     """Return the accepted rows among some lines, as JSON."""
-    return as_json(line for line in made if line.rank == 1 and line.decision == "accept")
+    return as_json(line for line in lines if line.rank == 1 and line.decision == "accept")
 
 
 def as_json(lines: Iterable[Mapping]) -> bytes:
@@ -343,16 +343,16 @@ def as_json(lines: Iterable[Mapping]) -> bytes:
 
 
 def losses_of(
-    writer: ModuleType, header: Header, held: Sequence[Mapping], made: Sequence[Mapping]
+    writer: ModuleType, header: Header, held: Sequence[Mapping], lines: Sequence[Mapping]
 ) -> tuple[dict[int, Problem], dict[str, int]]:
     """Return why which rows cannot be written, and what else the format does not hold of lines after those held."""
     if not writer.LOSSES:
         return {}, {}
     unwritten: dict[int, Problem] = {}
-    for line in made:
+    for line in lines:
         if line.rank == 1 and (problem := writer.validate(header, line)) is not None:
             unwritten[line.row] = problem
-    return unwritten, lost_anew(writer, header, held, made)
+    return unwritten, lost_anew(writer, header, held, lines)
 
 
 def reject_lines(rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, drafts: Path) -> bytes:

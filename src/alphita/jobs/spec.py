@@ -13,7 +13,7 @@ from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.mappings.formats import PREFIXES, Header
-from alphita.options import HOW, Cluster, Option, Restart, Running, group, option, spelled
+from alphita.options import HOW, Cluster, Option, Restart, Running, group, option, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,16 +94,16 @@ class Concepts:
         return {name: sorted({*value}) if isinstance(value, tuple) else value for name, value in given}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Concepts:
-        given: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in told.items()}
+    def from_json(cls, record: Mapping[str, Any]) -> Concepts:
+        given: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in record.items()}
         return cls(**given)
 
     def __str__(self) -> str:
         typed = []
-        for each in spelled(Concepts):
-            value = getattr(self, each.name)
+        for field_ in options_of(Concepts):
+            value = getattr(self, field_.name)
             some = value if isinstance(value, tuple) else [value] if value else []
-            typed += [each.flags[0] if one is True else f"{each.flags[0]} {one}" for one in some]
+            typed += [field_.flags[0] if item is True else f"{field_.flags[0]} {item}" for item in some]
         return " ".join(typed)
 
 
@@ -196,12 +196,12 @@ class Spec:
             raise UsageError("--engine reads Parquet files, not stdin")
         if self.output == "-":
             raise UsageError("--engine writes a folder, not stdout; give -o FOLDER")
-        for each in spelled(Spec):
-            value = getattr(self, each.name, getattr(self.header, each.name, None))
-            if value and value not in OF_ONE_FILE.get(each.name, (value,)):
-                told = " ".join(value) if isinstance(value, tuple) else value
+        for field_ in options_of(Spec):
+            value = getattr(self, field_.name, getattr(self.header, field_.name, None))
+            if value and value not in OF_ONE_FILE.get(field_.name, (value,)):
+                shown = " ".join(value) if isinstance(value, tuple) else value
                 raise UsageError(
-                    f"{each.flags[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
+                    f"{field_.flags[0]} {shown} does not go with --engine, which reads Parquet and writes a folder "
                     "of Parquet; leave it out, or leave out --engine"
                 )
 
@@ -263,7 +263,7 @@ class Spec:
         from alphita.jobs.batches import NormalizerSettings
 
         options = vars(self.answering()).items()
-        told: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
+        values: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
         return NormalizerSettings(
             str(index),
             self.column or "",
@@ -272,5 +272,5 @@ class Spec:
             self.top,
             self.explain,
             memory=self.memory(),
-            **told,
+            **values,
         )

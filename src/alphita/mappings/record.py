@@ -97,8 +97,15 @@ _UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if c
 def bare(row: int, code: str | None, mention: str, concept_id: str | None = None, /, **known: Any) -> Mapping:  # noqa: ANN401
     """Return the first mapping of a mention, of which no more is known than `known`, by the names of the fields."""
     method = "nil" if concept_id is None else "nearest"
-    said = {"row": row, "mention_code": code, "mention": mention, "rank": 1, "concept_id": concept_id, "method": method}
-    return Mapping(**_UNKNOWN | said | {"decision": REVIEWED if known.get("status") == "approved" else None} | known)
+    values = {
+        "row": row,
+        "mention_code": code,
+        "mention": mention,
+        "rank": 1,
+        "concept_id": concept_id,
+        "method": method,
+    }
+    return Mapping(**_UNKNOWN | values | {"decision": REVIEWED if known.get("status") == "approved" else None} | known)
 
 
 def chunks(mappings: Iterable[Mapping], most: int) -> Iterator[list[Mapping]]:

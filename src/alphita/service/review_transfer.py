@@ -21,7 +21,7 @@ from alphita.errors import Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, day_of
-from alphita.options import made, spelled
+from alphita.options import from_values, options_of
 from alphita.review.store import ReviewStore
 from alphita.service import keys, review_files
 from alphita.service.failures import Refusal, documented
@@ -186,7 +186,9 @@ def _answered(
 
 def _said(**values: str) -> Header:
     """Return what a request says of a file: the options of `Header`, under the names that are typed for them."""
-    return made(Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in spelled(Header)})
+    return from_values(
+        Header, {each.name: values[each.flags[0].strip("-").replace("-", "_")] for each in options_of(Header)}
+    )
 
 
 _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -197,7 +199,7 @@ _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             default=each.default,
             annotation=each.hint,
         )
-        for each in spelled(Header)
+        for each in options_of(Header)
     ]
 )
 

@@ -90,11 +90,11 @@ class RayEngine(Engine):
 
         here = artefact.build()
         answers = self._everywhere(look, sealed(opening), here)
-        for host, (found, _) in answers:
-            if found != here:
+        for host, (build_there, _) in answers:
+            if build_there != here:
                 raise UsageError(
                     f"the job began with alphita {here}, and {host} has "
-                    f"{'none' if found is None else found}; install the same on every machine"
+                    f"{'none' if build_there is None else build_there}; install the same on every machine"
                 )
         for host, (_, outcome) in answers:
             outcome.received(f"on {host}: ")
@@ -103,50 +103,50 @@ class RayEngine(Engine):
         ray, problem, failed_starts = self._ray, "", 0
         waiting, deaths = deque(tasks), Counter[int]()
         self.release(down_to=len(tasks))
-        asked: dict[Any, _Asked] = {}
+        pending: dict[Any, _Asked] = {}
         # Where a machine goes, all that it was starting fails at once.
         most_starts = MAX_DEATHS * self._workers
         try:
             packed = sealed(opening)
-            while left := len(waiting) + sum(one.task is not None for one in asked.values()):
-                while len(asked) < min(self._workers, left) and (self._idle or failed_starts < most_starts):
+            while left := len(waiting) + sum(request.task is not None for request in pending.values()):
+                while len(pending) < min(self._workers, left) and (self._idle or failed_starts < most_starts):
                     # One of the step before may be gone by now: it, too, is asked before it gets a task.
                     new = not self._idle
                     actor = self._start() if new else self._idle.pop()
-                    asked[actor.ready.remote()] = _Asked(actor, new=new)
-                if not asked:
+                    pending[actor.ready.remote()] = _Asked(actor, new=new)
+                if not pending:
                     raise AlphitaError(f"{what}: Ray could not start a worker: {problem}; go on with --resume")
-                ended, _ = ray.wait(list(asked), timeout=TO_OPEN if left == len(waiting) else None)
+                ended, _ = ray.wait(list(pending), timeout=TO_OPEN if left == len(waiting) else None)
                 if not ended:
                     raise AlphitaError(f"{what}: Ray had no room for a worker in {TO_OPEN:.0f} s; go on with --resume")
-                one = asked.pop(ended[0])
+                request = pending.pop(ended[0])
                 try:
                     answer, failed_starts = ray.get(ended[0]), 0
                 except ray.exceptions.RayError as error:
-                    self._kill(one.actor)
-                    if one.task is None:
-                        failed_starts, problem = failed_starts + one.new, _first_line(error)
+                    self._kill(request.actor)
+                    if request.task is None:
+                        failed_starts, problem = failed_starts + request.new, _first_line(error)
                         continue
-                    deaths[one.task] += 1
-                    if deaths[one.task] == MAX_DEATHS:
-                        raise gave_up(what, one.task) from None
-                    waiting.appendleft(one.task)
+                    deaths[request.task] += 1
+                    if deaths[request.task] == MAX_DEATHS:
+                        raise gave_up(what, request.task) from None
+                    waiting.appendleft(request.task)
                     continue
                 if waiting:
                     task = waiting.popleft()
-                    asked[one.actor.do.remote(packed, task, what)] = _Asked(one.actor, task)
+                    pending[request.actor.do.remote(packed, task, what)] = _Asked(request.actor, task)
                 else:
-                    self._idle.append(one.actor)
-                if one.task is not None:
-                    yield one.task, answer.received()
+                    self._idle.append(request.actor)
+                if request.task is not None:
+                    yield request.task, answer.received()
         except BaseException as error:
             self.release()
             if isinstance(error, ray.exceptions.RayError):
                 raise AlphitaError(f"{what}: Ray ended the job: {_first_line(error)}") from error
             raise
         finally:
-            for one in asked.values():
-                self._kill(one.actor)
+            for request in pending.values():
+                self._kill(request.actor)
 
     def close(self) -> None:
         """End the workers and leave the cluster; one that was started here ends."""
@@ -174,13 +174,15 @@ class RayEngine(Engine):
         # The GPU as a worker has it. No core is asked for: they may be at work.
         remote = ray.remote(num_cpus=0, num_gpus=self._gpus, max_retries=0, max_calls=1)(function)
         on: Any = require("ray.util.scheduling_strategies", "cluster").NodeAffinitySchedulingStrategy
-        asked = []
+        pending = []
         for node in self._nodes:
             name, address = node.get("NodeManagerHostname") or "", node["NodeManagerAddress"]
             host = f"{name} ({address})" if name and name != address else str(address)
-            asked.append((host, remote.options(scheduling_strategy=on(node["NodeID"], soft=False)).remote(*arguments)))
+            pending.append(
+                (host, remote.options(scheduling_strategy=on(node["NodeID"], soft=False)).remote(*arguments))
+            )
         answers = []
-        for host, reference in asked:
+        for host, reference in pending:
             try:
                 answers.append((host, ray.get(reference, timeout=TO_OPEN)))
             except ray.exceptions.GetTimeoutError:

@@ -325,12 +325,12 @@ def _check_reachable(master: str) -> None:
     raise AlphitaError(f"no Spark master answers at {master!r} ({'; '.join(problems)}); is it started?")
 
 
-def _not_started(error: Exception, master: str, version: str, said: str) -> AlphitaError:
+def _not_started(error: Exception, master: str, version: str, log_line: str) -> AlphitaError:
     if "JAVA_GATEWAY_EXITED" in str(error):
-        return AlphitaError(f"Spark's Java process ended at its start; it needs Java 17 or later{said}")
+        return AlphitaError(f"Spark's Java process ended at its start; it needs Java 17 or later{log_line}")
     return AlphitaError(
         f"Spark {version} could not start a session on {master!r}: {first_line(error)}; a cluster must run the same "
-        f"version of Spark, and be able to connect back to this machine{said}"
+        f"version of Spark, and be able to connect back to this machine{log_line}"
     )
 
 

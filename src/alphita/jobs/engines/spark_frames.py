@@ -40,14 +40,14 @@ def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | 
     columns = {
         part: name for part in ("column", "context", "language") if (name := getattr(settings, part)) is not None
     }
-    asked = df.select([_column(df, name).alias(ASKED.format(part)) for part, name in columns.items()]).distinct()
-    asked = asked.repartition(partitions or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+    questions = df.select([_column(df, name).alias(ASKED.format(part)) for part, name in columns.items()]).distinct()
+    questions = questions.repartition(partitions or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     added = [
         types.StructField(name, getattr(types, SPARK_TYPES[answered.field(name).type])()) for name in settings.added
     ]
     renamed = {part: ASKED.format(part) if part in columns else None for part in ("context", "language")}
     within = replace(settings, column=ASKED.format("column"), context=renamed["context"], language=renamed["language"])
-    answers = asked.mapInArrow(_Answering(within), types.StructType([*asked.schema.fields, *added]))
+    answers = questions.mapInArrow(_Answering(within), types.StructType([*questions.schema.fields, *added]))
     is_same = functions.lit(True)
     for part, name in columns.items():
         is_same &= _column(df, name).eqNullSafe(answers[ASKED.format(part)])

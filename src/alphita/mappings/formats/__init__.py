@@ -198,10 +198,10 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
         offered = [choice for choice, reads in registry.constants(PACKAGE, "READS").items() if reads or not to_read]
         if name:
             raise UsageError(registry.unknown("format", name, offered))
-        found = registry.by_suffix(PACKAGE, path.name.lower().removesuffix(".gz") if to_read else path.name)
-        if found is None:
+        by_name = registry.by_suffix(PACKAGE, path.name.lower().removesuffix(".gz") if to_read else path.name)
+        if by_name is None:
             raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")
-        name = found
+        name = by_name
         if to_read and name == "tsv" and not registry.load(PACKAGE, name).is_plain(path):
             name = "sssom"
     return registry.load(PACKAGE, name)

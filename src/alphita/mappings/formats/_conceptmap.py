@@ -77,16 +77,16 @@ class Document:
         """Return JSON Lines: source system, target system, code, display and target of each mapping."""
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
-        for one in _fields.one_by_one(mappings):
-            if _left_out(header, one) or self.validate(header, one):
+        for mapping in _fields.one_by_one(mappings):
+            if _left_out(header, mapping) or self.validate(header, mapping):
                 continue
-            system, target = _target(self._release, header, one)
+            system, target = _target(self._release, header, mapping)
             lines.append(
                 dump(
                     {
                         "target_system": system,
-                        "code": one.mention_code or "",
-                        "display": _display(one),
+                        "code": mapping.mention_code or "",
+                        "display": _display(mapping),
                         "target": dump(target) if target else "",
                     }
                 )
@@ -122,8 +122,8 @@ class Document:
                 for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
                     targets = [textio.json_value(row[3]) for row in some if row[3]]
                     element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
-                    said = json.dumps(element | self._release.element(targets), ensure_ascii=False)
-                    file.write(("," if count else "") + "\n" + said)
+                    written_element = json.dumps(element | self._release.element(targets), ensure_ascii=False)
+                    file.write(("," if count else "") + "\n" + written_element)
                 file.write("\n]}")
             file.write("\n ]\n}\n" if len(rows) else "\n}\n")
         if repeats:
@@ -142,25 +142,25 @@ class Document:
             return Problem("neither a code nor a mention", "mention", mapping.mention)
         if mapping.mention and not _STRING.fullmatch(mapping.mention):
             return Problem("a character that FHIR has no place for", "mention", mapping.mention)
-        for one in mapping.concept_id.split("|") if mapping.concept_id is not None else ():
-            prefix, _, local = one.partition(":")
+        for concept_id in mapping.concept_id.split("|") if mapping.concept_id is not None else ():
+            prefix, _, local = concept_id.partition(":")
             if not prefix or not _CODE.fullmatch(local):
-                return Problem("not a CURIE", "concept_id", one)
+                return Problem("not a CURIE", "concept_id", concept_id)
         return None
 
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         whole: Counter[str] = Counter()
         pairs = []
-        for one in _fields.one_by_one(mappings):
-            problem = self.validate(header, one)
-            why = _left_out(header, one) or (problem and problem.problem)
+        for mapping in _fields.one_by_one(mappings):
+            problem = self.validate(header, mapping)
+            why = _left_out(header, mapping) or (problem and problem.problem)
             if why:
                 whole[why] += 1
                 continue
-            system, target = _target(self._release, header, one)
+            system, target = _target(self._release, header, mapping)
             facts = self._release.facts(target) if target else None
             concept = _curies.from_fhir(header, system, target["code"]) if target else None
-            pairs.append((one, _mapping(1, one.mention_code, _display(one), concept, facts)))
+            pairs.append((mapping, _mapping(1, mapping.mention_code, _display(mapping), concept, facts)))
         return dict(whole) | _fields.count(pairs)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -196,9 +196,9 @@ class Document:
                         meant = True
                         continue
                     if concept is not None:
-                        found = _mapping(number, code, display, concept, facts)
-                        self._count_lost(header, found, target)
-                        yield found
+                        mapping = _mapping(number, code, display, concept, facts)
+                        self._count_lost(header, mapping, target)
+                        yield mapping
                         meant = True
                 # That it is not this concept says little where another is named.
                 if not meant:
@@ -209,15 +209,15 @@ class Document:
     ) -> tuple[str | None, dict[str, Any] | None]:
         _check(target, at, texts=("code", "display", "comment", "equivalence", "relationship"))
         for name in ("property", "dependsOn", "product"):
-            for place, one in _each(_listed(target, name, at), f"{at}.{name}"):
-                _check(one, place, texts=("code",) if name == "property" else ())
+            for place, item in _each(_listed(target, name, at), f"{at}.{name}"):
+                _check(item, place, texts=("code",) if name == "property" else ())
         try:
             facts = self._release.facts(target)
         except InputError as error:
             raise InputError(error.problem, field=f"{at}.{error.field}", value=error.value) from None
         if facts is None:
-            if (said := target.get("equivalence") or target.get("relationship")) != "unmatched":
-                header.lost[f"targets that are {said}"] += 1
+            if (code := target.get("equivalence") or target.get("relationship")) != "unmatched":
+                header.lost[f"targets that are {code}"] += 1
             return None, None
         if not target.get("code"):
             raise InputError("a target without a code", field=f"{at}.code")
@@ -231,9 +231,11 @@ class Document:
         """Count what a target says and its mapping does not, by what would be written of it."""
         held = self._release.target(mapping, "")
         _fields.read_as(header, target, **{name: held.get(name) for name in ("equivalence", "relationship")})
-        properties = {one["code"] for one in held.get("property", ())}
+        properties = {property_["code"] for property_ in held.get("property", ())}
         others = [
-            f"property {one.get('code')}" for one in target.get("property") or () if one.get("code") not in properties
+            f"property {property_.get('code')}"
+            for property_ in target.get("property") or ()
+            if property_.get("code") not in properties
         ]
         header.lost.update([*others, *(name for name in ("dependsOn", "product") if target.get(name))])
 
@@ -262,22 +264,22 @@ def _groups(path: Path) -> list[Any]:
 
 def _listed(of: dict[str, Any], name: str, path: str) -> list[Any]:
     """Return the list `name` of the object at `path`; the empty one, if there is none."""
-    found = of.get(name)
-    if found is not None and not isinstance(found, list):
-        raise InputError("must be a list", field=f"{path}.{name}".lstrip("."), value=found)
-    return found or []
+    value = of.get(name)
+    if value is not None and not isinstance(value, list):
+        raise InputError("must be a list", field=f"{path}.{name}".lstrip("."), value=value)
+    return value or []
 
 
-def _each(found: list[Any], path: str) -> Iterator[tuple[str, Any]]:
-    return ((f"{path}[{at}]", one) for at, one in enumerate(found))
+def _each(items: list[Any], path: str) -> Iterator[tuple[str, Any]]:
+    return ((f"{path}[{at}]", item) for at, item in enumerate(items))
 
 
-def _check(found: Any, path: str, texts: Sequence[str]) -> None:  # noqa: ANN401 - whatever JSON holds
+def _check(item: Any, path: str, texts: Sequence[str]) -> None:  # noqa: ANN401 - whatever JSON holds
     """Raise InputError unless `found` is an object whose `texts` are strings, where it has them."""
-    if not isinstance(found, dict):
-        raise InputError("must be an object", field=path, value=found)
+    if not isinstance(item, dict):
+        raise InputError("must be an object", field=path, value=item)
     for name in texts:
-        value = found.get(name)
+        value = item.get(name)
         if value is not None and not (isinstance(value, str) and textio.is_text(value)):
             raise InputError("must be a string of valid text", field=f"{path}.{name}", value=value)
 

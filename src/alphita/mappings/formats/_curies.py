@@ -35,12 +35,12 @@ def prefixes_of(texts: Iterable[str] | None) -> dict[str, str]:
 def uri(header: Header, prefix: str) -> str:
     """Return what a prefix stands for."""
     known = prefixes.table().get(prefixes.canonical(prefix))
-    found = header.prefixes.get(prefix) or (known.uri if known else "")
-    if not found:
+    declared = header.prefixes.get(prefix) or (known.uri if known else "")
+    if not declared:
         raise UsageError(
             f"the CURIE prefix {prefix!r} has no declared URI; declare it: --prefix {prefix}=https://example.org/"
         )
-    return found
+    return declared
 
 
 def fhir_system(header: Header, prefix: str) -> str:

@@ -93,11 +93,11 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
     """Return the mapping of a row, or None if it was set aside."""
     values: dict[str, Any] = {}
     for name in COLUMNS:
-        found = cells.get(name)
+        cell = cells.get(name)
         try:
-            values[name] = None if found in ("", None) else value(name, found)
+            values[name] = None if cell in ("", None) else value(name, cell)
         except ValueError as error:
-            rejects.add(str(error), file=path, line=line, field=name, value=found)
+            rejects.add(str(error), file=path, line=line, field=name, value=cell)
             return None
         if values[name] is None:
             values[name] = line if name == "row" else _FILLED.get(name)
@@ -106,21 +106,21 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
     return Mapping(**values)
 
 
-def value(name: str, found: object) -> object:
+def value(name: str, cell: object) -> object:
     """Return what a cell holds, as the field `name` of a mapping has it."""
     kind = KINDS[name]
     if kind is str:
-        if not isinstance(found, str):
+        if not isinstance(cell, str):
             raise ValueError("must be a string")
-        if not textio.is_text(found):
+        if not textio.is_text(cell):
             raise ValueError(textio.NO_TEXT)
-        if name in _ALLOWED and found not in _ALLOWED[name]:
+        if name in _ALLOWED and cell not in _ALLOWED[name]:
             raise ValueError(f"must be one of {list(_ALLOWED[name])}")
-        return found
-    if isinstance(found, bool) or not isinstance(found, int | float | str):
+        return cell
+    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
         raise ValueError("must be a number")
     try:
-        number = _whole(found) if kind is int else float(found)
+        number = _whole(cell) if kind is int else float(cell)
     except (ValueError, OverflowError):
         raise ValueError("must be a whole number" if kind is int else "must be a number") from None
     least, most = _BETWEEN.get(name, (None, None))
@@ -129,14 +129,14 @@ def value(name: str, found: object) -> object:
     return number
 
 
-def _whole(found: int | float | str) -> int:
+def _whole(cell: int | float | str) -> int:
     """Return a whole number; pandas writes those of a column with gaps as floats ("10.0")."""
-    if not isinstance(found, float):
+    if not isinstance(cell, float):
         with contextlib.suppress(ValueError):
-            return int(found)
-    number = float(found)
+            return int(cell)
+    number = float(cell)
     if not number.is_integer() or abs(number) > _MOST_WHOLE:
-        raise ValueError(found)
+        raise ValueError(cell)
     return int(number)
 
 
@@ -150,10 +150,10 @@ def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for written, back in pairs:
         for name in _COMPARED:
-            one, other = getattr(written, name), getattr(back, name)
-            if one == other:
+            before, after = getattr(written, name), getattr(back, name)
+            if before == after:
                 continue
-            if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, abs_tol=_ROUNDED):
+            if isinstance(before, float) and isinstance(after, float) and math.isclose(before, after, abs_tol=_ROUNDED):
                 continue
             counts[name] += 1
     return dict(counts)
@@ -172,11 +172,11 @@ def warn_unused_columns(
         tell(f"{path}: columns that are not read, and how many values each has: {columns}")
 
 
-def read_as(header: Header, said: Dictionary[str, object], **held: str | None) -> None:
+def read_as(header: Header, words: Dictionary[str, object], **held: str | None) -> None:
     """Count the words of a file that its mapping does not hold, by name: those that are read as another one."""
     for name, word in held.items():
-        if said.get(name) and word and said[name] != word:
-            header.lost[f"{name} {said[name]}, read as {word}"] += 1
+        if words.get(name) and word and words[name] != word:
+            header.lost[f"{name} {words[name]}, read as {word}"] += 1
 
 
 def is_target(mapping: Mapping) -> bool:
@@ -190,7 +190,7 @@ def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
         if mapping.concept_id is None or "|" not in mapping.concept_id:
             yield mapping
         else:
-            yield from (replace(mapping, concept_id=one) for one in mapping.concept_id.split("|"))
+            yield from (replace(mapping, concept_id=code) for code in mapping.concept_id.split("|"))
 
 
 def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = False) -> str | None:
@@ -209,9 +209,9 @@ def omop_target(header: Header, concept_id: str | None) -> TargetInfo | None:
     """Return what OMOP says of a concept: number 0 of vocabulary "None" for NIL, None where it has no number."""
     if concept_id is None:
         return NO_OMOP
-    found = header.target_info(concept_id) if header.target_info is not None else None
-    if found is not None:
-        return found
+    info = header.target_info(concept_id) if header.target_info is not None else None
+    if info is not None:
+        return info
     if number := _OMOP_NUMBER.fullmatch(concept_id):
         return TargetInfo(int(number[1]), "", "")
     if header.target_info is None:

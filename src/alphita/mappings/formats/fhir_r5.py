@@ -89,21 +89,21 @@ class _R5:
         if relationship not in RELATIONS:
             allowed = sorted([*RELATIONS, UNRELATED])
             raise InputError(f"must be one of {allowed}", field="relationship", value=relationship)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "relation": RELATIONS[relationship],
             "concept_name": target.get("display"),
             "comment": None if comment in COMMENTS else comment,
         }
-        for at, one in enumerate(target.get("property") or []):
-            name, number = one.get("code"), one.get("valueDecimal")
+        for at, property_ in enumerate(target.get("property") or []):
+            name, number = property_.get("code"), property_.get("valueDecimal")
             if name in ("confidence", "similarity") and isinstance(number, int | float):
                 try:
-                    found[name] = _fields.value(name, number)
+                    fields[name] = _fields.value(name, number)
                 except ValueError as error:
                     raise InputError(str(error), field=f"property[{at}].valueDecimal", value=number) from None
-            if one.get("code") == "status" and one.get("valueString") == "approved":
-                found["status"] = "approved"
-        return found
+            if property_.get("code") == "status" and property_.get("valueString") == "approved":
+                fields["status"] = "approved"
+        return fields
 
 
 def _canonical(system: str, version: str) -> str:

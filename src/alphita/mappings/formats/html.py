@@ -102,8 +102,8 @@ def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequenc
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return one line for each mention; its mappings must come together."""
-    mentions = (list(found) for _, found in groupby(mappings, key=mention))
-    return "".join(line(header, found) for found in mentions).encode("utf-8")
+    mentions = (list(group) for _, group in groupby(mappings, key=mention))
+    return "".join(line(header, group) for group in mentions).encode("utf-8")
 
 
 def finish(header: Header, part: Path, out: Path) -> None:
@@ -156,9 +156,9 @@ def _page(header: Header, counts: _Counts) -> tuple[str, str]:
     head, tail = page.split(ROWS)
     script = tail.split("<script>")[1].split("</script>")[0]
     number = counts.groups.total()
-    said = f"{number:,} mention{'' if number == 1 else 's'}"
-    title = f"{said} mapped to {header.target_system}" if header.target_system else f"{said} mapped"
-    found = {
+    count = f"{number:,} mention{'' if number == 1 else 's'}"
+    title = f"{count} mapped to {header.target_system}" if header.target_system else f"{count} mapped"
+    parts = {
         # Only this script may run, whatever a mention holds.
         "script": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "title": text(title),
@@ -169,7 +169,7 @@ def _page(header: Header, counts: _Counts) -> tuple[str, str]:
         "choices": _choices(counts.groups),
         "none": "" if number else NONE,
     }
-    return Template(head).substitute(found), tail
+    return Template(head).substitute(parts), tail
 
 
 def _facts(header: Header) -> Iterator[tuple[str, str]]:
@@ -178,14 +178,14 @@ def _facts(header: Header) -> Iterator[tuple[str, str]]:
     if systems:
         yield "Terminology", ", ".join(_system(header, system) for system in systems)
     codes = " ".join(filter(None, (header.source_vocabulary, header.source_version, header.source_system)))
-    made = f"{header.tool} {header.tool_version}".strip()
+    tool = f"{header.tool} {header.tool_version}".strip()
     mapping_set = " ".join(filter(None, (header.set_id, header.version)))
     for name, value in {
         "Codes of the mentions": codes,
         "Mapping set": mapping_set,
         "Licence": header.licence,
         "Date": header.date,
-        "Made by": made,
+        "Made by": tool,
     }.items():
         if value:
             yield name, text(value)
@@ -220,13 +220,13 @@ def _share(number: int, total: int) -> str:
 
 def _choices(groups: Counter[str]) -> str:
     """Return the buttons that choose which group is shown."""
-    found = {"": ("all", groups.total())} | {
+    choices = {"": ("all", groups.total())} | {
         group: (word, groups[group]) for group, (word, _) in GROUPS.items() if groups[group]
     }
     return "".join(
         f'<label><input type="radio" name="group" value="{group}"{"" if group else " checked"}>'
         f'<span>{word} <span class="quiet">{number:,}</span></span></label>'
-        for group, (word, number) in found.items()
+        for group, (word, number) in choices.items()
     )
 
 
@@ -254,8 +254,8 @@ def line(header: Header, mappings: Sequence[Mapping]) -> str:
     return f'<tbody data-d="{_group(first)}"{confidence} role=rowgroup>{"".join(rows)}</tbody>\n'
 
 
-def _symbol(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _symbol(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == _DELETE else "\ufffd"
 
 
@@ -315,9 +315,9 @@ def _concept(header: Header, mapping: Mapping) -> str:
     """Return a concept's name and its ids, each linked to its address where that is known."""
     name = f"<bdi class=b>{text(mapping.concept_name)}</bdi> " if mapping.concept_name else ""
     ids = []
-    for one in (mapping.concept_id or "").split("|"):
-        address = _address(header, one)
-        ids.append(f'<a href="{text(address)}">{text(one)}</a>' if address else f"<code>{text(one)}</code>")
+    for curie in (mapping.concept_id or "").split("|"):
+        address = _address(header, curie)
+        ids.append(f'<a href="{text(address)}">{text(curie)}</a>' if address else f"<code>{text(curie)}</code>")
     return name + " ".join(ids)
 
 
@@ -326,8 +326,8 @@ def _address(header: Header, curie: str) -> str:
     prefix, _, local = curie.partition(":")
     declared = header.prefixes.get(prefix, "")
     # What names a code system of FHIR is no beginning of an address.
-    found = declared + local if declared.endswith(_BEGINNINGS) else prefixes.expand(curie)
-    return found if found and found.startswith(("https://", "http://")) else ""
+    address = declared + local if declared.endswith(_BEGINNINGS) else prefixes.expand(curie)
+    return address if address and address.startswith(("https://", "http://")) else ""
 
 
 def _confidence(mapping: Mapping) -> str:
@@ -351,19 +351,23 @@ def _decision(mapping: Mapping) -> str:
     word = {"person": mapping.status, "nil": "NIL", "open": "no decision"}.get(group, group)
     kind = f"{group} {mapping.status}" if group == "person" else group
     # The time of day is among the particulars.
-    beneath = [text(one) for one in (mapping.reviewer, (mapping.reviewed_at or "").partition("T")[0]) if one]
+    beneath = [text(line) for line in (mapping.reviewer, (mapping.reviewed_at or "").partition("T")[0]) if line]
     if mapping.decision not in (None, "", REVIEWED) and mapping.decision.lower() != word.lower():
         beneath.append(f"proposed: {text(mapping.decision)}")
-    return f'<span class="d {text(kind)}">{text(word)}</span>' + "".join(f"<p class=quiet>{one}</p>" for one in beneath)
+    return f'<span class="d {text(kind)}">{text(word)}</span>' + "".join(
+        f"<p class=quiet>{line}</p>" for line in beneath
+    )
 
 
 def _why(mapping: Mapping) -> str:
     """Return why it is the answer, and folded the particulars."""
-    said, _, rest = (mapping.explanation or "").partition("; ")
-    parts = [f"<p class=w>{text(said) or _in_words(mapping)}</p>"]
+    reason, _, rest = (mapping.explanation or "").partition("; ")
+    parts = [f"<p class=w>{text(reason) or _in_words(mapping)}</p>"]
     if rest:
         parts.append(f'<p class="quiet x">{text(rest)}</p>')
-    parts += [f"<p class=warn>Contradiction: {text(one)}</p>" for one in _several(mapping.contradictions)]
+    parts += [
+        f"<p class=warn>Contradiction: {text(contradiction)}</p>" for contradiction in _several(mapping.contradictions)
+    ]
     if mapping.homonyms:
         parts.append(f"<p class=quiet>The term also names {text(', '.join(_several(mapping.homonyms)))}</p>")
     if mapping.comment:
@@ -376,27 +380,28 @@ def _in_words(mapping: Mapping) -> str:
     term = _quoted(mapping.matched_term, mapping.language) if mapping.matched_term else ""
     expansion = _quoted(mapping.expansion) if mapping.expansion else ""
     if mapping.concept_id is None and mapping.method != "reviewed":
-        said = "The nearest is too far away or too doubtful" if term else "Nothing came near"
+        words = "The nearest is too far away or too doubtful" if term else "Nothing came near"
     elif mapping.method == "reviewed":
-        said = "Settled by people before"
+        words = "Settled by people before"
     elif mapping.method == "abbreviation":
-        said = f"Short for {expansion or term}" + (f", equal or nearest to {term}" if expansion and term else "")
+        words = f"Short for {expansion or term}" + (f", equal or nearest to {term}" if expansion and term else "")
     else:
         is_equal = mapping.method == "exact"
-        said = f"{'Equal' if is_equal else 'Nearest'} to {term}" if term else f"Method: {text(mapping.method)}"
+        words = f"{'Equal' if is_equal else 'Nearest'} to {term}" if term else f"Method: {text(mapping.method)}"
     if expansion and mapping.method != "abbreviation":
-        said += f", read as {expansion}"
+        words += f", read as {expansion}"
     if mapping.similarity is not None:
-        said += f" (similarity {mapping.similarity:.2f})"
-    ways = [_WAYS.get(one, text(one)) for one in _several(mapping.routes)]
-    return said + (f"; found by {', '.join(ways)}" if ways else "")
+        words += f" (similarity {mapping.similarity:.2f})"
+    ways = [_WAYS.get(route, text(route)) for route in _several(mapping.routes)]
+    return words + (f"; found by {', '.join(ways)}" if ways else "")
 
 
 def _others(header: Header, others: Sequence[Mapping]) -> str:
     """Return the row in which further candidates are folded."""
     number = f"{len(others)} further candidate{'' if len(others) == 1 else 's'}"
     items = "".join(
-        f"<li value={one.rank}>{_answer(header, one)}{_particulars(one, whole=True)}</li>" for one in others
+        f"<li value={candidate.rank}>{_answer(header, candidate)}{_particulars(candidate, whole=True)}</li>"
+        for candidate in others
     )
     return (
         f"<tr role=row class=o><td role=cell colspan={_COLUMNS}><details><summary>{number}</summary>"

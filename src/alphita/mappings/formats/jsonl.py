@@ -45,10 +45,10 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
     lacking = set(_fields.NEEDED)
     last: Dictionary[str, object] = {}
-    for line, found in _fields.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
-        lacking -= found.keys()
-        last = found
-        mapping = _fields.mapping(found, path, line, rejects)
+    for line, record in _fields.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
+        lacking -= record.keys()
+        last = record
+        mapping = _fields.mapping(record, path, line, rejects)
         if mapping is not None:
             yield mapping
     if last and lacking:
@@ -61,11 +61,11 @@ def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str
         if not text.strip():
             continue
         try:
-            found = textio.json_value(text)
+            record = textio.json_value(text)
         except ValueError as error:
             rejects.add(f"not JSON: {error}", file=path, line=line, value=text)
             continue
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             rejects.add("not a JSON object", file=path, line=line, value=text)
             continue
-        yield line, found
+        yield line, record

@@ -75,9 +75,9 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for one in _fields.one_by_one(mappings):
-        if not _left_out(header, one) and validate(header, one) is None:
-            writer.writerow(_row(header, one))
+    for mapping in _fields.one_by_one(mappings):
+        if not _left_out(header, mapping) and validate(header, mapping) is None:
+            writer.writerow(_row(header, mapping))
     return text.getvalue().encode("utf-8")
 
 
@@ -115,17 +115,17 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
         return Problem("a source code of more than 50 characters", "mention_code", code)
     if "\r" in code:
         return Problem("a carriage return in a source code", "mention_code", code)
-    for one in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
-        found = _fields.omop_target(header, one)
-        if found is None or not found.vocabulary:
-            return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", one)
-        if len(found.vocabulary) > MOST["target_vocabulary_id"]:
-            return Problem("a vocabulary id of more than 20 characters", "concept_id", one)
-        if found.invalid_reason:
-            why = f"a concept that is no longer valid in OMOP (invalid_reason {found.invalid_reason}); {MAPS_TO}"
-            return Problem(why, "concept_id", one)
-        if found.standard is False:
-            return Problem(f"not a Standard Concept of OMOP; {MAPS_TO}", "concept_id", one)
+    for concept_id in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
+        target = _fields.omop_target(header, concept_id)
+        if target is None or not target.vocabulary:
+            return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", concept_id)
+        if len(target.vocabulary) > MOST["target_vocabulary_id"]:
+            return Problem("a vocabulary id of more than 20 characters", "concept_id", concept_id)
+        if target.invalid_reason:
+            why = f"a concept that is no longer valid in OMOP (invalid_reason {target.invalid_reason}); {MAPS_TO}"
+            return Problem(why, "concept_id", concept_id)
+        if target.standard is False:
+            return Problem(f"not a Standard Concept of OMOP; {MAPS_TO}", "concept_id", concept_id)
     return None
 
 
@@ -133,15 +133,17 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for one in _fields.one_by_one(mappings):
-        problem = validate(header, one)
-        why = _left_out(header, one) or (problem and problem.problem)
+    for mapping in _fields.one_by_one(mappings):
+        problem = validate(header, mapping)
+        why = _left_out(header, mapping) or (problem and problem.problem)
         if why:
             whole[why] += 1
         else:
-            row = dict(zip(COLUMNS, _row(header, one), strict=True))
+            row = dict(zip(COLUMNS, _row(header, mapping), strict=True))
             # The OMOP number is another name of the same concept.
-            pairs.append((one, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=one.concept_id)))
+            pairs.append(
+                (mapping, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=mapping.concept_id))
+            )
     return dict(whole) | _fields.count(pairs)
 
 
@@ -184,15 +186,15 @@ def _with_and_without(part: Path) -> set[str]:
 
 
 def _row(header: Header, mapping: Mapping) -> list[str]:
-    found = _fields.omop_target(header, mapping.concept_id) or _fields.NO_OMOP
+    target = _fields.omop_target(header, mapping.concept_id) or _fields.NO_OMOP
     description = _in_one_line(mapping.mention)
     return [
         mapping.mention_code or description,
         "0",
         header.source_vocabulary,
         description[: MOST["source_code_description"]],
-        str(found.omop_concept_id),
-        found.vocabulary,
+        str(target.omop_concept_id),
+        target.vocabulary,
         START,
         END,
         "",
@@ -230,11 +232,11 @@ def _concept_file(path: Path) -> _files.Member:
     members = _files.members([path])
     if members == [_files.Member(path)]:
         return members[0]
-    found = [member for member in members if member.name.lower() == CONCEPT_FILE.lower()]
-    if len(found) != 1:
-        what = "no" if not found else f"{len(found)} files"
+    matching = [member for member in members if member.name.lower() == CONCEPT_FILE.lower()]
+    if len(matching) != 1:
+        what = "no" if not matching else f"{len(matching)} files"
         raise InputError(f"{what} {CONCEPT_FILE} in it", file=path, remedy="give what Athena made, or the file itself")
-    return found[0]
+    return matching[0]
 
 
 def _concept_frames(member: _files.Member) -> Iterator[pl.DataFrame]:
@@ -261,7 +263,7 @@ def _concepts_of(frame: pl.DataFrame, ids: list[str]) -> pl.DataFrame:
     known = {row.omop_vocabulary_id: row.prefix for row in prefixes.table().values() if row.omop_vocabulary_id}
     # A vocabulary of one's own (ids above 2,000,000,000) is known by its name, in any spelling.
     here = frame["vocabulary_id"].unique().drop_nulls().to_list()
-    prefix = {one: known.get(one) or prefixes.canonical(one) for one in here}
+    prefix = {vocabulary: known.get(vocabulary) or prefixes.canonical(vocabulary) for vocabulary in here}
     standard, invalid = (
         pl.col(name).fill_null("") if name in frame.columns else pl.lit(None, pl.String)
         for name in ("standard_concept", "invalid_reason")

@@ -113,14 +113,18 @@ def finish(header: Header, part: Path, out: Path) -> None:
     rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
     written = len(rows)
     rows = rows.fill_null("").unique().sort(SLOTS)
-    said = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
-    used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in prefixes_in(rows[name])})
+    common = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
+    used = sorted(
+        {prefix for name in ("subject_id", "object_id", "object_source") for prefix in prefixes_in(rows[name])}
+    )
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
-        name for name in SLOTS if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
+        name
+        for name in SLOTS
+        if name not in common and ((rows[name] != "").any() or (not len(rows) and name in needed))
     ]
     with _fields.made_of(part, out, "w", newline="\n") as file:
-        file.writelines(f"#{line}\n" for line in metadata_lines(header, used, said))
+        file.writelines(f"#{line}\n" for line in metadata_lines(header, used, common))
         file.write("\t".join(columns) + "\n")
         for row in rows.select(columns).iter_rows():
             file.write("\t".join(map(cell, row)) + "\n")
@@ -132,9 +136,9 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None."""
     if not _subject(header, mapping) and not mapping.mention:
         return Problem("neither a code nor a mention", "mention", mapping.mention)
-    for one in (mapping.concept_id or NO_TERM).split("|"):
-        if not _CURIE.fullmatch(one):
-            return Problem("not a CURIE", "concept_id", one)
+    for concept_id in (mapping.concept_id or NO_TERM).split("|"):
+        if not _CURIE.fullmatch(concept_id):
+            return Problem("not a CURIE", "concept_id", concept_id)
     return None
 
 
@@ -142,12 +146,12 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
     whole: Counter[str] = Counter()
     pairs = []
-    for one in _fields.one_by_one(mappings):
-        why = _left_out(one) or _problem(header, one)
+    for mapping in _fields.one_by_one(mappings):
+        why = _left_out(mapping) or _problem(header, mapping)
         if why:
             whole[why] += 1
         else:
-            pairs.append((one, _mapping((header.source_vocabulary,), _slots(header, one), 1)))
+            pairs.append((mapping, _mapping((header.source_vocabulary,), _slots(header, mapping), 1)))
     return dict(whole) | _fields.count(pairs)
 
 
@@ -172,8 +176,10 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _only_prefix(file: SssomFile) -> str:
     """Return the prefix that all subjects have, if it is declared; "" otherwise."""
-    found = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {""}
-    only = found.pop() if len(found) == 1 else ""
+    subject_prefixes = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {
+        ""
+    }
+    only = subject_prefixes.pop() if len(subject_prefixes) == 1 else ""
     return only if only in file.curies or prefixes.canonical(only) in prefixes.table() else ""
 
 
@@ -199,8 +205,8 @@ def _left_out(mapping: Mapping) -> str | None:
 
 
 def _problem(header: Header, mapping: Mapping) -> str | None:
-    found = validate(header, mapping)
-    return found and found.problem
+    problem = validate(header, mapping)
+    return problem and problem.problem
 
 
 def _subject(header: Header, mapping: Mapping) -> str:
@@ -328,10 +334,12 @@ def decimals(number: float | None) -> str:
 
 def prefixes_in(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
     """Return the prefixes in some CURIEs that need a declaration."""
-    return {one for one in ids.str.split(":").list.first().unique().to_list() if one and one not in BUILT_IN}
+    return {
+        prefix for prefix in ids.str.split(":").list.first().unique().to_list() if prefix and prefix not in BUILT_IN
+    }
 
 
-def metadata_lines(header: Header, used: Sequence[str], said: dict[str, str]) -> Iterator[str]:
+def metadata_lines(header: Header, used: Sequence[str], common: dict[str, str]) -> Iterator[str]:
     """Yield the lines of the YAML block, in the order of the specification's table."""
     yield 'sssom_version: "1.1"'
     if used:
@@ -343,14 +351,14 @@ def metadata_lines(header: Header, used: Sequence[str], said: dict[str, str]) ->
         "mapping_set_id": header.set_id,
         "mapping_set_version": header.version,
         "license": header.licence,
-        "subject_type": said.get("subject_type", ""),
+        "subject_type": common.get("subject_type", ""),
         "subject_source_version": header.source_version,
-        "object_source": said.get("object_source", ""),
+        "object_source": common.get("object_source", ""),
         "object_source_version": "; ".join(f"{prefix} {header.sources[prefix]}" for prefix in objects),
         "mapping_tool": header.tool,
         "mapping_tool_version": header.tool_version,
         "mapping_date": header.date,
-        "similarity_measure": said.get("similarity_measure", ""),
+        "similarity_measure": common.get("similarity_measure", ""),
     }
     for name, value in slots.items():
         if value:

@@ -207,9 +207,9 @@ def _key(mapping: Mapping) -> tuple[str, str]:
     return _escaped(mapping.mention_code or ""), _escaped(mapping.mention)
 
 
-def _times(found: Sequence[Mapping]) -> int:
+def _times(mappings: Sequence[Mapping]) -> int:
     """Return how often the mention of some mappings is given."""
-    return sum(1 for _ in groupby(found, key=lambda mapping: mapping.row))
+    return sum(1 for _ in groupby(mappings, key=lambda mapping: mapping.row))
 
 
 def _as_one(header: Header, given: Sequence[Mapping]) -> list[Mapping]:
@@ -229,8 +229,8 @@ def _as_one(header: Header, given: Sequence[Mapping]) -> list[Mapping]:
     return [replace(mapping, row=given[-1].row, frequency=sum(counts) if counts else None) for mapping in kept]
 
 
-def _status(found: set[str]) -> str:
-    return next(iter(found)) if len(found) == 1 else "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
+def _status(statuses: set[str]) -> str:
+    return next(iter(statuses)) if len(statuses) == 1 else "FLAGGED" if "FLAGGED" in statuses else "UNCHECKED"
 
 
 def _candidates(template: Mapping | None, numbers: Sequence[int]) -> Iterator[Mapping]:
@@ -246,7 +246,7 @@ def _target(header: Header, mapping: Mapping) -> TargetInfo | None:
 
 
 def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list[str]:
-    found = _target(header, mapping) or _fields.NO_OMOP
+    target = _target(header, mapping) or _fields.NO_OMOP
     nil = mapping.concept_id is None
     score = mapping.confidence if mapping.confidence is not None else mapping.similarity
     return [
@@ -259,9 +259,9 @@ def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list
         "UNMATCHED" if nil else EQUIVALENCES[mapping.relation],
         mapping.reviewer or "",
         _milliseconds(mapping),
-        str(found.omop_concept_id),
+        str(target.omop_concept_id),
         mapping.concept_name or "" if not nil else "",
-        found.domain,
+        target.domain,
         mapping.mapping_type.upper(),
         mapping.comment or "",
         header.tool,
@@ -355,7 +355,7 @@ def _escaped(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text) if "\\" in text else text
+    return _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text) if "\\" in text else text
 
 
 def _cell(text: str) -> str:
