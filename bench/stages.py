@@ -47,7 +47,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "encoding": ("encoder.encoder:TermEncoder.encode",),
     "vectors": ("index.store:Index.search", "index.lookup:_dot"),
     "letters": ("index.ngrams:Ngrams.vectorize", "index.ngrams:Ngrams.search", "index.ngrams:Ngrams.pairwise"),
-    "equal strings": ("index.store:Index.rows", "index.strings:SortedStrings.rows"),
+    "equal strings": ("index.store:Index.rows", "index.ngrams:SortedStrings.rows"),
     "candidates": ("index.lookup:lookup", "answer.pipeline:collect"),
     "words": (
         "mention.words:Vocabulary.compare",

@@ -19,20 +19,7 @@ from alphita.answer.calibration_store import Calibration
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
 from alphita.calibrate import examples, fitting, ranker_training, reliability, scored_examples
-from alphita.calibrate.examples import (
-    FOREIGN,
-    ITSELF,
-    NAMED,
-    NOISE,
-    REMOVED,
-    SYNONYM,
-    Examples,
-    Known,
-    in_mixture,
-    mixture,
-    parted,
-    training_examples,
-)
+from alphita.calibrate.examples import FOREIGN, ITSELF, NAMED, NOISE, REMOVED, SYNONYM, Examples, Known
 from alphita.calibrate.fitting import ERRORS, KS, Crossed, Tested
 from alphita.calibrate.risk_coverage import Certificate
 from alphita.calibrate.scored_examples import Seen
@@ -164,8 +151,8 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     """Draw a vocabulary's examples and find their candidates."""
     index = one.index
     held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
-    known = parted(index, held, seed)
-    names = parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MAX_TESTED), ""), seed)
+    known = examples.parted(index, held, seed)
+    names = examples.parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MAX_TESTED), ""), seed)
     if not all(len(some.strings) for some in (*known, *names)):
         raise InputError(
             f"{one.name} has too few synonyms to learn from some concepts and test on the others",
@@ -174,9 +161,9 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
         )
     pipeline = Pipeline(index, lambda: encoder, Abbreviations.of_index(index), respell=True)
     progress.say(f"{one.name}:")
-    to_learn = training_examples(index, known[0], seed)
+    to_learn = examples.training_examples(index, known[0], seed)
     drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MAX_LEARNED])
-    to_test = mixture(index, known[1], names[1], seed, most=MAX_TESTED)
+    to_test = examples.mixture(index, known[1], names[1], seed, most=MAX_TESTED)
     return Held(scored_examples.see(pipeline, to_learn.take(drawn)), scored_examples.see(pipeline, to_test))
 
 
@@ -186,7 +173,7 @@ def _mixture(learned: Examples, vocabulary: NDArray[np.int64], seed: int) -> NDA
     chosen = np.zeros(len(kinds), bool)
     for number in range(int(vocabulary.max()) + 1):
         own = np.flatnonzero(vocabulary == number)
-        chosen[own] = in_mixture(kinds[own], seed)
+        chosen[own] = examples.in_mixture(kinds[own], seed)
     return chosen
 
 

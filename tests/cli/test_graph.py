@@ -52,16 +52,16 @@ def test_a_stopped_run_goes_on_with_resume_only(terminology, tmp_path, capsys, m
     pytest.importorskip("pykeen")
     out = tmp_path / "ring.vectors"
     arguments = ["graph", "train", "transe", "-t", terminology, "-o", out, *QUICK, "--set", "checkpoint_every=1"]
-    real = kge._epoch
+    train_epoch = kge._Run._train_epoch
 
-    def killed(*given):
-        if given[-1] == 1:
+    def killed(run):
+        if run.epoch == 1:
             raise KeyboardInterrupt
-        return real(*given)
+        return train_epoch(run)
 
-    monkeypatch.setattr(kge, "_epoch", killed)
-    assert alphita(*arguments) == 130
-    monkeypatch.setattr(kge, "_epoch", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(kge._Run, "_train_epoch", killed)
+        assert alphita(*arguments) == 130
     assert alphita(*arguments) == 2
     assert "holds an unfinished run; go on with --resume" in capsys.readouterr().err
     assert alphita(*arguments, "--resume") == 0

@@ -16,7 +16,7 @@ from alphita.review.store import ReviewStore
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 from tests.review.reviews import candidate, decisions, row, store_of
-from tests.review.test_migrate import FATES, NEW, OLD, ROWS, decided, release, rows
+from tests.review.test_migrate import NEW, OLD, OUTCOMES, ROWS, decided, release, rows
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_dry_run_comes_first_and_writes_nothing(folders, reviews, tmp_path, ca
     report, table = report_of(tmp_path / "r.migration")
     assert (report["by"], report["applied"]) == ("eva", False)
     assert tuple(table[0]) == migrate.COLUMNS
-    assert {row["mention"]: (row["fate"], row["reason"], row["new_concept"]) for row in table} == FATES
+    assert {row["mention"]: (row["fate"], row["reason"], row["new_concept"]) for row in table} == OUTCOMES
     assert [{name: str(cell) for name, cell in row.items()} for row in report["changes"]] == table
     for name in ("migration.json", "migration.csv"):
         assert stat.S_IMODE((tmp_path / "r.migration" / name).stat().st_mode) == 0o600
@@ -89,7 +89,7 @@ def test_a_run_killed_before_it_signed_is_signed_by_the_next(folders, reviews, t
     assert run(folders, tmp_path, "--apply", "--by", "eva") == 0
     report, table = report_of(tmp_path / "r.migration")
     assert report["applied"]
-    assert len(table) == len(FATES)
+    assert len(table) == len(OUTCOMES)
 
 
 def test_rows_to_be_decided_are_ranked_by_the_new_index(folders, reviews, tmp_path, monkeypatch):

@@ -188,7 +188,7 @@ def test_bad_imports(answers, tmp_path, imported):
     )
     empty = tmp_path / "empty.csv"
     empty.write_text("mention,concept_id\n")
-    assert "not one row" in str(failed("import", empty, *words[2:], "x"))
+    assert "the file has no rows to review" in str(failed("import", empty, *words[2:], "x"))
 
 
 def test_what_normalising_set_aside_is_kept(answers, tmp_path):

@@ -47,11 +47,11 @@ WRITTEN = {
     "calibrate.py _text": "manifest.json",
     "calibrate.py _tell_gain": "report.json",
     "mappings_migrate.py _text": "migration.json",
-    "train_decisions.py report": "report.json",
+    "train.py report": "report.json",
     "vocabulary.py _show": "manifest.json",
 }
 # Help, and counts in a sentence's place.
-NEITHER = {"_settings.py format_help", "_mapping_options.py tell_losses"}
+NEITHER = {"_shared.py format_help", "_mapping_options.py tell_losses"}
 
 
 def draws(function: ast.FunctionDef) -> bool:

@@ -141,7 +141,7 @@ def test_an_unfinished_run_of_another_recipe_is_not_gone_on_with(
     train = [word.format(given=given) for word in TRAIN]
     with monkeypatch.context() as patch:
         kept = loop.save_checkpoint
-        patch.setattr(loop, "save", lambda *words: (kept(*words), cut()))
+        patch.setattr(loop, "save_checkpoint", lambda *words: (kept(*words), cut()))
         alphita(*train, "--output", tmp_path / "m", "--set", "checkpoint_every=1")
     (work,) = (path for path in tmp_path.iterdir() if path.name != "m")
     coder = ["coder" if word == "sapbert" else word for word in train]

@@ -162,14 +162,17 @@ class Index:
 
     @property
     def model_path(self) -> Path:
+        """The folder of the encoder that made the vectors."""
         return self.path / "model"
 
     @property
     def dim(self) -> int:
+        """Numbers in a vector."""
         return int(self.segment.vectors.shape[1])
 
     @property
     def strings(self) -> SortedStrings:
+        """The distinct cleaned strings, sorted by their UTF-8 bytes."""
         return self.segment.strings
 
     @property
@@ -182,6 +185,7 @@ class Index:
 
     @property
     def findable(self) -> int:
+        """How many strings a search can find: all of them here."""
         return len(self)
 
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
@@ -225,7 +229,15 @@ class Index:
         return str(self.manifest.get("base_model_hash", self.manifest["model_hash"]))
 
     def check_encoder(self, encoder: Encoder, remedy: str = REBUILD) -> None:
-        """Make sure that `encoder` is the one that made the vectors; else raise an `InputError` with `remedy`."""
+        """Make sure that `encoder` is the one that made the vectors.
+
+        Args:
+            encoder: any.
+            remedy: what the error tells the user to do.
+
+        Raises:
+            InputError: `encoder` has another dimension, other weights or another tokenizer.
+        """
         facts = (
             ("dimension", encoder.dim, self.manifest["dim"]),
             ("model hash", encoder.content_hash, self.manifest["model_hash"]),

@@ -237,6 +237,7 @@ class ProductSearch:
 
     @property
     def attributes(self) -> list[str]:
+        """Names of the attributes."""
         return list(self.opened.attributes)
 
     @property
