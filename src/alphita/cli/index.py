@@ -69,11 +69,11 @@ def index(spec: IndexSpec) -> None:
         raise UsageError("--update encodes on this machine; leave out --engine")
     if (spec.source is None) == (spec.terminology is None):
         raise UsageError("name one terminology: alphita index hpo -o hpo.index")
+    if spec.given.learn == FULL and (spec.model is not None or spec.update is not None):
+        raise UsageError(f"--learn {FULL} trains the encoder first: leave out --model and --update")
     threads = machine.set_threads(spec.running.threads)
     terminology = _checked(spec)
     if spec.given.learn == FULL:
-        if spec.model is not None or spec.update is not None:
-            raise UsageError(f"--learn {FULL} trains the encoder first: leave out --model and --update")
         model = str(_trained(terminology, spec.exclude_split, spec.output))
         spec = replace(spec, model=model, given=replace(spec.given, learn="seconds"))
     built = _built(spec, terminology, threads)
