@@ -10,7 +10,6 @@ import hypothesis
 import pytest
 
 from alphita.machine import SPIN_COUNT
-from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so that one server is started for all
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer

@@ -154,14 +154,14 @@ def test_what_a_server_runs_is_pinned_by_hash_to_the_same_versions():
     )
     pinned = {canonical(name): version for name, version, _ in blocks}
     assert len(pinned) == len(re.findall(r"^[^#\s]", text, re.MULTILINE))
-    needed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["postgres"]]
+    needed = PROJECT["dependencies"]
     assert {canonical(re.split(r"[\[<>=!~; ]", line)[0]) for line in needed} <= set(pinned)
     everywhere = pins()
     # Of what all.txt lacks, none is for a machine that it is for.
     assert {name: everywhere[name] for name in pinned if name in everywhere} == {
         name: version for name, version in pinned.items() if name in everywhere
     }
-    assert pinned.keys() - everywhere.keys() <= {"httpx2-jsfetch", "pywin32", "tzdata", "psycopg-binary"}
+    assert pinned.keys() - everywhere.keys() <= {"httpx2-jsfetch", "pywin32", "tzdata"}
 
 
 def test_no_pattern_has_a_possessive_group():

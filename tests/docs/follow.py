@@ -48,8 +48,7 @@ SHIMS = {
     "pip": "#!/bin/sh\nexit 0\n",
     "alphita": '#!/bin/sh\nexec {python} -m alphita "$@"\n',
 }
-SERVER = "postgresql://terms@localhost/terms"
-DATABASE = re.compile(r"postgresql://|\bpsql\b")
+DATABASE = re.compile(r"\bpsql\b")
 
 
 def installs(block: Block) -> bool:
@@ -154,14 +153,13 @@ class Reader:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _here(self, text: str) -> str:
-        """Give the page's port and database those of this machine that are free."""
+        """Give the page's port one of this machine that is free."""
         text = (
             re.sub(r"\balphita serve (?=--to|--demo)", "alphita serve --port 8080 ", text)
             if "--port" not in text
             else text
         )
-        text = text.replace("8080", str(self.port))
-        return text.replace(SERVER, self.database) if self.database is not None else text
+        return text.replace("8080", str(self.port))
 
     def _serve(self, command: list[str], block: Block) -> None:
         self._stop()
