@@ -33,12 +33,12 @@ from alphita.index.encoding import CALIBRATION, STRINGS_A_BLOCK, Blocks, Encoder
 from alphita.index.neighbours import Vectors, full
 from alphita.index.store import Index, build
 from alphita.progress import say
-from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import CLEANING_VERSION
 
 if TYPE_CHECKING:
     from alphita.index.enrichment import Enrichment
+    from alphita.terminology.detect import DetectedSource
     from alphita.terminology.store import Terminology
 
 TERMINOLOGY, INDEX = "terminology", "index"
@@ -97,6 +97,8 @@ def terminology_of(source: Path | str) -> Path:
         return Path(source).expanduser()
     if kind is not None:
         raise UsageError(f"{source} is an {kind}; give the terminology that it was made from")
+    from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
+
     path = Path(source).expanduser()
     # A file or folder of this name goes before a name that comes with Alphita.
     if path.exists():
@@ -135,6 +137,8 @@ def located(source: Path | str) -> str:
         if (kind := _kind(path)) is not None:
             artefact.open_manifest(path, kind)
         return str(artefact.absolute(path))
+    from alphita.terminology.detect import PACKAGED
+
     if str(source) in PACKAGED:
         return str(source)
     raise _unknown(source)
@@ -159,6 +163,8 @@ def _unknown(source: Path | str) -> AlphitaError:
     text = str(source)
     if "/" in text or "." in text:
         return InputError("no such file or folder", file=text)
+    from alphita.terminology.detect import PACKAGED
+
     known = registry.unknown("terminology", text, PACKAGED)
     return UsageError(f"{known}, or give a terminology's file or folder: {text} is none")
 
