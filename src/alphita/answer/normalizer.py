@@ -36,17 +36,17 @@ AUTO = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizerOptions:
-    """How a normaliser answers; each option may also be given to `Normalizer` by its name.
+    """Options of a normaliser; you can also pass each of them to `Normalizer` by name.
 
     Attributes:
         ranking: exact, letters, vectors, fusion or learned; "auto": `learned` with a calibration, else `vectors`.
-        calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
-            general one that came with its model, if any.
-        floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
-        error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default 0.05
-            with one, and without one nothing is accepted.
-        target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
-        filters: which concepts may be answered; all by default.
+        calibration: a calibration from `alphita calibrate`, or its folder; by default that of the index, otherwise the
+            general one of its model, if any.
+        floor: similarity, -1 to 1, below which the answer is NIL; a learned ranking has its own threshold.
+        error: the allowed share of errors among accepted answers, 0 to 1; by default 0.05. Without a calibration, no
+            answer is accepted.
+        target: answer with codes of this code system, a prefix such as "SNOMEDCT", for concepts that have one.
+        filters: the concepts that can be answers; all by default.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
         precision: see `TermEncoder.load`.
         device: see `TermEncoder.load`.
@@ -65,7 +65,7 @@ class NormalizerOptions:
     threads: int | None = None
 
     def changed(self, options: dict[str, Any]) -> NormalizerOptions:
-        """Return these options with others for some, by their names."""
+        """Return a copy with some options replaced, by name."""
         for name in options.keys() - set(NAMES):
             raise UsageError(unknown("option", name, NAMES))
         made = replace(self, **options)
@@ -129,7 +129,7 @@ class Normalizer:
 
     @property
     def assurance(self) -> Assurance | None:
-        """How sure the confidence is: "certified" on this index's own strings, "estimated" on others; None: none."""
+        """Kind of confidence: "certified" (tested on this index's strings), "estimated" (on others), or None."""
         return self.calibration.assurance(self.error) if self.calibration is not None else None
 
     @classmethod
@@ -161,7 +161,7 @@ class Normalizer:
     def prepare(self, texts: Iterable[str]) -> None:
         """Learn the abbreviations that some texts define, such as "congestive heart failure (CHF)".
 
-        What was learned from earlier texts is forgotten. What a mention or its own context defines needs no preparing.
+        This replaces what was learned from earlier texts. Definitions in a mention or its context need no preparation.
 
         Args:
             texts: all mentions and contexts of an input.
@@ -172,10 +172,10 @@ class Normalizer:
             self._pipeline.reader.abbreviations = self.abbreviations
 
     def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
-        """Learn what `prepare` would, from definitions that were found in the texts before.
+        """Learn as `prepare` does, from definitions that were already extracted.
 
         Args:
-            definitions: short form, long form and how often it was found, in the order in which they were found.
+            definitions: short form, long form and count, in the order in which they were found.
         """
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
@@ -193,15 +193,15 @@ class Normalizer:
     ) -> list[Result]:
         """Map each mention to its concept.
 
-        Equal mentions (after cleaning, with equal expansions) are looked up once; of more than a thousand, those that
-        are written alike. An empty mention is NIL without candidates.
+        Equal mentions (after cleaning, with equal expansions) are looked up once; in calls with more than a thousand,
+        only identical strings are. An empty mention is NIL, without candidates.
 
         Args:
             mentions: the strings.
-            top_k: candidates wanted for each: exactly so many concepts, if the index has them.
-            contexts: for each the text it stands in, or None; it decides what an abbreviation means.
-            languages: for each its language (BCP-47), or None.
-            explain: give each result its explanation.
+            top_k: number of candidate concepts for each mention, if the index has that many.
+            contexts: the surrounding text of each mention, or None; it helps to resolve abbreviations.
+            languages: the language of each mention (BCP-47), or None.
+            explain: add an explanation to each result.
 
         Returns:
             One result per mention, in order.

@@ -23,25 +23,25 @@ MAX_GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A concept that a mention may name, with the term that speaks for it.
+    """A concept that the mention may name, with the term that matches it.
 
     Attributes:
         concept_id: CURIE.
         concept_name: the concept's preferred term.
         matched_term: the concept's term nearest to the mention, as the terminology writes it.
-        similarity: cosine between mention and matched term, -1 to 1; 1.0 when they are equal after cleaning.
-        scope: how the term stands to the concept: exact, narrow, broad or related.
+        similarity: cosine between mention and matched term, -1 to 1; 1.0 if they are equal after cleaning.
+        scope: the relation of the term to the concept: exact, narrow, broad or related.
         language: the term's language (BCP-47).
-        source: where the term comes from.
-        code: the term's code there.
-        homonyms: ids of the other concepts that the same string names.
-        routes: the ways that found it: exact, letters, vectors, abbreviation.
-        relation: how the concept stands to the mention: exact, broad (the concept is broader), narrow or related.
-        expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
-        contradictions: in what mention and matched term contradict each other.
-        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. Of OMOP vocabularies
-            also the non-standard one that maps to `concept_id`.
-        score: the learned ranking's, greater is better; comparable within one mention only.
+        source: the source of the term.
+        code: the term's code in that source.
+        homonyms: ids of other concepts with the same name.
+        routes: the routes that found it: exact, letters, vectors, abbreviation.
+        relation: the relation of the concept to the mention: exact, broad (the concept is broader), narrow or related.
+        expansion: the expansion of the mention, if it is or contains an abbreviation.
+        contradictions: how the mention and the matched term contradict each other.
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. In OMOP vocabularies,
+            also the non-standard concept that maps to `concept_id`.
+        score: the score of the learned ranking; higher is better. Comparable only within one mention.
     """
 
     concept_id: str
@@ -163,13 +163,13 @@ class Result:
         mention: the input string, unchanged.
         concept_id: CURIE of the best candidate, or None: no concept fits (NIL).
         concept_name: its preferred term, or None.
-        matched_term: the nearest term; given for NIL too, to show what was found too far away.
+        matched_term: the nearest term; also given for NIL, to show the term that was too dissimilar.
         similarity: cosine between mention and matched term, or None if there is nothing to compare (an empty mention).
         confidence: calibrated probability that the answer is right; None from an index without calibration.
-        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
+        method: "exact" (equal after cleaning), "abbreviation" (through its expansion), "nearest" or "nil".
         candidates: the best concepts, best first; the first is the answer unless it is NIL.
         decision: "accept", "review" or "nil", by the calibration's thresholds; None without calibration.
-        explanation: why this answer; `str` makes one line of it; None unless asked for.
+        explanation: the reason for this answer; `str` turns it into one line; None unless requested.
     """
 
     mention: str

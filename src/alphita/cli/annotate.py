@@ -39,7 +39,7 @@ class AnnotateSpec:
     )
     id_column: str | None = option(None, help="Column with the ids of the texts; row numbers by default.")
     encoding: str = option("utf-8", help="Encoding of the texts, e.g. cp1252.")
-    format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
+    format: str = option("", help=f"{FORMATS}; by default from the output's name.")
     exact: bool = option(False, panel=KEPT, help="Find names of the terminology only: fast, without confidence.")
     precision: float | None = option(
         None, least=0.0, most=1.0, panel=KEPT, help="Keep only mentions with at least this confidence, e.g. 0.9."

@@ -33,7 +33,7 @@ class ServeSpec:
         None, "--mappings", "-m", help="Review store, one SQLite file; created if it does not exist."
     )
     terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
-    check: bool = option(False, help="Check whether the server would start with these options and answer, and exit.")
+    check: bool = option(False, help="Check whether the server would start and answer with these options, and exit.")
     json: bool = option(False, help="With --check: print JSON, one object per part, instead of text.")
     demo: bool = option(False, help="Open a review of messy clinical strings, stored in ./demo; needs no other option.")
     settings: Settings = group(Settings)

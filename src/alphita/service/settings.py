@@ -25,7 +25,7 @@ class Settings:
         (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
     )
     keys: Path | None = option(
-        None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, last day."
+        None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, expiry date."
     )
     trust_user_header: str | None = option(
         None, metavar="NAME", panel=WHO, help="Header in which a proxy names the user, e.g. X-User."
