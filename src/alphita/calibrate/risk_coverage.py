@@ -1,13 +1,14 @@
-"""Risk and coverage: how much may be accepted unseen at an error that the user allows, and how sure that is.
+"""Risk and coverage: how many answers can be accepted without review at an allowed error, with what certainty.
 
-A threshold is certified by fixed-sequence testing (Angelopoulos et al. 2021, "Learn then test"): the thresholds are put
-in an order on other data (`threshold_order`), and each is tested in turn on the calibration data. For m accepted of
+A threshold is certified by fixed-sequence testing (Angelopoulos et al. 2021, "Learn then test"): the thresholds are
+ordered using other data (`threshold_order`), and tested one after another on the calibration data. For m accepted of
 which k are wrong, "more than `error` of what it accepts is wrong" is rejected when
 
     P(Bin(m, error) <= k) <= delta
 
-and at the first that is not, testing stops. So with probability 1 - delta no threshold passes that accepts more errors
-than allowed, however many were tested. It holds for mentions drawn like the calibration data, and for no others.
+and testing stops at the first threshold for which it is not. So with probability 1 - delta, no threshold passes that
+accepts more errors than allowed, however many were tested. This holds only for mentions drawn like the calibration
+data.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def clopper_pearson(count: int, n: int, level: float = 0.95) -> tuple[float, flo
 
 
 def least_without_error(error: float = ERROR, delta: float = DELTA) -> int:
-    """Return how many accepted, none of them wrong, certify an error: the least m with (1 - error)^m <= delta."""
+    """Return the number of accepted answers without an error that certifies `error`: the least m with (1 - error)^m <=
+    delta."""
     return math.ceil(math.log(delta) / math.log1p(-error) - 1e-12)
 
 
@@ -54,20 +56,20 @@ def most_wrong(n: int, error: float, delta: float) -> int:
     """Return the greatest k with P(Bin(n, error) <= k) <= delta, delta below 0.5; -1 if there is none."""
     from scipy.special import bdtr
 
-    # The median is at most n * error rounded up, so from there on the tail is a half and more.
+    # The median is at most n * error rounded up, so from there on the tail is at least a half.
     tails = bdtr(np.arange(int(n * error) + 2), n, error) if n else np.ones(1)
     return int((tails <= delta).sum()) - 1
 
 
 def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
-    """Return P(X <= wrong), X the wrong ones among n drawn without replacement where `all_wrong` are wrong."""
+    """Return P(X <= wrong), X the number of wrong ones among n drawn without replacement, if `all_wrong` are wrong."""
     from scipy.stats import hypergeom
 
     return float(hypergeom.cdf(wrong, population, all_wrong, n))
 
 
 def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:
-    """Return the greatest number of wrong ones in a finite population that n drawn, `wrong` of them wrong, allow."""
+    """Return an upper bound for the wrong ones in a finite population, given `wrong` wrong ones among n drawn."""
     low, high = wrong, population - (n - wrong)
     # The tail falls as K grows; at `low` it is 1.
     while low < high:
@@ -82,10 +84,10 @@ def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-# Neighbouring thresholds of an order differ by so much of the data that it was made on.
+# Consecutive thresholds differ by this share of the data used for the order.
 STEP = 0.01
-# An error on the data of the order is taken to be so many times greater when the place to begin is chosen: what was
-# fitted there looks better there.
+# To choose the starting point, errors on the data used for the order are multiplied by this factor, because the fit
+# looks better there.
 CAUTION = 2.0
 MAX_POINTS = 400
 
@@ -114,8 +116,8 @@ def threshold_order(
     """Return thresholds (t,), falling, in the order in which `certify` is to test them.
 
     Args:
-        confidence: (n,) of data that `certify` is not given, with `right` (n,).
-        size: how many answers `certify` is given.
+        confidence: (n,) of data that `certify` does not get, with `right` (n,).
+        size: the number of answers that `certify` gets.
     """
     from scipy.special import bdtr
 
@@ -124,7 +126,7 @@ def threshold_order(
     values, accepted, wrong = values[kept], accepted[kept], wrong[kept]
     if not len(values):
         return values
-    # The first threshold to reach each hundredth of the answers, and the last of all.
+    # The first threshold to reach each hundredth of the answers, and the last one.
     hundredth = np.ceil(accepted / (STEP * len(right)))
     chosen = np.append(np.flatnonzero(np.diff(hundredth, prepend=0) > 0), len(values) - 1)
     chosen = np.unique(chosen)
@@ -132,7 +134,7 @@ def threshold_order(
     expected = np.minimum(1.0, CAUTION * (wrong[chosen] + 1) / (accepted[chosen] + 2))
     allowed = np.array([most_wrong(int(n), error, delta) for n in m])
     chance = np.where(allowed >= 0, bdtr(np.maximum(allowed, 0), np.maximum(m, 1), expected), 0.0)
-    # Where nothing could pass, begin where most are accepted for the error there.
+    # If no threshold could pass, start where the most are accepted for their error.
     begin = int(np.argmax(chance)) if chance.max() > 0 else int(np.argmin(expected))
     return values[chosen][begin:]
 
