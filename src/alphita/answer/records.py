@@ -1,4 +1,4 @@
-"""The records of the answers. Files, the command line and Python all take their names from here."""
+"""The records of answers. Files, the command line and Python use the names defined here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
-# Cosine below which a nearest term does not count as an answer, by default.
+# Default cosine below which the nearest term is not an answer.
 DEFAULT_FLOOR = 0.5
-# Similarities are rounded to this many decimals: what lies beyond differs between machines.
+# Similarities are rounded to this many decimals, because further ones differ between machines.
 DECIMALS = 6
 DEFINITION_CHARACTERS = 160
-# Groups of features named in the line of an explanation.
+# Maximum groups of features in one line of an explanation.
 MAX_GROUPS = 3
 
 
@@ -67,8 +67,8 @@ class RunnerUp:
 
     Attributes:
         concept_id: CURIE.
-        matched_term: the term that speaks for it.
-        behind: what it lacks against the answer, by group of features, greatest first: positive numbers speak for the
+        matched_term: the matching term.
+        behind: its deficit compared with the answer, by group of features, largest first; positive numbers favour the
             answer.
     """
 
@@ -84,19 +84,19 @@ class Explanation:
     """Why an answer was given.
 
     Attributes:
-        answer: the answer in words: "equal to", "nearest to", or why it is NIL.
-        matched_term: the term that speaks for the concept; None where nothing was found.
-        term_kind: what the term is to its concept: "preferred name", "exact synonym", "broad synonym", ...
-        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name; of the routes that were asked.
+        answer: the answer in words: "equal to", "nearest to", or the reason for NIL.
+        matched_term: the matching term of the concept; None if nothing was found.
+        term_kind: the kind of term: "preferred name", "exact synonym", "broad synonym", ...
+        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name, for the routes that were searched.
         definition: the concept's, or None.
         parents: names of the concept's parents.
         semantic_types: the concept's.
-        expansion: what the mention was taken to stand for, and whence that is known; None for no abbreviation.
+        expansion: the expansion of the mention and its source; None if it is not an abbreviation.
         retired: the retired concept whose term matched; None for a live one.
-        non_standard: the non-standard concept (OMOP) whose term matched, where it maps to this one; else None.
-        nil: the ranker's probability that no concept fits, 0 to 1; None where nothing was learned.
-        gave: what each group of features gave the answer, against a middling candidate, greatest first: positive
-            numbers speak for it.
+        non_standard: the non-standard concept (OMOP) whose term matched and that maps to this one; otherwise None.
+        nil: the ranker's probability that no concept fits, 0 to 1; None without a learned ranking.
+        gave: the contribution of each group of features to the answer, compared with an average candidate, largest
+            first; positive numbers favour it.
     """
 
     answer: str
@@ -184,7 +184,7 @@ class Result:
     explanation: Explanation | None = None
 
 
-# What a line about no concept says of its nearest candidate.
+# The text about the nearest candidate if no concept fits.
 _NOTHING = Candidate("", "", "", 0.0)
 _NO_CONCEPT: dict[str, Any] = dict.fromkeys(
     ("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms")
@@ -194,7 +194,7 @@ _NO_CONCEPT: dict[str, Any] = dict.fromkeys(
 def lines(
     row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
 ) -> list[Mapping]:
-    """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
+    """Return the mappings for one input row of an output file: at least one, at most `top_k`."""
     is_nil = result.concept_id is None
     explanation = None if result.explanation is None else str(result.explanation)
     mappings = [

@@ -150,7 +150,7 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
         raise ValueError(f"the error must lie between 0 and 1, delta between 0 and 0.5, not {error} and {delta}")
     falling = np.argsort(confidence, kind="stable")[::-1]
     ordered = np.asarray(confidence, np.float64)[falling[::-1]]
-    # (n + 1,): errors among the so many most confident.
+    # (n + 1,): errors among the 0, 1, ..., n most confident.
     wrongs = np.append(0, np.cumsum(~np.asarray(right, bool)[falling]))
     best: tuple[float, int, int] | None = None
     first: tuple[float, int, int] | None = None
@@ -181,17 +181,17 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
 
 
 def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
-    """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2), or None."""
+    """Return the confidence that accepts the most at an error of (wrong + 1) / (accepted + 2), or None."""
     values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
     fitting = np.flatnonzero((values > 0) & ((wrong + 1) / (accepted + 2) <= error))
     return float(values[fitting[-1]]) if len(fitting) else None
 
 
 def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 0.05) -> float:
-    """Return the least NIL probability above which no more than a share `lost` of the mentions (n,) that name a concept
-    is NIL."""
+    """Return the least NIL probability above which at most a share `lost` of the mentions (n,) that name a concept are
+    NIL."""
     named = np.sort(nil_probability[names_concept])[::-1]
-    # With a guard for shares like 0.05 * 20, which floats put just below 1.
+    # With a tolerance for shares like 0.05 * 20, which are just below 1 in floating point.
     allowed = int(lost * len(named) + 1e-9)
     return float(named[allowed]) if allowed < len(named) else 0.0
 
@@ -211,7 +211,7 @@ class CoverageRow(NamedTuple):
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The risk-coverage table: it holds for mentions drawn like the `population`, each row with probability `level`.
+    """The risk-coverage table: it is valid for mentions drawn like the `population`, each row with probability `level`.
 
     `nil_lost` is the share of the mentions naming a concept that are NIL, `nil_found` of the others; None: not known.
     """
@@ -240,7 +240,7 @@ class RiskCoverage:
             if row.threshold is None or row.bound is None:
                 lines.append(f"{row.error:>8.1%} {'-':>10} {shares}  cannot certify: {row.reason}")
             else:
-                # Cut off, not rounded, so that the printed threshold is none that accepts less; the bound upwards.
+                # Truncated, not rounded, so that the printed threshold does not accept less; the bound is rounded up.
                 threshold, bound = math.floor(row.threshold * 1e4) / 1e4, math.ceil(row.bound * 1e4 - 1e-9) / 1e4
                 lines.append(f"{row.error:>8.1%} {threshold:>10.4f} {shares} {row.wrong:>7,} {bound:>7.2%}")
         if self.nil_lost is not None:
@@ -259,7 +259,7 @@ def table(
     nil: Bool | None = None,
     names_concept: Bool | None = None,
 ) -> RiskCoverage:
-    """Return the risk-coverage table of the data that the certificates were made on; all arrays (n,)."""
+    """Return the risk-coverage table of the data used for the certificates; all arrays (n,)."""
     n = len(right)
     refused = np.zeros(n, bool) if nil is None else np.asarray(nil, bool)
     rows = []
@@ -300,7 +300,7 @@ def risk_coverage_svg(
 ) -> str:
     """Return the risk-coverage curve as an SVG file, with the certified thresholds and their bounds."""
     drawn = curve(confidence, right)
-    # Errors among the first few say nothing and would set the scale.
+    # Errors among the first few answers are not informative, and would determine the scale.
     settled = drawn.coverage >= min(STEP, float(drawn.coverage[-1]))
     kept = np.flatnonzero(settled)
     kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MAX_POINTS)).astype(np.int64))]
@@ -356,7 +356,7 @@ Points = Sequence[tuple[float, float]]
 
 
 class Drawing:
-    """Axes, and what is drawn on them."""
+    """Axes, and the curves drawn on them."""
 
     def __init__(self, title: str, note: str, *, x_label: str, y_label: str, y_max: float = 1.0) -> None:
         step = next((step for step in STEPS if y_max <= 6 * step), STEPS[-1])
@@ -394,7 +394,7 @@ class Drawing:
         self._marks.append(f'<polyline points="{x},{y} {x + 24},{y}" {look}/>')
 
     def dots(self, points: Points, bars: Points, texts: Sequence[str], name: str, *, colour: str = "var(--s0)") -> None:
-        """Draw dots with vertical bars (low and high end of each) and the texts shown when pointed at."""
+        """Draw dots with vertical bars (low and high end of each) and tooltips."""
         for (x, y), (low, high), text in zip(points, bars, texts, strict=True):
             self._marks.append(
                 f'<g><title>{escape(text)}</title><path d="M{self._x(x):.2f} {self._y(low):.2f}V{self._y(high):.2f}" '
@@ -411,7 +411,7 @@ class Drawing:
         )
 
     def _key(self, name: str) -> tuple[float, float]:
-        """Write the next entry of the legend; return where its sign goes."""
+        """Write the next entry of the legend; return the position of its symbol."""
         x, y = LEFT + 190 * self._keys, HEIGHT - 18
         self._keys += 1
         self._marks.append(f'<text x="{x + 30}" y="{y + 4}">{escape(name)}</text>')
