@@ -257,8 +257,7 @@ class ResultBuilder:
         expansion = first.expansion if EXPANDED in first.routes else None
         doubt = mention.assertion or (doubt_of(expansion) if expansion else None)
         if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
-            # A correction or omission does not excuse a contradiction: "right" corrected to "night" is still a
-            # different word.
+            # A correction or omission must not hide a contradiction between the mention and the term.
             doubt = next((one.text for one in explain_pair(mention.text, first.matched_term) if one.veto), None)
         if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention.text, first):
             doubt = ONE_SIDE

@@ -3,7 +3,7 @@
 X.index/
   manifest.json      hashes of every file, of the terminology, model, tokenizer and cleaning rules
   segments/000/      strings, vectors, n-grams, terms, concepts (see `segment`)
-  model/             the encoder that made the vectors, so that nothing else is needed to normalise
+  model/             the encoder of the vectors, so that nothing else is needed to normalise
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def build(
             },
             **added,
         }
-        # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
+        # The manifest shows these to people; the copy in a hashed file reveals changes.
         (draft.path / "facts.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         draft.fields.update(facts)
         manifest = terminology.manifest
@@ -112,7 +112,7 @@ def build(
 
 
 class IndexedConcept(NamedTuple):
-    """A concept as the index shows it; what an index of an earlier version lacks is None or empty."""
+    """The index's data about a concept; fields that an index of an earlier version lacks are None or empty."""
 
     id: str
     name: str
@@ -268,7 +268,7 @@ def _write_vectors(
 
 
 def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Path) -> dict[str, Any]:
-    """Let the backend write what it needs; return its settings."""
+    """Let the backend write its files; return its settings."""
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
 
     def varied() -> NDArray[np.float32]:
