@@ -1,7 +1,6 @@
 """The calibration of an index: ranker, calibrators, thresholds and figures, in X.index/calibration.
 
-One of two calibrators converts a score into a confidence, the probability that an answer is right; both are plain
-arrays:
+A calibrator of plain arrays converts a score into a confidence, the probability that an answer is right:
 
     logistic   confidence = 1 / (1 + exp(-(w . (x - mean) / scale + b)))                         (Platt 1999)
     isotonic   the non-decreasing curve nearest to the share right, over a score                 (Zadrozny & Elkan 2002)

@@ -325,8 +325,7 @@ def _is_spelt_beside_others(diff: WordDiff) -> bool:
 
 
 def _is_modified_otherwise(diff: WordDiff) -> bool:
-    """Tell whether a mention describes how a finding is, and the name does so differently: "stable" is not
-    compensatory."""
+    """Tell whether a mention describes a finding in another way than the name: "stable" is not compensatory."""
     from rapidfuzz.distance import Indel
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
@@ -353,8 +352,7 @@ def _content(words: Sequence[str]) -> int:
 
 
 def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:
-    """Tell whether a name only describes how something is, and the mention names the thing, or also only describes
-    it."""
+    """Tell whether a name only describes how something is, and the mention names the thing, or the reverse."""
     diff = word_diff(mention, name)
     if not diff.extra:
         return bool(diff.missing) and _is_modifier(mention)
@@ -419,8 +417,7 @@ def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, com
 
 
 def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
-    """Tell whether a mention substitutes one word of a name by another, and no terms show that they are
-    interchangeable."""
+    """Tell whether a mention has another word in place of one of a name, and terms do not interchange them."""
     diff = word_diff(wording, name)
     if not lexicon.amounts().isdisjoint(bare_words(wording)):
         return False

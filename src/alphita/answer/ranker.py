@@ -139,8 +139,7 @@ def mean_of_members(members: tuple[Network, ...], inputs: NDArray[np.float32]) -
 
 
 def joined(members: tuple[Network, ...]) -> tuple[Network, ...]:
-    """Join networks that scale their inputs alike, such as those of `train`, into one, so that one product is
-    enough."""
+    """Join networks that scale their inputs alike, such as those of `train`, into one: a single product."""
     if not _alike(members):
         return members
     first = members[0]

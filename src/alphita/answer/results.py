@@ -247,8 +247,7 @@ class ResultBuilder:
         self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
 
     def apply_vetoes(self, mention: Mention, result: Result) -> Result:
-        """Return the result of a question for one of its mentions; a finding that is only possible is never
-        accepted."""
+        """Return the result of a question for one of its mentions; a possible finding is never accepted."""
         if result.mention != mention.text:
             result = replace(result, mention=mention.text)
         if result.decision != "accept":

@@ -131,7 +131,6 @@ def _means_another(
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def _roots(name: str) -> frozenset[str]:
-    """Return the beginnings of a name's words: equal for "chronic lymphatic leukemia" and "lymphocytic", in any
-    order."""
+    """Return the beginnings of a name's words, which "chronic lymphatic leukemia" and "lymphocytic" share."""
     words = (word if word.isdigit() else NUMERALS.get(word, word) for word in plain_words(clean(name)))
     return frozenset(word[:ROOT_LETTERS] for word in words)

@@ -58,8 +58,7 @@ class Examples(NamedTuple):
 
     Attributes:
         concepts: (n,) int64 the index row of the correct concept; -1: NIL.
-        hidden_strings, hidden_concepts: (n,) int64 string and concept that are treated as missing from the index; -1
-        for none.
+        hidden_strings, hidden_concepts: (n,) int64 hidden from the index; -1 for none.
     """
 
     mentions: list[str]
@@ -131,8 +130,7 @@ def own_names(index: Index, *, seed: int, most: int) -> tuple[list[str], NDArray
 
 
 def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first term of each string, and the concept of which it is an exact name; -1 unless there is exactly
-    one."""
+    """Return the first term of each string, and the only concept of which it is an exact name, or -1."""
     term = np.asarray(segment.offsets[:-1])
     exact = pc.equal(segment.terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
     single = (np.diff(segment.offsets) == 1) & exact[term] & ~segment.borrowed[term]
@@ -147,8 +145,7 @@ def _drawn(index: Index, concept: NDArray[np.int64], seed: int, most: int) -> tu
 
 
 def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, hide: bool, seed: int) -> Examples:
-    """Return the strings with noise, except those that then equal a string of the index; `concepts` (n,) are their
-    rows."""
+    """Return the strings with noise, without those that then equal a string of the index; `concepts` are their rows."""
     noised = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
     own = _own_rows(index, clean_many(strings, index.rules))
     there = index.rows(clean_many(noised, index.rules))
@@ -164,8 +161,7 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
 
 
 def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
-    """Return strings with a part abbreviated to a clinical short form, which must be resolved to their concepts
-    (n,)."""
+    """Return strings with a part abbreviated to a clinical short form that leads to their concepts (n,)."""
     chance = random.Random(seed)
     mentions: list[str] = []
     rows: list[int] = []
@@ -382,8 +378,7 @@ def _own(index: Index, seed: int) -> Known:
 
 
 def _check_training(index: Index, split: Split | None) -> None:
-    """Check that the encoder has not seen the held-out strings; an index records this for encoders trained by
-    Alphita."""
+    """Check that the encoder has not seen the held-out strings; the index records it for Alphita's encoders."""
     trained = index.manifest.get("trained")
     if trained is None or (split is None and trained.get("held_back")):
         return

@@ -164,8 +164,7 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
 def cross_validate(
     seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
 ) -> Iterator[tuple[Ranker, Crossed]]:
-    """Yield for each fold (n,), from 0, the ranker fitted on the other folds, and its answers to the `asked`
-    examples."""
+    """Yield for each fold (n,), from 0, the ranker fitted on the others, and its answers to the `asked` examples."""
     for number in range(int(fold.max()) + 1):
         fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
         yield fitted, _crossed(seen, fitted, (fold == number) & asked)

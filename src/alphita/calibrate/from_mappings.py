@@ -266,8 +266,7 @@ def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
 
 
 def _settling(standing: Standing) -> Decision | None:
-    """Return a row's final decision: an adjudication, otherwise the newest individual one, otherwise the newest bulk
-    one."""
+    """Return a row's final decision: an adjudication, else the newest individual one, else the newest bulk one."""
     final = [decision for decision in standing.decisions if decision.kind in FINAL]
     if not standing.settled or not final:
         return None

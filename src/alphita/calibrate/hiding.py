@@ -55,8 +55,7 @@ class Hidden(View):
         return [Counter(each_once(self._contents.strings_of(*pair))) for pair in self._pairs]
 
     def words(self, questions: Sequence[int]) -> list[Mapping[str, int]]:
-        """Return, for each question, the words of its hidden strings, with the number of hidden strings that contain
-        each."""
+        """Return, for each question, the words of its hidden strings and how many contain each."""
         return [self._words[question] for question in questions]
 
     def is_there(self, index: Index, rows: NDArray[np.int64], questions: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -36,8 +36,7 @@ class Training(NamedTuple):
 
     Attributes:
         candidates, mentions: (c, d) and (n, e) features; candidates mention by mention, from `offsets` (n + 1,).
-        right, nil: (c,) whether the candidate is right, (n,) whether no concept fits. Mentions with neither are
-        ignored.
+        right, nil: (c,) whether the candidate is right, (n,) whether no concept fits. Neither: ignored.
         weight: (n,) how much the mention counts.
     """
 
@@ -122,8 +121,7 @@ def _ranking_gradients(data: Training) -> Gradients:
 
 
 class Initial(NamedTuple):
-    """Starting point of training: mean and standard deviation (d,) of the inputs, and a `Network`'s weights by
-    member."""
+    """Starting point of training: mean and standard deviation (d,) of the inputs, and weights by member."""
 
     mean: Float
     scale: Float

@@ -70,8 +70,7 @@ def log_loss(confidence: Float, right: Bool) -> float:
 
 
 def auroc(score: Float, right: Bool) -> float:
-    """Return the probability that a right answer has a higher score than a wrong one (ties count half); NaN without
-    either."""
+    """Return P(a right answer has a higher score than a wrong one), ties counting half; NaN without either."""
     from scipy.stats import rankdata
 
     hits = int(right.sum())

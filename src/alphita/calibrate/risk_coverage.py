@@ -7,8 +7,7 @@ which k are wrong, "more than `error` of what it accepts is wrong" is rejected w
     P(Bin(m, error) <= k) <= delta
 
 and testing stops at the first threshold for which it is not. So with probability 1 - delta, no threshold passes that
-accepts more errors than allowed, however many were tested. This holds only for mentions drawn like the calibration
-data.
+accepts more errors than allowed, however many were tested. Only for mentions drawn like these data.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ def clopper_pearson(count: int, n: int, level: float = 0.95) -> tuple[float, flo
 
 
 def least_without_error(error: float = ERROR, delta: float = DELTA) -> int:
-    """Return the number of accepted answers without an error that certifies `error`: the least m with (1 - error)^m <=
-    delta."""
+    """Return how many accepted answers, all right, certify `error`: the least m with (1 - error)^m <= delta."""
     return math.ceil(math.log(delta) / math.log1p(-error) - 1e-12)
 
 

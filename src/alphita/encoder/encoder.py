@@ -102,9 +102,8 @@ class TermEncoder:
 
         Args:
             name: `alphita-en`, `minilm`, a model folder, or a hub name.
-            precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU, or on a processor
-                that is faster with it, otherwise fp32; without torch, and for a model that exists only in int8, the
-                exported ONNX file.
+            precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor that
+                is faster with it, else fp32; without torch, and for int8-only models, the exported ONNX file.
             pooling: "mean", "cls" or "legacy_coder", instead of the model's own.
             max_length: tokens per term, instead of the model's own.
             device: "cpu", "cuda" or "auto".

@@ -134,8 +134,7 @@ def languages_of(terminology: Terminology) -> list[str]:
 
 
 def language_of(strings: Iterable[str]) -> str | None:
-    """Return the language of most of the first strings, one of `LANGUAGES`; None if they are too few to recognise
-    it."""
+    """Return the language of most of the first strings, one of `LANGUAGES`; None if they are too few."""
     some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
     if len(some) < MIN_STRINGS:
         return None

@@ -8,9 +8,8 @@ that add nothing: plurals, or the words of another name in another order. A shor
 nothing and is not a name: it becomes a meaning of a short form.
 
 A disease is not the same as its sign, although it may be named after it. "Hydrophobia" is another name of rabies, and
-not the first name of anything in any vocabulary: such a name alone does not link a concept to one whose first name has
-no similar word. Pairs that more vocabularies treat as two things than as one ("Turner syndrome", "gonadal dysgenesis")
-are left out.
+not the first name of anything in any vocabulary: it does not link a concept to one whose first name has no similar
+word. Pairs that most vocabularies treat as two things ("Turner syndrome", "gonadal dysgenesis") are left out.
 
 A source is any terminology (a licensed vocabulary, one's own synonyms, also by the concepts' own ids), or a folder like
 models/alphita-names:
@@ -214,8 +213,7 @@ def _gave(
 
 
 def _own(content: Content) -> pl.DataFrame:
-    """Return concept, key, name, and whether it is an exact name of the terminology, for each term; best standing
-    first."""
+    """Return concept, key, name, and whether it is the terminology's exact name, for each term; best standing first."""
     terms = content.terms
     string = np.repeat(np.arange(len(content.strings)), np.diff(content.offsets))
     exact = pc.is_null(terms.column("retired_concept"))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # float32, or float64 in tests.
 AnyFloats = NDArray[Any]
-# Of the loss: as in CODER, except lambda, which is 0.5 there; on three terminologies 0.6 was better (bench/head.py of
-# commit 0db22db).
+# Of the loss: as in CODER, except lambda, 0.5 there; on three terminologies 0.6 is better (bench/head.py of commit
+# 0db22db).
 ALPHA, BETA, LAMBDA, EPSILON = 2.0, 50.0, 0.6, 0.1
 SPREAD = 2.0
 # Adam (Kingma and Ba 2015), with its authors' settings.

@@ -67,16 +67,14 @@ class Lookup:
 
 
 class View:
-    """The part of an index that is visible for each question: here, everything. Calibration hides the strings that it
-    tests."""
+    """The part of an index that is visible for each question: here, everything. Calibration hides test strings."""
 
     # The hidden string and concept of each question, -1 for none, (n,) each; None if nothing is hidden.
     strings: NDArray[np.int64] | None = None
     concepts: NDArray[np.int64] | None = None
 
     def words(self, questions: Sequence[int]) -> Sequence[Mapping[str, int]] | None:
-        """Return the words of each question's hidden strings, with the number of strings that contain each; None:
-        nothing hidden."""
+        """Return the words of each question's hidden strings, and how many contain each; None: nothing hidden."""
         return None
 
     def is_there(self, index: Index, rows: NDArray[np.int64], questions: NDArray[np.int64]) -> NDArray[np.bool_]:

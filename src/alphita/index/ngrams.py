@@ -55,8 +55,7 @@ class SortedStrings:
     """A read-only list of distinct strings in the order of their UTF-8 bytes.
 
     It reads the Arrow buffers in place: a hash table of millions of strings would take seconds and gigabytes at each
-    start, while binary search takes some microseconds per look-up and no memory. Up to `BY_HASH` strings there is a
-    hash table.
+    start, binary search takes microseconds per look-up and no memory. Up to `BY_HASH` strings there is one.
     """
 
     def __init__(self, array: pa.LargeStringArray) -> None:
@@ -105,8 +104,7 @@ TWO = np.uint64(1 << 63)  # marks a 2-gram; three code points leave that bit fre
 
 
 def cut(strings: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the n-grams (m,) of all strings, including repeated ones, as packed code points, and the string of
-    each."""
+    """Return all n-grams (m,) of the strings, with repeats, as packed code points, and the string of each."""
     lengths = np.fromiter(map(len, strings), np.int64, len(strings)) + 2
     text = " " + "  ".join(strings) + " "
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)[: lengths.sum()]
@@ -146,9 +144,8 @@ PAIRS_AT_ONCE = 65_536
 TABLE_NUMBERS = 1 << 20
 # Strings examined for one query, over all its n-grams: beyond this, its most frequent n-grams are left out of the
 # search, and the results are rescored with all of them. Among 40,000 strings, hardly any query reaches the limit. Among
-# a million, searching with all n-grams processes some 250 queries/s per core, and this some 800; the best string is the
-# same for all of 500 misspelt strings, and for 99.4% of as many whose words are also reordered; of the 16 best, 96% and
-# 91% are found.
+# a million, all n-grams allow some 250 queries/s per core, and this some 800; the best string is the same for all of
+# 500 misspelt strings, and for 99.4% of as many also reordered; of the 16 best, 96% and 91% are found.
 POSTINGS_A_QUERY = 150_000
 # Up to this many strings, queries are processed one by one, in a third of the time of a joint product. Among a million
 # this takes 1.3 times as long, or half for a single query.
@@ -263,8 +260,7 @@ class Ngrams:
     def _elsewhere(
         self, column: NDArray[Any], offsets: NDArray[np.int64], without: Sequence[Sequence[str]]
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the n-grams of each row that occur in indexed strings other than its `without`, and the new
-        offsets."""
+        """Return the n-grams of each row that occur in strings other than its `without`, and the new offsets."""
         width, n = len(self.codes), len(without)
         key = np.repeat(np.arange(n), np.diff(offsets)) * width + column
         taken = [np.zeros(0, np.int64)]
@@ -298,8 +294,7 @@ class Ngrams:
 
     def _search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         affordable, cut_short = self._affordable(queries)
-        # One more than requested shows whether there is a tie for the last place; a product may have kept any of the
-        # ties.
+        # One more than requested shows whether the last place is tied; a product may have kept any of the ties.
         depth = np.where(cut_short, SCORED_AGAIN * k, k + 1).clip(max=len(self))
         one_by_one = len(self) <= ONE_BY_ONE
         query, string, value = (self._one_by_one if one_by_one else self._product)(affordable, depth)
@@ -383,8 +378,7 @@ class Ngrams:
         return shards
 
     def _reaching(self, queries: csr_matrix, row: int, k: int) -> Reached:
-        """Return the k strings most similar to one query among those that share an n-gram, including ties for the
-        last."""
+        """Return the k strings most similar to one query by shared n-grams, including ties for the last."""
         above_0 = np.finfo(np.float32).tiny
         return reaching(self._similarities(queries, row)[None], k, lambda bound: np.maximum(bound, above_0))
 
@@ -409,8 +403,7 @@ class Ngrams:
     def pairwise(
         self, queries: csr_matrix, query_rows: NDArray[np.int64], string_rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the similarity (p,), 0 to 1, with all n-grams, of rows of queries (fastest if ascending) and
-        strings."""
+        """Return the similarity (p,), 0 to 1, with all n-grams, of rows of queries (best ascending) and strings."""
         similarity = np.empty(len(query_rows), np.float32)
         order = np.argsort(query_rows, kind="stable")
         wanted, starts = np.unique(query_rows[order], return_index=True)

@@ -130,8 +130,7 @@ class Segment:
         return np.where(place >= 0, self._known_rows[np.maximum(place, 0)], -1).astype(np.int64)
 
     def coded(self, codes: Sequence[str]) -> list[list[int]]:
-        """Return the rows of the concepts to which each code of another vocabulary maps; none in an index without
-        codes."""
+        """Return the rows of the concepts to which each code of another vocabulary maps, if any."""
         if self._codes is None or not len(self._codes):
             return [[] for _ in codes]
         places = SortedStrings(self._codes.column("id").chunk(0)).rows(codes).tolist()

@@ -141,8 +141,7 @@ class Index:
         Args:
             path: its folder.
             backend: search with this backend instead of the one with which the index was built.
-            verify: check the hash of every file (True), sizes only (False), or hashes of large files only if they
-                changed (None).
+            verify: check all hashes (True), sizes only (False), or hashes of large files only if they changed (None).
 
         Raises:
             InputError: it is not an index, a file is damaged, or the files do not belong together.

@@ -141,9 +141,7 @@ class Spec:
         help="Column with the reference range of that value: 3.5-5.1, <5; it shows whether the value is high or low.",
     )
     input_format: str = option(
-        "",
-        panel=INPUT,
-        help="csv, tsv, excel, parquet, jsonl or lines; by default from the file's name (stdin: lines).",
+        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; by default from the name (stdin: lines)."
     )
     sheet: str | None = option(
         None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one is not empty."

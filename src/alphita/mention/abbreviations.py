@@ -45,8 +45,7 @@ MAX_NAMES = 12
 
 
 class TermAbbreviations(NamedTuple):
-    """Abbreviations of some terms: those that name a concept, and parts of terms with the number of terms that have
-    them."""
+    """Abbreviations of some terms: those that name a concept, and parts of terms with their counts."""
 
     whole: list[Meaning]
     parts: Counter[Meaning]
@@ -284,7 +283,7 @@ class Abbreviations:
         return expansions
 
     def to_json(self) -> dict[str, Any]:
-        """Return those of the terminology and the list as plain JSON, without those of the input, which may be
+        """Return those of the terminology and the list as plain JSON, but not those of the input, which may be
         private."""
         kept: dict[str, Any] = {"format": _FORMAT}
         for name in ("terminology", "list"):

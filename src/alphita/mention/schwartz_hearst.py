@@ -5,8 +5,7 @@ Symposium on Biocomputing 8 (2003), 451-462.
 
 A short form A has 2 to 10 characters in at most two words, a letter, and begins with a letter or digit. Its long form
 is next to the bracket (or inside it) in the same sentence and has at most min(|A| + 5, 2|A|) words. Every letter and
-digit of A is searched for in it from right to left; the first must begin a word. The shortest such text is the long
-form.
+digit of A is searched for in it from right to left; the first must begin a word. The shortest such text is taken.
 
 In addition to the paper: if the first letters of the last |A| words are A, these words are the long form ("hereditary
 hemochromatosis (HH)", not "hemochromatosis"); square and full-width brackets; nested ones; accents do not matter;
@@ -175,8 +174,7 @@ def _initials(letters: str, folded: str, low: int, high: int) -> int | None:
 
 
 def _start(letters: str, folded: str, low: int, high: int) -> int | None:
-    """Search for the letters from right to left in folded[low:high]; return the position of the first, at a word
-    start."""
+    """Search the letters from right to left in folded[low:high]; return the place of the first, which begins a word."""
     if not letters:
         return None
     place = high

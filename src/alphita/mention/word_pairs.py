@@ -1,7 +1,6 @@
 """Compares two words: is one a misspelling or inflection of the other, or are they different words that look alike?
 
-"Hypotonai" is a misspelling of "hypotonia"; "anorchia" is not one of "anonychia", and "hyprtonia" is nearer to the
-opposite.
+"Hypotonai" is a misspelling of "hypotonia"; "anorchia" is not one of "anonychia", nor "hyprtonia" of "hypotonia".
 """
 
 from __future__ import annotations
@@ -305,8 +304,7 @@ def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> 
 
 
 def _lacks_root(word: str, near: str, others: Sequence[str]) -> bool:
-    """Tell whether a name's word is the mention's word with a further root: "proliferative",
-    "membranoproliferative"."""
+    """Tell whether a name's word is the mention's with a root added: "proliferative", "membranoproliferative"."""
     root = near.removesuffix(word)
     if root == near or len(word) <= _ENDING or not readings(f"{root}itis"):
         return False
@@ -336,8 +334,7 @@ def _is_replaced(word: str, near: str) -> bool:
 
 
 def _is_misspelt_too_far(word: str, near: str) -> bool:
-    """Tell whether a word is not a misspelling of another: two errors in a short word, or a consonant with another
-    sound."""
+    """Tell whether a word is not a misspelling of another: two errors in a short word, or another consonant."""
     from rapidfuzz.distance import OSA, LCSseq, Levenshtein
 
     mine, theirs = key(word), key(near)
@@ -424,8 +421,7 @@ def is_inflected(word: str, other: str) -> bool:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Tell whether two words are forms of one word, by their endings: "wobble" and "wobbly", but not "chore" and
-    "chorea"."""
+    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", not "chore" and "chorea"."""
     return any(
         any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
         for stem in range(shared(word, other), SHORTEST_STEM - 1, -1)

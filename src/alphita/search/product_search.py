@@ -290,8 +290,7 @@ class ProductSearch:
             yield [findings.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING]
 
     def scores(self, queries: Sequence[str], *, route: str = FUSED) -> NDArray[np.float32]:
-        """Return the scores by which products are ranked, (queries, products), for evaluation; -inf if a route gives
-        none.
+        """Return the scores of products, (queries, products), for evaluation; -inf if a route gives none.
 
         Products are in the order of `opened.products`; see `rank` for the rest.
         """

@@ -271,8 +271,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
     def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
         """Return the rows on which reviewers disagree; in a blind project, only rows that the caller has decided.
 
-        `newest` is the id of the row's newest decision (including undone ones and undos); send it as `seen` when you
-        settle the row.
+        `newest` is the id of the row's newest decision (an undone one or an undo too); send it as `seen` to settle it.
         """
         # Before the rows are read: what is decided between is then not taken as seen.
         newest = {

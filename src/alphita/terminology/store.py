@@ -275,9 +275,8 @@ class Terminology:
     ) -> tuple[Int32, Int64]:
         """Return the terms that are positives in training, concept by concept.
 
-        They have the scope exact, are not machine-translated or of type obsolete, and belong to live concepts; of a
-        concept's terms that are equal after cleaning, only the first is returned. Each concept's preferred term comes
-        first.
+        They are exact, not machine-translated, not obsolete, and belong to live concepts; of a concept's terms that are
+        equal after cleaning, only the first is returned. The preferred term comes first.
 
         Args:
             exclude: cleaned strings to leave out, such as a split's held-out ones.
