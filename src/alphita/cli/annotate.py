@@ -23,7 +23,7 @@ KEPT = "Filters and rules"
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateSpec:
-    """What to annotate, with what and where to."""
+    """The options of `alphita annotate`."""
 
     input: str = option(
         ...,
@@ -76,7 +76,7 @@ def annotate(spec: AnnotateSpec) -> None:
 
     settings = Settings(exact=spec.exact, precision=spec.precision, context_rules=spec.context_rules)
     texts = Texts(spec.input, spec.column, spec.id_column, spec.encoding)
-    # What is wrong is told before a terminology is indexed.
+    # Errors are reported before a terminology is indexed.
     format_of(spec.format, spec.output)
     load_rules(spec.context_rules)
     index = index_of(spec.to, spec.given, threads=threads)
